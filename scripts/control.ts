@@ -1,0 +1,3 @@
+import { controlCommand } from '../src/fleet/control-command.ts';
+
+await controlCommand().parseAsync();

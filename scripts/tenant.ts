@@ -1,0 +1,3 @@
+import { tenantCommand } from '../src/fleet/tenant-command.ts';
+
+await tenantCommand().parseAsync();

@@ -1,0 +1,126 @@
+import Router from '@koa/router';
+import Koa, { type Context, type Middleware } from 'koa';
+import compose from 'koa-compose';
+import type { z } from 'zod';
+import { authenticate } from './auth/authenticate.ts';
+import { enforceScope } from './auth/enforce-scope.ts';
+import { type AuthParts, authRoutes } from './auth/routes.ts';
+import type { Config } from './config.ts';
+import { problem } from './errors.ts';
+import { accessLog } from './http/access-log.ts';
+import { clientAddress } from './http/client-address.ts';
+import { problemDetails } from './http/problem-details.ts';
+import { readBody } from './http/read-body.ts';
+import { readFields } from './http/read-fields.ts';
+import { requestId } from './http/request-id.ts';
+import { securityHeaders } from './http/security-headers.ts';
+import { sendAnswer } from './http/send-answer.ts';
+import { resources } from './resources/index.ts';
+import { type Caller, RequestContext } from './tenancy/context.ts';
+import type { TenantRoute } from './tenancy/define-route.ts';
+import type { TenantDatabases } from './tenancy/tenant-databases.ts';
+import { tenantRouter } from './tenancy/tenant-router.ts';
+
+export interface AppParts extends AuthParts {
+  config: Pick<Config, 'trustedProxies'>;
+  databases: TenantDatabases;
+}
+
+/** Every endpoint of the API. */
+export function apiRoutes(parts: AuthParts): TenantRoute[] {
+  return [...authRoutes(parts), ...resources.flatMap(resource => resource.routes)];
+}
+
+/** The middleware stack, top to bottom. */
+export function createApp(parts: AppParts): Koa {
+  const { config, directory, tokens, databases, log } = parts;
+  const routes = apiRoutes(parts);
+
+  const user = compose([tenantRouter(directory, { anonymous: false }), authenticate(directory, tokens)]);
+  const anonymous = tenantRouter(directory, { anonymous: true });
+
+  const router = new Router({ sensitive: true, strict: true });
+  for (const route of routes) {
+    router.register(
+      route.path,
+      [route.method],
+      [
+        nameRoute(route),
+        route.access === 'anonymous' ? anonymous : user,
+        requirePermission(route),
+        answer(route, databases),
+      ],
+    );
+  }
+
+  const app = new Koa();
+  app.silent = true; // problemDetails logs
+  app.use(requestId());
+  app.use(accessLog(log));
+  app.use(problemDetails(log));
+  app.use(securityHeaders());
+  app.use((ctx, next) => {
+    ctx.state.ipAddress = clientAddress(ctx.req, config.trustedProxies);
+    return next();
+  });
+  app.use(router.routes());
+  app.use(unknownRoute(router, routes, user));
+  return app;
+}
+
+function nameRoute(route: TenantRoute): Middleware {
+  return (ctx, next) => {
+    ctx.state.route = route.path;
+    return next();
+  };
+}
+
+function requirePermission({ access }: TenantRoute): Middleware {
+  return (ctx, next) => {
+    if (access !== 'anonymous' && access !== 'user' && !ctx.state.caller.permissions.has(access)) {
+      throw problem('forbidden', {
+        headers: { 'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${access}"` },
+      });
+    }
+    return next();
+  };
+}
+
+/** Body → scope → fields → handler → answer; the tenant's database is given back whatever happens. */
+function answer(route: TenantRoute, databases: TenantDatabases): Middleware {
+  return async ctx => {
+    const { tenant, caller, traceId, ipAddress } = ctx.state;
+    const fields = route.body ? await readInput(ctx, route, route.body, caller) : {};
+    const context = new RequestContext(databases, tenant, { traceId, ipAddress }, caller);
+    try {
+      sendAnswer(ctx, route, await route.handler({ body: fields as never, params: ctx.params }, context));
+    } finally {
+      context.release();
+    }
+  };
+}
+
+async function readInput(
+  ctx: Context,
+  route: TenantRoute,
+  contract: z.ZodObject,
+  caller: Caller | undefined,
+): Promise<object> {
+  const body = { ...(await readBody(ctx, route.bodyLimit)) };
+  if (route.method === 'POST' && caller) enforceScope(body, caller);
+  return readFields(contract, body);
+}
+
+const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+
+/** A path or method that is not there is only told to those who could call what is: 403 and 401 come first. */
+function unknownRoute(router: Router, routes: TenantRoute[], user: Middleware): Middleware {
+  const anonymousPaths = new Set(routes.filter(route => route.access === 'anonymous').map(route => route.path));
+  return async ctx => {
+    if (!knownMethods.has(ctx.method)) throw problem('not_implemented');
+    const layers = router.match(ctx.path, ctx.method).path;
+    if (!layers.some(layer => anonymousPaths.has(String(layer.path)))) await user(ctx, async () => {});
+    if (layers.length === 0) throw problem('not_found');
+    throw problem('method_not_allowed', { headers: { Allow: layers.flatMap(layer => layer.methods).join(', ') } });
+  };
+}

@@ -1,0 +1,112 @@
+import { type KeyObject, randomUUID } from 'node:crypto';
+import jwt from 'jsonwebtoken';
+import type { TenantRecord } from '../control/directory.ts';
+import { problem } from '../errors.ts';
+import { invalidToken, isObject, parseToken } from '../http/bearer-token.ts';
+
+/** What an access token says, once its signature is proved. */
+export interface AccessClaims {
+  readonly user_guid: string;
+  readonly tenant_id: number;
+  readonly tenant_guid: string;
+  readonly email: string;
+  readonly permissions: readonly string[];
+  readonly entity_type: 'supplier' | 'customer' | null;
+  readonly sid: string;
+  readonly jti: string;
+}
+
+export interface TokenSettings {
+  issuer: string;
+  audience: string;
+  /** Seconds since 1970; replaced in tests. */
+  now: () => number;
+}
+
+const lifetimeSeconds = 15 * 60;
+const skewSeconds = 30; // clocks of several machines
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+/** Signs an access token with the tenant's active key: HS512, 15 minutes, RFC 9068's header type. */
+export function signAccessToken(
+  tenant: TenantRecord,
+  claims: Omit<AccessClaims, 'tenant_id' | 'tenant_guid' | 'jti'>,
+  { issuer, audience, now }: TokenSettings,
+): string {
+  const kid = tenant.activeKid;
+  const key = kid === undefined ? undefined : tenant.keys.get(kid);
+  if (kid === undefined || !key)
+    throw problem('unavailable', { cause: new Error('the tenant has no active signing key') });
+  const iat = now();
+  return jwt.sign(
+    {
+      iss: issuer,
+      aud: audience,
+      sub: claims.user_guid,
+      iat,
+      exp: iat + lifetimeSeconds,
+      jti: randomUUID(),
+      tenant_id: tenant.id,
+      tenant_guid: tenant.guid,
+      ...claims,
+    },
+    key,
+    { algorithm: 'HS512', header: { alg: 'HS512', typ: 'at+jwt', kid } },
+  );
+}
+
+/**
+ * Verifies signature and claims with the keys of the tenant that the token claims.
+ * @throws {Problem} `invalid_token`; `token_expired` only once the signature is proved
+ */
+export function verifyAccessToken(token: string, tenant: TenantRecord, settings: TokenSettings): AccessClaims {
+  const key = signingKey(parseToken(token).header, tenant);
+  let payload: unknown;
+  try {
+    payload = jwt.verify(token, key, { algorithms: ['HS512'], ignoreExpiration: true, ignoreNotBefore: true });
+  } catch {
+    throw invalidToken();
+  }
+  return checkClaims(payload, tenant, settings);
+}
+
+/** Our tokens have exactly these header parameters; whatever else a header holds (`crit`, `jku`, `zip` …) is not ours. */
+function signingKey(header: Record<string, unknown>, tenant: TenantRecord): KeyObject {
+  const { alg, typ, kid, ...others } = header;
+  const key = typeof kid === 'string' ? tenant.keys.get(kid) : undefined;
+  if (alg !== 'HS512' || typ !== 'at+jwt' || !key || Object.keys(others).length > 0) throw invalidToken();
+  return key;
+}
+
+function checkClaims(payload: unknown, tenant: TenantRecord, { issuer, audience, now }: TokenSettings): AccessClaims {
+  if (!isObject(payload)) throw invalidToken();
+  const { iss, aud, sub, iat, exp, jti, sid, user_guid, tenant_id, tenant_guid, email, permissions, entity_type } =
+    payload;
+  const good =
+    iss === issuer &&
+    aud === audience &&
+    tenant_id === tenant.id &&
+    tenant_guid === tenant.guid &&
+    typeof user_guid === 'string' &&
+    sub === user_guid &&
+    typeof jti === 'string' &&
+    typeof sid === 'string' &&
+    uuid.test(sid) &&
+    Number.isSafeInteger(iat) &&
+    Number.isSafeInteger(exp) &&
+    (iat as number) <= now() + skewSeconds &&
+    (exp as number) > (iat as number) &&
+    (exp as number) - (iat as number) <= lifetimeSeconds + skewSeconds;
+  if (!good) throw invalidToken();
+  if (now() > (exp as number) + skewSeconds) throw invalidToken('token_expired');
+  return {
+    user_guid,
+    tenant_id: tenant.id,
+    tenant_guid: tenant.guid,
+    email: typeof email === 'string' ? email : '',
+    permissions: Array.isArray(permissions) ? permissions.filter(item => typeof item === 'string') : [],
+    entity_type: entity_type === 'supplier' || entity_type === 'customer' ? entity_type : null,
+    sid,
+    jti,
+  };
+}

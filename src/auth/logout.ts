@@ -1,0 +1,16 @@
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import type { AuthParts } from './routes.ts';
+import { revokeSession } from './sessions.ts';
+
+/** Ends the session of the token. */
+export function logout({ control }: AuthParts): TenantRoute {
+  return defineRoute({
+    method: 'POST',
+    path: '/api/v1/auth/logout',
+    access: 'user',
+    summary: 'End the current session',
+    handler: async (_input, { caller }) => {
+      await revokeSession(control, caller.sessionId, 'logout');
+    },
+  });
+}

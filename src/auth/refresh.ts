@@ -1,0 +1,43 @@
+import { z } from 'zod';
+import { problem } from '../errors.ts';
+import { bodyLimits } from '../http/route.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { issueTokens, loginResponse } from './issue-tokens.ts';
+import { readRefreshToken } from './refresh-token.ts';
+import type { AuthParts } from './routes.ts';
+import { rotateSession } from './sessions.ts';
+
+/** A new pair of tokens for a refresh token, which is good once. Every failure is the same answer. */
+export function refresh(parts: AuthParts): TenantRoute {
+  const { control, directory, secrets, log } = parts;
+  return defineRoute({
+    method: 'POST',
+    path: '/api/v1/auth/refresh',
+    access: 'anonymous',
+    summary: 'Exchange a refresh token for a new pair of tokens',
+    body: z.object({ refreshToken: z.string().min(1) }),
+    bodyLimit: bodyLimits.auth,
+    response: loginResponse,
+    handler: async ({ body }, context) => {
+      const { tenant } = context;
+      const token = readRefreshToken(body.refreshToken, tenant.guid, secrets);
+      if (!token) throw problem('invalid_refresh_token');
+      const rotation = await rotateSession(control, tenant.id, token);
+      if (rotation.outcome === 'reused') {
+        log.warn(
+          {
+            event: 'refresh_token_reused',
+            tenant: tenant.guid,
+            session: token.sessionId,
+            traceId: context.origin.traceId,
+          },
+          'a used refresh token came again: its session is revoked',
+        );
+      }
+      if (rotation.outcome !== 'rotated') throw problem('invalid_refresh_token');
+      const user = await directory.user(rotation.userId);
+      if (!user || user.disabled) throw problem('invalid_refresh_token');
+      return issueTokens(parts, context, rotation.userId, rotation.successor);
+    },
+  });
+}

@@ -1,0 +1,130 @@
+import { BlockList, isIP } from 'node:net';
+import { resolve } from 'node:path';
+import { z } from 'zod';
+
+/** The settings of one process, checked and frozen. Each has a line in `.env.example`. */
+export type Config = Readonly<ReturnType<typeof toConfig>>;
+
+/** Names every variable that is wrong and what is expected of it; never its value. */
+export class ConfigError extends Error {
+  override name = 'ConfigError';
+}
+
+/**
+ * Reads the environment once. An empty variable counts as not set.
+ * @throws {ConfigError} listing every problem found
+ */
+export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
+  const set = Object.fromEntries(Object.entries(environment).filter(([, value]) => value?.trim()));
+  const parsed = variables.safeParse(set);
+  if (!parsed.success) {
+    throw new ConfigError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}`).join('; '));
+  }
+  return Object.freeze(toConfig(parsed.data));
+}
+
+const port = z
+  .string()
+  .regex(/^\d+$/, 'must be a port number')
+  .transform(Number)
+  .refine(n => n <= 65_535, 'must be a port number');
+const count = z
+  .string()
+  .regex(/^[1-9]\d{0,5}$/, 'must be a whole number above 0')
+  .transform(Number);
+const url = (...protocols: string[]) =>
+  z
+    .string()
+    .refine(
+      text => URL.canParse(text) && protocols.includes(new URL(text).protocol),
+      `must be a URL that begins with ${protocols.map(p => `${p}//`).join(' or ')}`,
+    );
+const list = z.string().transform(text =>
+  text
+    .split(',')
+    .map(item => item.trim())
+    .filter(Boolean),
+);
+
+/** 32 random bytes, written as 64 hexadecimal digits or as base64. */
+export function parseMasterKey(text: string): Buffer | undefined {
+  const key = /^[0-9a-f]{64}$/i.test(text) ? Buffer.from(text, 'hex') : Buffer.from(text, 'base64');
+  return key.length === 32 ? key : undefined;
+}
+
+const masterKey = z.string().transform((text, context) => {
+  const key = parseMasterKey(text.trim());
+  if (key) return key;
+  context.addIssue('must be 32 bytes, as 64 hexadecimal digits or base64 (openssl rand -base64 32)');
+  return z.NEVER;
+});
+
+const networks = list.transform((items, context) => {
+  const blocks = new BlockList();
+  for (const item of items) {
+    const [address = '', prefix] = item.split('/');
+    const version = isIP(address);
+    const bits = prefix === undefined ? (version === 6 ? 128 : 32) : Number(prefix);
+    if (!version || !Number.isInteger(bits) || bits < 0 || bits > (version === 6 ? 128 : 32)) {
+      context.addIssue('must be a comma-separated list of IP addresses or networks (10.0.0.0/8)');
+      return z.NEVER;
+    }
+    blocks.addSubnet(address, bits, version === 6 ? 'ipv6' : 'ipv4');
+  }
+  return blocks;
+});
+
+const variables = z
+  .object({
+    PORT: port.default(3000),
+    HOST: z.string().default('127.0.0.1'),
+    MANAGEMENT_PORT: port.default(3001),
+    MANAGEMENT_HOST: z.string().default('127.0.0.1'),
+    DATABASE_URL: url('postgres:', 'postgresql:').optional(),
+    MASTER_KEY: masterKey.optional(),
+    DATA_DIR: z.string().default('.data'),
+    PUBLIC_URL: url('http:', 'https:').optional(),
+    TRUSTED_PROXIES: networks.optional(),
+    LOG_LEVEL: z
+      .enum(
+        ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
+        'must be one of trace, debug, info, warn, error, fatal, silent',
+      )
+      .default('info'),
+    CONTROL_CONNECTIONS: count.default(8),
+    TENANT_DATABASES_OPEN: count.default(20),
+    TENANT_DATABASE_CONNECTIONS: count.default(4),
+    ACQUIRE_TIMEOUT_MS: count.default(3_000),
+  })
+  .refine(env => !env.DATABASE_URL || env.MASTER_KEY, {
+    path: ['MASTER_KEY'],
+    message: 'is required when DATABASE_URL is set',
+  });
+
+function toConfig(env: z.output<typeof variables>) {
+  return {
+    /** Where the API listens. */
+    host: env.HOST,
+    port: env.PORT,
+    /** Where health is told; loopback unless set, never the public port. */
+    managementHost: env.MANAGEMENT_HOST,
+    managementPort: env.MANAGEMENT_PORT,
+    /** The control database; undefined = an embedded PostgreSQL under `dataDir`. */
+    databaseUrl: env.DATABASE_URL,
+    /** Seals signing keys and database passwords; undefined = made once and kept under `dataDir`. */
+    masterKey: env.MASTER_KEY,
+    dataDir: resolve(env.DATA_DIR),
+    /** Issuer of the access tokens, base of links in mails. */
+    publicUrl: (env.PUBLIC_URL ?? `http://localhost:${env.PORT}`).replace(/\/+$/, ''),
+    /** Peers whose X-Forwarded-For is believed. */
+    trustedProxies: env.TRUSTED_PROXIES ?? new BlockList(),
+    logLevel: env.LOG_LEVEL,
+    /** Connections of this process to the control database (one more carries the change feed). */
+    controlConnections: env.CONTROL_CONNECTIONS,
+    /** Tenant databases open at the same time, and connections to each: their product is the connection budget. */
+    tenantDatabasesOpen: env.TENANT_DATABASES_OPEN,
+    tenantDatabaseConnections: env.TENANT_DATABASE_CONNECTIONS,
+    /** Longest wait for a place among the open databases, or for a connection; then 503 `overloaded`. */
+    acquireTimeoutMs: env.ACQUIRE_TIMEOUT_MS,
+  };
+}

@@ -1,0 +1,179 @@
+import { createSecretKey, type KeyObject } from 'node:crypto';
+import type { Logger } from 'pino';
+import { problem } from '../errors.ts';
+import { ControlCache } from './cache.ts';
+import type { ChangeFeed } from './change-feed.ts';
+import type { ControlDatabase } from './database.ts';
+import { Role, type Scope, Session, SigningKey, Tenant, type TenantStatus, User } from './entities.ts';
+import { owners, type SecretBox } from './secret-box.ts';
+import { databaseUrl, type Servers } from './servers.ts';
+
+/** A tenant as a request needs it: who it is, its keys opened, and the way to its database. */
+export interface TenantRecord {
+  readonly id: number;
+  readonly guid: string;
+  readonly slug: string;
+  readonly name: string;
+  readonly appId: string;
+  readonly features: readonly string[];
+  readonly status: TenantStatus;
+  readonly schemaVersion: string | null;
+  readonly databaseName: string;
+  /** With the tenant's own login role, which reaches this database and no other. */
+  readonly databaseUrl: string;
+  /** Keys that verify (active and retiring), by `kid`. */
+  readonly keys: ReadonlyMap<string, KeyObject>;
+  /** The key that signs; undefined when the operator has disabled the last one. */
+  readonly activeKid: string | undefined;
+}
+
+export interface SessionRecord {
+  readonly tenantId: number;
+  readonly userId: number;
+  readonly revoked: boolean;
+}
+
+export interface UserRecord {
+  readonly id: number;
+  readonly guid: string;
+  readonly tenantId: number;
+  readonly email: string;
+  readonly firstName: string;
+  readonly lastName: string;
+  readonly roleId: number;
+  readonly scope: Scope;
+  readonly entityId: number | null;
+  readonly disabled: boolean;
+}
+
+export interface RoleRecord {
+  readonly name: string;
+  readonly permissions: ReadonlySet<string>;
+}
+
+/** The control database as requests ask it: four look-ups, each kept until its row changes. */
+export interface Directory {
+  tenant(guid: string): Promise<TenantRecord | undefined>;
+  session(id: string): Promise<SessionRecord | undefined>;
+  user(id: number): Promise<UserRecord | undefined>;
+  role(id: number): Promise<RoleRecord | undefined>;
+}
+
+const minutes = 60_000;
+const leastKeyBytes = 64; // RFC 7518 §3.2: a key of the size of the hash, or larger
+
+interface DirectoryParts {
+  control: ControlDatabase;
+  feed: ChangeFeed;
+  secrets: SecretBox;
+  servers: Servers;
+  log: Logger;
+}
+
+export function createDirectory(parts: DirectoryParts): Directory {
+  const { control, feed } = parts;
+  const em = () => control.em.fork();
+  const tenants = new ControlCache<TenantRecord>({
+    feed,
+    table: 'tenants',
+    max: 10_000,
+    maxAbsent: 1_000,
+    ttlMs: 10 * minutes,
+    load: guid => loadTenant(guid, parts),
+  });
+  const sessions = new ControlCache<SessionRecord>({
+    feed,
+    table: 'sessions',
+    max: 50_000,
+    ttlMs: 5 * minutes,
+    load: async id => {
+      const session = await em().findOne(Session, { id });
+      return session
+        ? { tenantId: session.tenant.id, userId: session.user.id, revoked: session.revokedAt !== null }
+        : undefined;
+    },
+  });
+  const users = new ControlCache<UserRecord>({
+    feed,
+    table: 'users',
+    max: 50_000,
+    ttlMs: 5 * minutes,
+    load: async id => {
+      const user = await em().findOne(User, { id: Number(id) });
+      return user ? toUserRecord(user) : undefined;
+    },
+  });
+  const roles = new ControlCache<RoleRecord>({
+    feed,
+    table: 'roles',
+    max: 50_000,
+    ttlMs: 10 * minutes,
+    load: async id => {
+      const role = await em().findOne(Role, { id: Number(id) });
+      return role ? { name: role.name, permissions: new Set(role.permissions) } : undefined;
+    },
+  });
+  return {
+    tenant: guid => tenants.get(guid),
+    session: id => sessions.get(id),
+    user: id => users.get(String(id)),
+    role: id => roles.get(String(id)),
+  };
+}
+
+export function toUserRecord(user: User): UserRecord {
+  return {
+    id: user.id,
+    guid: user.guid,
+    tenantId: user.tenant.id,
+    email: user.email,
+    firstName: user.firstName,
+    lastName: user.lastName,
+    roleId: user.role.id,
+    scope: user.scope,
+    entityId: user.entityId ?? null,
+    disabled: user.disabledAt !== null,
+  };
+}
+
+async function loadTenant(
+  guid: string,
+  { control, secrets, servers, log }: DirectoryParts,
+): Promise<TenantRecord | undefined> {
+  const em = control.em.fork();
+  const tenant = await em.findOne(Tenant, { guid }, { populate: ['server'] });
+  if (!tenant) return undefined;
+  const keys = await em.find(SigningKey, { tenant, status: { $ne: 'disabled' } });
+  try {
+    const password = secrets.open(tenant.rolePassword, owners.rolePassword(guid)).toString();
+    return {
+      id: tenant.id,
+      guid,
+      slug: tenant.slug,
+      name: tenant.name,
+      appId: tenant.appId,
+      features: tenant.features,
+      status: tenant.status,
+      schemaVersion: tenant.schemaVersion ?? null,
+      databaseName: tenant.databaseName,
+      databaseUrl: databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName, {
+        user: tenant.roleName,
+        password,
+      }),
+      keys: new Map(keys.map(key => [key.kid, openKey(key, guid, secrets)])),
+      activeKid: keys.find(key => key.status === 'active')?.kid,
+    };
+  } catch (error) {
+    log.error(
+      { event: 'tenant_secrets_unusable', tenant: guid, err: error },
+      'a secret of this tenant does not open: it is not served',
+    );
+    throw problem('unavailable', { cause: error });
+  }
+}
+
+function openKey({ kid, secret }: SigningKey, guid: string, secrets: SecretBox): KeyObject {
+  const bytes = secrets.open(secret, owners.signingKey(guid, kid));
+  if (bytes.length < leastKeyBytes) throw new Error(`signing key ${kid} is shorter than ${leastKeyBytes} bytes`);
+  return createSecretKey(bytes);
+}

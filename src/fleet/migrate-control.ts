@@ -1,0 +1,25 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { databaseUrl } from '../control/servers.ts';
+import { loadMigrations, runMigrations } from '../migrations.ts';
+import { holdLock, lockSpaces, quoteIdentifier, withConnection } from './admin-connection.ts';
+
+/** Brings the control database to head, one process at a time. @returns the names of the migrations that ran */
+export async function migrateControl(controlUrl: string): Promise<string[]> {
+  return withConnection(controlUrl, async client => {
+    await holdLock(client, lockSpaces.control, 0);
+    return runMigrations(controlUrl, await loadMigrations('control'));
+  });
+}
+
+/** Makes the control database on the embedded server, where nobody else would. */
+export async function createControlDatabase(controlUrl: string): Promise<void> {
+  const name = decodeURIComponent(new URL(controlUrl).pathname.slice(1));
+  await withConnection(databaseUrl(controlUrl, 'postgres'), async client => {
+    const { rowCount } = await client.query('select from pg_database where datname = $1', [name]);
+    if (rowCount) return;
+    await client.query(`create database ${quoteIdentifier(name)}`).catch(async (error: { code?: string }) => {
+      if (error.code !== '42P04' && error.code !== '23505') throw error; // another process was faster
+      await sleep(50);
+    });
+  });
+}

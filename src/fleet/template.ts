@@ -1,0 +1,63 @@
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import type { Server } from '../control/entities.ts';
+import { databaseUrl } from '../control/servers.ts';
+import { loadMigrations, migrationNames, runMigrations } from '../migrations.ts';
+import { holdLock, lockKey, lockSpaces, quoteIdentifier, withConnection } from './admin-connection.ts';
+
+/** The group on a server whose members are the login roles of its tenants; the tables grant to it. */
+export function tenantGroup(server: Pick<Server, 'prefix'>): string {
+  return `${server.prefix}_tenant`;
+}
+
+/**
+ * The database that new tenants are copied from: every migration applied, its seeds in it, closed to connections. Its
+ * name carries a digest of the migrations, so one that exists is at head, and a newer build makes its own.
+ * @returns its name
+ */
+export async function ensureTemplate(server: Pick<Server, 'name' | 'prefix'>, adminUrl: string): Promise<string> {
+  const name = `${server.prefix}_template_${await digestOfMigrations()}`;
+  await withConnection(adminUrl, async client => {
+    const exists = async (): Promise<boolean> => {
+      const { rowCount } = await client.query('select from pg_database where datname = $1 and not datallowconn', [
+        name,
+      ]);
+      return rowCount === 1;
+    };
+    if (await exists()) return;
+    await holdLock(client, lockSpaces.template, lockKey(name));
+    if (await exists()) return;
+
+    // Made under another name: one that has its final name is complete. What a killed process left is dropped.
+    const making = `${name}_new`;
+    await client.query(`drop database if exists ${quoteIdentifier(making)} with (force)`);
+    await client.query(`drop database if exists ${quoteIdentifier(name)} with (force)`);
+    await ensureGroup(client, tenantGroup(server));
+    await client.query(`create database ${quoteIdentifier(making)} template template0`);
+    await runMigrations(databaseUrl(adminUrl, making), await loadMigrations('tenant'), migrationSettings(server));
+    await client.query(`revoke all on database ${quoteIdentifier(making)} from public`);
+    await client.query(`alter database ${quoteIdentifier(making)} allow_connections false`);
+    await client.query(`alter database ${quoteIdentifier(making)} rename to ${quoteIdentifier(name)}`);
+  });
+  return name;
+}
+
+/** What a tenant migration can ask for with `current_setting`. */
+export function migrationSettings(server: Pick<Server, 'prefix'>): Record<string, string> {
+  return { 'app.tenant_group': tenantGroup(server) };
+}
+
+async function ensureGroup(client: { query(sql: string): Promise<unknown> }, group: string): Promise<void> {
+  await client.query(`create role ${quoteIdentifier(group)} nologin`).catch((error: { code?: string }) => {
+    if (error.code !== '42710' && error.code !== '23505') throw error; // it exists
+  });
+}
+
+/** 12 hexadecimal digits that change when a migration is added or edited. */
+async function digestOfMigrations(): Promise<string> {
+  const hash = createHash('sha256');
+  for (const name of [...(await migrationNames('tenant')), 'sql']) {
+    hash.update(await readFile(new URL(`../../migrations/tenant/${name}.ts`, import.meta.url)));
+  }
+  return hash.digest('hex').slice(0, 12);
+}

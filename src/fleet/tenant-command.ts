@@ -1,0 +1,240 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { createPasswords } from '../auth/passwords.ts';
+import { scopes } from '../control/entities.ts';
+import { createCommand, printFields, printJson, printTable, readStdin, withInstallation } from './command.ts';
+import type { Installation } from './installation.ts';
+import { checkManifest, type Manifest, readManifest } from './manifest.ts';
+import { type MigrationOutcome, migrateTenants } from './migrate-tenants.ts';
+import { OperatorError } from './operator-error.ts';
+import { provision } from './provision.ts';
+import { findTenant, listTenants, listUsers, showTenant, summarise } from './tenants.ts';
+import { addUser, generatePassword, setPassword } from './users.ts';
+
+interface Json {
+  json?: boolean;
+}
+
+/** `npm run -s tenant -- …`: the tenants and their people. */
+export function tenantCommand(): Command {
+  const tenant = createCommand('tenant').description('Tenants: make them, look at them, keep their databases at head');
+  addProvision(tenant);
+  addList(tenant);
+  addMigrate(tenant);
+  addUsers(tenant.command('user').description('the people of a tenant'));
+  return tenant;
+}
+
+interface ProvisionOptions extends Json {
+  file?: string;
+  name?: string;
+  appId?: string;
+  feature: string[];
+  server: string;
+  adminEmail?: string;
+}
+
+function addProvision(tenant: Command): void {
+  tenant
+    .command('provision')
+    .description('make a tenant: its database, roles, signing key and first administrator')
+    .argument('[slug]', 'short name, in lower case')
+    .option('--file <manifest>', 'take everything from a manifest, such as tenants/demo.json')
+    .option('--name <name>', 'name of the company')
+    .option('--app-id <id>', 'application identifier (the slug)')
+    .option('--feature <feature>', 'a feature to enable; may be repeated', collect, [])
+    .option('--server <server>', 'PostgreSQL server to place it on', 'default')
+    .option('--admin-email <address>', 'the first administrator, whose password is generated and shown once')
+    .option('--json', 'one JSON document on stdout')
+    .action(
+      withInstallation(async (installation, slug: string | undefined, options: ProvisionOptions) => {
+        const manifest = options.file ? await readManifest(options.file) : manifestOf(slug, options);
+        const { tenant, created, logins } = await provision(installation, createPasswords(), manifest);
+        if (!created && !options.file) {
+          throw new OperatorError(
+            `there is a tenant ${tenant.slug} already, ${tenant.status}; see: npm run -s tenant -- show ${tenant.slug}`,
+          );
+        }
+        const [admin, ...users] = logins;
+        if (options.json) {
+          printJson({ ...summarise(tenant), created, ...(admin ? { admin } : {}), ...(users.length ? { users } : {}) });
+        } else if (created) {
+          process.stdout.write(`Provisioned ${tenant.slug}. Passwords are shown this once.\n\n`);
+          printFields(summarise(tenant) as never);
+          for (const { email, password } of logins) printFields({ email, password });
+        } else {
+          process.stdout.write(`${tenant.slug} is there already: nothing was changed.\n`);
+        }
+      }),
+    );
+}
+
+function manifestOf(
+  slug: string | undefined,
+  { name, appId, feature, server, adminEmail }: ProvisionOptions,
+): Manifest {
+  if (!slug || !name || !adminEmail) {
+    throw new OperatorError('a slug, --name and --admin-email are needed, or --file', { usage: true });
+  }
+  return checkManifest({ slug, name, appId, features: feature, server, admin: { email: adminEmail } }, 'the arguments');
+}
+
+function addList(tenant: Command): void {
+  tenant
+    .command('list')
+    .description('all tenants')
+    .option('--json', 'one JSON document on stdout')
+    .action(
+      withInstallation(async (installation, { json }: Json) => {
+        const tenants = await listTenants(installation);
+        if (json) printJson(tenants);
+        else
+          printTable(
+            tenants.map(({ slug, name, status, schemaVersion, server, guid }) => ({
+              slug,
+              name,
+              status,
+              schemaVersion,
+              server,
+              guid,
+            })),
+            'No tenants yet: npm run -s tenant -- provision --help',
+          );
+      }),
+    );
+  tenant
+    .command('show')
+    .description('one tenant')
+    .argument('<slug>')
+    .option('--json', 'one JSON document on stdout')
+    .action(
+      withInstallation(async (installation, slug: string, { json }: Json) => {
+        const { keys, features, ...fields } = await showTenant(installation, slug);
+        if (json) return printJson({ ...fields, features, keys });
+        printFields({ ...fields, features: features.join(', ') || '–' });
+        for (const key of keys) printFields({ 'signing key': `${key.kid}  ${key.status}  since ${key.createdAt}` });
+      }),
+    );
+}
+
+function addMigrate(tenant: Command): void {
+  tenant
+    .command('migrate')
+    .description('bring tenant databases to the version of this build')
+    .argument('[slug...]', 'only these tenants')
+    .option('--all', 'every tenant')
+    .option('--concurrency <n>', 'tenants at the same time', positive, 4)
+    .option('--json', 'a JSON line for each tenant on stdout')
+    .action(
+      withInstallation(
+        async (
+          installation,
+          slugs: string[],
+          { all, concurrency, json }: Json & { all?: boolean; concurrency: number },
+        ) => {
+          if (slugs.length === 0 && !all) throw new OperatorError('name tenants, or say --all', { usage: true });
+          const onOutcome = (outcome: MigrationOutcome): void => {
+            process.stdout.write(json ? `${JSON.stringify(outcome)}\n` : `${outcome.slug}: ${describe(outcome)}\n`);
+          };
+          const outcomes = await migrateTenants(installation, { concurrency, onOutcome, ...(all ? {} : { slugs }) });
+          const failures = outcomes.filter(outcome => outcome.state === 'failed');
+          if (!json) {
+            const text =
+              outcomes.length === 0
+                ? 'Nothing to do.'
+                : `${outcomes.length - failures.length} migrated, ${failures.length} failed.`;
+            process.stdout.write(`${text}\n`);
+          }
+          return failures.length === 0;
+        },
+      ),
+    );
+}
+
+function describe({ state, from, to, ms, error }: MigrationOutcome): string {
+  return state === 'migrated' ? `${from ?? 'nothing'} → ${to} (${ms} ms)` : `failed at ${from ?? 'nothing'}: ${error}`;
+}
+
+interface UserOptions extends Json {
+  firstName: string;
+  lastName: string;
+  role: string;
+  scope: (typeof scopes)[number];
+  entity?: number;
+  passwordStdin?: boolean;
+}
+
+function addUsers(user: Command): void {
+  user
+    .command('add')
+    .description('add a user; the password is generated and shown once')
+    .argument('<slug>')
+    .argument('<email>')
+    .option('--first-name <name>', 'first name', 'New')
+    .option('--last-name <name>', 'last name', 'User')
+    .option('--role <role>', 'role of the tenant', 'Member')
+    .addOption(new Option('--scope <scope>', 'data of the own entity, or all').choices(scopes).default('Self'))
+    .option('--entity <id>', 'entity that the user belongs to', positive)
+    .option('--password-stdin', 'read the password from stdin instead of generating one')
+    .option('--json', 'one JSON document on stdout')
+    .action(
+      withInstallation(async (installation, slug: string, email: string, options: UserOptions) => {
+        const password = options.passwordStdin ? await readStdin() : generatePassword();
+        const { firstName, lastName, role, scope, entity } = options;
+        const owner = await findTenant(installation, slug);
+        const entityId = entity ?? null;
+        const added = await addUser(installation, createPasswords(), {
+          tenant: owner,
+          email,
+          firstName,
+          lastName,
+          role,
+          scope,
+          entityId,
+          password,
+        });
+        printLogin({ guid: added.guid, email: added.email, role, scope, entityId }, password, options);
+      }),
+    );
+  user
+    .command('list')
+    .description('the people of a tenant')
+    .argument('<slug>')
+    .option('--json', 'one JSON document on stdout')
+    .action(
+      withInstallation(async (installation, slug: string, { json }: Json) => {
+        const users = await listUsers(installation, slug);
+        if (json) printJson(users);
+        else printTable(users, 'No users.');
+      }),
+    );
+  user
+    .command('password')
+    .description('set a new password and end all sessions of the user; it is generated and shown once')
+    .argument('<slug>')
+    .argument('<email>')
+    .option('--password-stdin', 'read the password from stdin instead of generating one')
+    .option('--json', 'one JSON document on stdout')
+    .action(
+      withInstallation(async (installation: Installation, slug: string, email: string, options: UserOptions) => {
+        const password = options.passwordStdin ? await readStdin() : generatePassword();
+        const changed = await setPassword(installation, createPasswords(), slug, email, password);
+        printLogin({ guid: changed.guid, email: changed.email }, password, options);
+      }),
+    );
+}
+
+/** A password that was generated is shown this once; one that came from stdin is not repeated. */
+function printLogin(fields: Record<string, unknown>, password: string, { json, passwordStdin }: UserOptions): void {
+  const all = passwordStdin ? fields : { ...fields, password };
+  if (json) printJson(all);
+  else printFields(all);
+}
+
+function collect(value: string, previous: string[]): string[] {
+  return [...previous, value];
+}
+
+function positive(value: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(value)) throw new InvalidArgumentError('a whole number above 0 is needed');
+  return Number(value);
+}

@@ -1,0 +1,104 @@
+import { randomInt } from 'node:crypto';
+import type { EntityManager } from '@mikro-orm/postgresql';
+import { normaliseEmail, type Passwords, passwordLength } from '../auth/passwords.ts';
+import { revokeSessionsOf } from '../auth/sessions.ts';
+import { Role, type Scope, type Tenant, User } from '../control/entities.ts';
+import { databaseUrl } from '../control/servers.ts';
+import { lengths } from '../http/fields.ts';
+import { withConnection } from './admin-connection.ts';
+import type { Installation } from './installation.ts';
+import { OperatorError } from './operator-error.ts';
+import { findTenant } from './tenants.ts';
+
+export interface NewUser {
+  tenant: Tenant;
+  email: string;
+  firstName: string;
+  lastName: string;
+  role: string;
+  scope: Scope;
+  entityId: number | null;
+  password: string;
+}
+
+/**
+ * Adds a confirmed user to a tenant.
+ * @throws {OperatorError} for an unknown role or entity, an address that is not one or is taken, a bad password
+ */
+export async function addUser(installation: Installation, passwords: Passwords, user: NewUser): Promise<User> {
+  if (user.entityId !== null) await requireEntity(installation, user.tenant, user.entityId);
+  return insertUser(installation.control.em.fork(), passwords, user);
+}
+
+/** The same, as a part of a larger change; the entity is known to exist. */
+export async function insertUser(
+  em: EntityManager,
+  passwords: Passwords,
+  { role: roleName, password, ...user }: NewUser,
+): Promise<User> {
+  const email = normaliseEmail(user.email);
+  if (!isEmail(email)) throw new OperatorError('that is not an e-mail address', { usage: true });
+  const role = await em.findOne(Role, { tenant: user.tenant.id, name: roleName });
+  if (!role) throw new OperatorError(`${user.tenant.slug} has no role ${roleName}`);
+  if (await em.findOne(User, { tenant: user.tenant.id, email }))
+    throw new OperatorError(`${user.tenant.slug} has a user ${email} already`);
+  const passwordHash = await passwords.hash(checkPassword(password));
+  const added = em.create(User, {
+    ...user,
+    tenant: user.tenant.id,
+    email,
+    role,
+    passwordHash,
+    confirmedAt: new Date(),
+  });
+  await em.flush();
+  return added;
+}
+
+/** Sets a password and ends every session of the user. */
+export async function setPassword(
+  installation: Installation,
+  passwords: Passwords,
+  slug: string,
+  email: string,
+  password: string,
+): Promise<User> {
+  const tenant = await findTenant(installation, slug);
+  const passwordHash = await passwords.hash(checkPassword(password));
+  return installation.control.em.fork().transactional(async em => {
+    const user = await em.findOne(User, { tenant: tenant.id, email: normaliseEmail(email) });
+    if (!user) throw new OperatorError(`${slug} has no user ${email}`);
+    user.passwordHash = passwordHash;
+    await em.flush();
+    await revokeSessionsOf(em, user.id, 'password_changed');
+    return user;
+  });
+}
+
+async function requireEntity({ servers }: Installation, tenant: Tenant, id: number): Promise<void> {
+  await withConnection(databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), async client => {
+    const { rowCount } = await client.query('select from entities where id = $1', [id]);
+    if (!rowCount) throw new OperatorError(`${tenant.slug} has no entity ${id}`);
+  });
+}
+
+/** Something before and after one `@`, without white space: whether it exists, only a mail can tell. */
+export function isEmail(text: string): boolean {
+  return /^[^\s@]+@[^\s@]+$/.test(text) && text.length <= lengths.email;
+}
+
+/** @throws {OperatorError} when a password is too short or too long; @returns it as it is */
+export function checkPassword(password: string): string {
+  const length = [...password].length;
+  if (length < passwordLength.min || length > passwordLength.max) {
+    throw new OperatorError(`a password has ${passwordLength.min} to ${passwordLength.max} characters`);
+  }
+  return password;
+}
+
+const alphabet = 'abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789'; // none that look alike
+
+/** 20 random characters: 115 bits. */
+export function generatePassword(): string {
+  return Array.from({ length: 20 }, () => alphabet[randomInt(alphabet.length)]).join('');
+}

@@ -1,0 +1,46 @@
+import type { IncomingMessage } from 'node:http';
+import { type Problem, problem } from '../errors.ts';
+
+const longestToken = 4_096; // characters; ours are under 1,500
+
+/**
+ * The bearer token of a request (RFC 6750 §2.1); undefined when there is none, or another scheme.
+ * @throws {Problem} `invalid_request` when there are several Authorization headers, of which Node keeps only the first
+ */
+export function bearerToken(request: IncomingMessage): string | undefined {
+  const { rawHeaders } = request;
+  let count = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.toLowerCase() === 'authorization') count++;
+  if (count > 1) throw problem('invalid_request', { detail: 'There must be at most one Authorization header.' });
+  return /^Bearer +([^\s]+) *$/i.exec(request.headers.authorization ?? '')?.[1];
+}
+
+/** `WWW-Authenticate` as in RFC 6750 §3. */
+export function invalidToken(code: 'invalid_token' | 'token_expired' = 'invalid_token'): Problem {
+  return problem(code, { headers: { 'WWW-Authenticate': 'Bearer error="invalid_token"' } });
+}
+
+/**
+ * Header and payload of a JSON Web Token in compact form (RFC 7519), *not verified*.
+ * @throws {Problem} `invalid_token` when it is not one
+ */
+export function parseToken(token: string): { header: Record<string, unknown>; payload: Record<string, unknown> } {
+  const [header, payload, signature, ...more] = token.length <= longestToken ? token.split('.') : [];
+  if (!header || !payload || !signature || more.length > 0) throw invalidToken();
+  return { header: parseSegment(header), payload: parseSegment(payload) };
+}
+
+function parseSegment(segment: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(segment, 'base64url').toString());
+    if (isObject(value)) return value;
+  } catch {
+    // not JSON: not a token
+  }
+  throw invalidToken();
+}
+
+/** A JSON object: neither null nor an array. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

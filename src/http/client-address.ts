@@ -1,0 +1,31 @@
+import type { IncomingMessage } from 'node:http';
+import { type BlockList, isIP, isIPv4 } from 'node:net';
+
+/**
+ * The address a request comes from: the socket's, unless the peer is a trusted proxy; then `X-Forwarded-For` is read
+ * from the right, past trusted proxies, to the first address that is not one. An entry that is no address ends the walk.
+ * Never empty.
+ */
+export function clientAddress(request: IncomingMessage, trustedProxies: BlockList): string {
+  let address = plain(request.socket.remoteAddress ?? '');
+  if (!isTrusted(address, trustedProxies)) return address || 'unknown';
+  const forwarded = String(request.headers['x-forwarded-for'] ?? '').split(',');
+  for (const entry of forwarded.reverse()) {
+    const candidate = plain(entry.trim());
+    if (!isIP(candidate)) break;
+    address = candidate;
+    if (!isTrusted(address, trustedProxies)) break;
+  }
+  return address;
+}
+
+/** An IPv4 address mapped into IPv6 (RFC 4291 §2.5.5.2) is written as IPv4. */
+function plain(address: string): string {
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  return mapped && isIPv4(mapped) ? mapped : address;
+}
+
+function isTrusted(address: string, trustedProxies: BlockList): boolean {
+  const version = isIP(address);
+  return version !== 0 && trustedProxies.check(address, version === 6 ? 'ipv6' : 'ipv4');
+}

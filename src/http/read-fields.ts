@@ -1,0 +1,56 @@
+import type { z } from 'zod';
+import { type FieldErrors, problem } from '../errors.ts';
+
+/**
+ * Reads the fields of a contract from a parsed JSON body: each by its own name or by its name in camelCase, everything
+ * else ignored.
+ * @throws {Problem} `validation_failed`, naming every field that is wrong
+ */
+export function readFields<Shape extends z.ZodRawShape>(
+  contract: z.ZodObject<Shape>,
+  body: object,
+): z.output<z.ZodObject<Shape>> {
+  const errors: FieldErrors = {};
+  const named: Record<string, unknown> = {};
+  const given = body as Record<string, unknown>;
+  for (const name of Object.keys(contract.shape)) {
+    const spellings = [...new Set([name, camelCase(name)])].filter(spelling => Object.hasOwn(given, spelling));
+    const [first, second] = spellings;
+    if (first === undefined) continue;
+    if (second !== undefined && JSON.stringify(given[first]) !== JSON.stringify(given[second])) {
+      errors[name] = [`is given twice with different values, as ${first} and ${second}`];
+    }
+    named[name] = given[first];
+  }
+  const parsed = contract.safeParse(named);
+  for (const issue of parsed.error?.issues ?? []) {
+    const field = String(issue.path[0] ?? '');
+    errors[field] ??= [message(issue, named[field])];
+  }
+  if (!parsed.success || Object.keys(errors).length > 0) throw problem('validation_failed', { errors });
+  return parsed.data;
+}
+
+/** `CountryCode` → `countryCode`, `IPAddress` → `ipAddress`, `Id` → `id`. */
+export function camelCase(name: string): string {
+  return name.replace(/^[A-Z]+(?=[A-Z][a-z]|$)|^[A-Z]/, capitals => capitals.toLowerCase());
+}
+
+/** What is wrong with a value, without repeating the value. */
+function message(issue: z.core.$ZodIssue, given: unknown): string {
+  if (given === undefined) return 'is required';
+  switch (issue.code) {
+    case 'invalid_type':
+      return issue.expected === 'int' ? 'must be a whole number' : `must be of type ${issue.expected}`;
+    case 'too_small':
+      return `must be ${issue.inclusive ? 'at least' : 'more than'} ${issue.minimum}`;
+    case 'too_big':
+      return `must be ${issue.inclusive ? 'at most' : 'less than'} ${issue.maximum}`;
+    case 'invalid_value':
+      return `must be one of ${issue.values.join(', ')}`;
+    case 'invalid_format':
+      return 'is not in the right format';
+    default:
+      return issue.message;
+  }
+}

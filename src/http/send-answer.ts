@@ -1,0 +1,25 @@
+import { createHash } from 'node:crypto';
+import type { Context } from 'koa';
+import type { Route } from './route.ts';
+
+/** Writes a handler's answer: status, `Location`, and an `ETag` where a client may ask whether its copy is current. */
+export function sendAnswer(ctx: Context, route: Pick<Route, 'status' | 'location' | 'cache'>, answer: unknown): void {
+  ctx.status = route.status;
+  if (route.status === 204) {
+    ctx.body = null;
+    return;
+  }
+  const bytes = Buffer.from(JSON.stringify(answer));
+  if (route.location) ctx.set('Location', route.location(answer as never));
+  if (route.cache === 'revalidate') {
+    ctx.set('Cache-Control', 'private, no-cache');
+    ctx.set('Vary', 'Authorization');
+    ctx.set('ETag', `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 27)}"`);
+    if (ctx.fresh) {
+      ctx.status = 304;
+      return;
+    }
+  }
+  ctx.type = 'application/json; charset=utf-8';
+  ctx.body = bytes;
+}

@@ -1,0 +1,35 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { int32, lengths, text, timestamp } from '../http/fields.ts';
+import { maxInt32 } from '../http/route.ts';
+import { defineResource } from './resource.ts';
+
+const EntityStatusSchema = defineEntity({
+  name: 'EntityStatus',
+  tableName: 'entity_statuses',
+  properties: {
+    id: p.integer().primary(),
+    title: p.text(),
+    weighting: p.integer().default(0),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+export class EntityStatus extends EntityStatusSchema.class {}
+EntityStatusSchema.setClass(EntityStatus);
+
+const title = text({ max: lengths.name });
+const weighting = int32();
+
+/** Where an entity stands with the company: prospect, active, inactive, or whatever the company calls it. */
+export const entityStatuses = defineResource({
+  name: 'EntityStatus',
+  path: '/api/v1/EntityStatus',
+  entity: EntityStatus,
+  maxId: maxInt32,
+  access: { read: 'full.read', write: 'full.manage' },
+  orderBy: { weighting: 'asc', id: 'asc' },
+  view: z.object({ Id: int32(), Title: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
+  create: z.object({ Title: title, Weighting: weighting.default(0) }),
+  update: z.object({ Title: title.optional(), Weighting: weighting.optional() }),
+  missing: 'not_found',
+});

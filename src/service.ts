@@ -1,0 +1,142 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Logger } from 'pino';
+import { createApp } from './app.ts';
+import type { TokenSettings } from './auth/access-token.ts';
+import { createPasswords, type Passwords } from './auth/passwords.ts';
+import type { Config } from './config.ts';
+import { ChangeFeed } from './control/change-feed.ts';
+import { createDirectory } from './control/directory.ts';
+import type { Installation } from './fleet/installation.ts';
+import { tenantHead } from './fleet/migrate-tenants.ts';
+import { OperatorError } from './fleet/operator-error.ts';
+import { createManagementServer } from './http/management.ts';
+import { bodyLimits } from './http/route.ts';
+import { TenantDatabases } from './tenancy/tenant-databases.ts';
+import { createTenantOrm } from './tenancy/tenant-orm.ts';
+
+export interface Service {
+  /** Where the API and the health checks answer. */
+  readonly port: number;
+  readonly managementPort: number;
+  readonly databases: TenantDatabases;
+  /** Not ready any more, no new connections; what runs is finished. @returns false when something was cut off */
+  stop(): Promise<boolean>;
+}
+
+interface ServiceOptions {
+  config: Config;
+  installation: Installation;
+  log: Logger;
+  passwords?: Passwords;
+  now?: TokenSettings['now'];
+}
+
+const drainMs = 25_000; // below the 30 s after which orchestrators kill
+const audience = 'sales-back-office';
+
+/** Starts listening on an installation that is ready. */
+export async function startService({
+  config,
+  installation,
+  log,
+  passwords = createPasswords(),
+  now = unixTime,
+}: ServiceOptions): Promise<Service> {
+  const { control, controlUrl, secrets, servers } = installation;
+  const feed = new ChangeFeed(controlUrl, log);
+  await feed.start();
+  const directory = createDirectory({ control, feed, secrets, servers, log });
+  const databases = new TenantDatabases({
+    orm: createTenantOrm(),
+    head: await tenantHead(),
+    maxOpen: config.tenantDatabasesOpen,
+    connectionsEach: config.tenantDatabaseConnections,
+    acquireTimeoutMs: config.acquireTimeoutMs,
+  });
+  const tokens = { issuer: config.publicUrl, audience, now };
+  const app = createApp({ config, control, directory, passwords, secrets, tokens, databases, log });
+
+  let draining = false;
+  const server = createApiServer(app.callback(), () => draining);
+  const management = createManagementServer(() => feed.current && !draining);
+  try {
+    await listen(server, config.port, config.host, 'PORT');
+    await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_PORT');
+  } catch (error) {
+    server.close();
+    await feed.stop();
+    throw error;
+  }
+  return {
+    port: portOf(server),
+    managementPort: portOf(management),
+    databases,
+    stop: async () => {
+      draining = true;
+      const finished = await drain(server);
+      await databases.close();
+      await feed.stop();
+      management.closeAllConnections();
+      await new Promise(resolve => management.close(resolve));
+      return finished;
+    },
+  };
+}
+
+/** Slow and endless requests are ended; these limits are far above what a client of the API needs. */
+function createApiServer(
+  handle: (request: IncomingMessage, response: ServerResponse) => unknown,
+  isDraining: () => boolean,
+): Server {
+  const limits = {
+    headersTimeout: 5_000,
+    requestTimeout: 15_000,
+    keepAliveTimeout: 5_000,
+    connectionsCheckingInterval: 1_000,
+  };
+  const server = createServer(limits, (request, response) => {
+    if (isDraining()) response.setHeader('Connection', 'close');
+    void handle(request, response);
+  });
+  server.maxHeadersCount = 100;
+  // A client that asks first whether it may send its body is told no before it sends one that is too large.
+  server.on('checkContinue', (request, response) => {
+    if (!(Number(request.headers['content-length'] ?? 0) > bodyLimits.resource)) response.writeContinue();
+    void handle(request, response);
+  });
+  return server;
+}
+
+function listen(server: Server, port: number, host: string, variable: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const reason =
+        error.code === 'EADDRINUSE' ? 'is in use by another process' : `cannot be listened on (${error.code})`;
+      reject(new OperatorError(`port ${port} on ${host} ${reason}: set ${variable} to another one`));
+    });
+    server.listen(port, host, resolve);
+  });
+}
+
+function portOf(server: Server): number {
+  const address = server.address();
+  return typeof address === 'object' && address ? address.port : 0;
+}
+
+/** Refuses new connections and waits for the requests that run, but not for ever. */
+async function drain(server: Server): Promise<boolean> {
+  let finished = true;
+  const closed = new Promise(resolve => server.close(resolve));
+  server.closeIdleConnections();
+  const timer = setTimeout(() => {
+    finished = false;
+    server.closeAllConnections();
+  }, drainMs);
+  await closed;
+  clearTimeout(timer);
+  return finished;
+}
+
+function unixTime(): number {
+  return Math.floor(Date.now() / 1000);
+}

@@ -1,0 +1,42 @@
+import type { z } from 'zod';
+import type { Permission } from '../control/permissions.ts';
+import { bodyLimits, type Route, type RouteInput } from '../http/route.ts';
+import type { RequestContext } from './context.ts';
+
+/**
+ * Who may call a route: anyone who names a tenant; any user; or the users with one permission. There is no default, and
+ * no way to ask for several.
+ */
+export type Access = 'anonymous' | 'user' | Permission;
+
+export type TenantRoute = Route<Access, RequestContext>;
+
+interface RouteOptions<Body extends z.ZodObject, Answer extends z.ZodType> {
+  method: Route['method'];
+  path: string;
+  access: Access;
+  summary: string;
+  body?: Body;
+  bodyLimit?: number;
+  response?: Answer;
+  status?: Route['status'];
+  cache?: Route['cache'];
+  location?: (answer: z.input<Answer>) => string;
+  handler: (
+    input: RouteInput<z.output<Body>>,
+    context: RequestContext,
+  ) => Promise<z.input<Answer> extends undefined ? void : z.input<Answer>>;
+}
+
+/** Defines an endpoint of the API: what `body` lets in is what the handler gets, what `response` names is what leaves. */
+export function defineRoute<
+  Body extends z.ZodObject = z.ZodObject<Record<never, never>>,
+  Answer extends z.ZodType = z.ZodUndefined,
+>(options: RouteOptions<Body, Answer>): TenantRoute {
+  return {
+    status: options.response ? 200 : 204,
+    cache: 'no-store',
+    bodyLimit: bodyLimits.resource,
+    ...options,
+  };
+}

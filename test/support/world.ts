@@ -1,0 +1,173 @@
+import { randomBytes, randomInt } from 'node:crypto';
+import type { MikroORM } from '@mikro-orm/postgresql';
+import { type Logger, pino } from 'pino';
+import { createPasswords, type Passwords } from '../../src/auth/passwords.ts';
+import { type Config, readConfig } from '../../src/config.ts';
+import { databaseUrl } from '../../src/control/servers.ts';
+import { withConnection } from '../../src/fleet/admin-connection.ts';
+import { type Installation, openInstallation } from '../../src/fleet/installation.ts';
+import { checkManifest } from '../../src/fleet/manifest.ts';
+import { provision } from '../../src/fleet/provision.ts';
+import { findTenant } from '../../src/fleet/tenants.ts';
+import { addUser, generatePassword } from '../../src/fleet/users.ts';
+import { type Service, startService } from '../../src/service.ts';
+import { Client } from './client.ts';
+import { controlTemplate, postgresUrl } from './server.ts';
+
+/** A tenant as the tests know it. */
+export interface TestTenant {
+  id: number;
+  guid: string;
+  slug: string;
+  database: string;
+  /** As the operator: a superuser's URL of the tenant's database. */
+  adminUrl: string;
+  admin: { email: string; password: string };
+}
+
+/** An installation of its own: a control database, two tenants, and the service listening on a free port. */
+export interface World {
+  readonly installation: Installation;
+  readonly control: MikroORM;
+  readonly service: Service;
+  readonly config: Config;
+  readonly url: string;
+  readonly acme: TestTenant;
+  readonly globex: TestTenant;
+  /** Environment under which the command line works on this installation. */
+  readonly environment: Record<string, string>;
+  /** Every line that the service has logged. */
+  readonly logs: string[];
+  readonly log: Logger;
+  readonly passwords: Passwords;
+  /** Seconds added to the clock that tokens are judged by. */
+  clock: { offset: number };
+  /** Calls as nobody, with any headers. */
+  readonly anonymous: Client;
+  /** Logs in over HTTP and calls as that user. */
+  login(tenant: TestTenant, credentials?: { email: string; password: string }): Promise<Client>;
+  /** Adds a user with exactly these permissions, and logs in as them. */
+  loginAs(
+    tenant: TestTenant,
+    user: { permissions?: string[]; scope?: 'Self' | 'All'; entityId?: number | null },
+  ): Promise<Client>;
+  /** One more tenant, made by the operator's own code. */
+  provision(slug: string): Promise<TestTenant>;
+  /** One more process of the service on the same installation. */
+  startAnother(environment?: Record<string, string>): Promise<{ service: Service; url: string }>;
+  close(): Promise<void>;
+}
+
+/** @param environment settings beside the defaults, by the names of the environment variables */
+export async function createWorld(environment: Record<string, string> = {}): Promise<World> {
+  const name = `world_${randomBytes(5).toString('hex')}`;
+  await withConnection(postgresUrl(), client => client.query(`create database ${name} template ${controlTemplate}`));
+  const controlUrl = databaseUrl(postgresUrl(), name);
+  // Worlds share a server, so the numbers that make their databases' names unique begin far apart.
+  await withConnection(controlUrl, client =>
+    client.query(`alter table tenants alter id restart with ${randomInt(1_000_000, 100_000_000)}`),
+  );
+
+  const settings = {
+    DATABASE_URL: controlUrl,
+    MASTER_KEY: randomBytes(32).toString('base64'),
+    PORT: '0',
+    MANAGEMENT_PORT: '0',
+    PUBLIC_URL: 'http://backoffice.test',
+    ...environment,
+  };
+  const config = readConfig(settings);
+  const logs: string[] = [];
+  const log = pino({ level: 'trace' }, { write: line => void logs.push(line) });
+  const installation = await openInstallation(config);
+  const passwords = createPasswords();
+  const clock = { offset: 0 };
+  const now = () => Math.floor(Date.now() / 1000) + clock.offset;
+  const provisionTenant = async (slug: string): Promise<TestTenant> => {
+    const manifest = checkManifest({ slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` } }, slug);
+    const { tenant, logins } = await provision(installation, passwords, manifest);
+    const [admin] = logins;
+    if (!admin) throw new Error(`${slug} was there already`);
+    const { id, guid, databaseName: database } = tenant;
+    return { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin };
+  };
+  const acme = await provisionTenant('acme');
+  const globex = await provisionTenant('globex');
+  const service = await startService({ config, installation, log, passwords, now });
+  const others: Service[] = [];
+  const url = `http://127.0.0.1:${service.port}`;
+  const anonymous = new Client(url);
+
+  const login: World['login'] = async (tenant, credentials = tenant.admin) => {
+    const answer = await anonymous.post('/api/v1/auth/login', credentials, { 'X-Tenant': tenant.guid });
+    if (answer.status !== 200) throw new Error(`login answered ${answer.status} ${JSON.stringify(answer.body)}`);
+    return new Client(url, answer.body);
+  };
+
+  return {
+    installation,
+    control: installation.control,
+    service,
+    config,
+    url,
+    acme,
+    globex,
+    environment: settings,
+    logs,
+    log,
+    passwords,
+    clock,
+    anonymous,
+    login,
+    loginAs: async (tenant, { permissions, scope = 'All', entityId = null }) => {
+      const role = `role-${randomBytes(4).toString('hex')}`;
+      await installation.control.em
+        .fork()
+        .execute('insert into roles (tenant_id, name, permissions) values (?, ?, ?::text[])', [
+          tenant.id,
+          role,
+          `{${(permissions ?? []).join(',')}}`,
+        ]);
+      const user = { email: `${role}@${tenant.slug}.test`, password: generatePassword() };
+      const owner = await findTenant(installation, tenant.slug);
+      await addUser(installation, passwords, {
+        tenant: owner,
+        ...user,
+        firstName: 'Test',
+        lastName: 'User',
+        role,
+        scope,
+        entityId,
+      });
+      return login(tenant, user);
+    },
+    provision: provisionTenant,
+    startAnother: async (more = {}) => {
+      const other = await startService({
+        config: readConfig({ ...settings, ...more }),
+        installation,
+        log,
+        passwords,
+        now,
+      });
+      others.push(other);
+      return { service: other, url: `http://127.0.0.1:${other.port}` };
+    },
+    close: async () => {
+      await Promise.all([service, ...others].map(each => each.stop()));
+      await installation.close();
+      await withConnection(postgresUrl(), async client => {
+        const { rows } = await client.query<{ datname: string }>(
+          `select datname from pg_database where datname = any ($1)`,
+          [[name, acme.database, globex.database]],
+        );
+        for (const { datname } of rows) await client.query(`drop database "${datname}" with (force)`);
+      });
+    },
+  };
+}
+
+/** Runs SQL on a tenant's database as the operator. */
+export function sql<Row extends object>(tenant: TestTenant, text: string, values: unknown[] = []): Promise<Row[]> {
+  return withConnection(tenant.adminUrl, async client => (await client.query(text, values)).rows as Row[]);
+}
