@@ -2,6 +2,8 @@ import Router from '@koa/router';
 import Koa, { type Context, type Middleware } from 'koa';
 import compose from 'koa-compose';
 import type { z } from 'zod';
+import { activityRoutes } from './activity/activity.ts';
+import { auditRoutes } from './audit/audit-log.ts';
 import { authenticate } from './auth/authenticate.ts';
 import { enforceScope } from './auth/enforce-scope.ts';
 import { type AuthParts, authRoutes } from './auth/routes.ts';
@@ -11,7 +13,7 @@ import { accessLog } from './http/access-log.ts';
 import { clientAddress } from './http/client-address.ts';
 import { problemDetails } from './http/problem-details.ts';
 import { readBody } from './http/read-body.ts';
-import { readFields } from './http/read-fields.ts';
+import { readFields, readQuery } from './http/read-fields.ts';
 import { requestId } from './http/request-id.ts';
 import { securityHeaders } from './http/security-headers.ts';
 import { sendAnswer } from './http/send-answer.ts';
@@ -28,7 +30,12 @@ export interface AppParts extends AuthParts {
 
 /** Every endpoint of the API. */
 export function apiRoutes(parts: AuthParts): TenantRoute[] {
-  return [...authRoutes(parts), ...resources.flatMap(resource => resource.routes)];
+  return [
+    ...authRoutes(parts),
+    ...resources.flatMap(resource => resource.routes),
+    ...activityRoutes(),
+    ...auditRoutes(),
+  ];
 }
 
 /** The middleware stack, top to bottom. */
@@ -91,9 +98,14 @@ function answer(route: TenantRoute, databases: TenantDatabases): Middleware {
   return async ctx => {
     const { tenant, caller, traceId, ipAddress } = ctx.state;
     const fields = route.body ? await readInput(ctx, route, route.body, caller) : {};
+    const query = route.query ? readQuery(route.query, ctx.URL.searchParams) : {};
     const context = new RequestContext(databases, tenant, { traceId, ipAddress }, caller);
     try {
-      sendAnswer(ctx, route, await route.handler({ body: fields as never, params: ctx.params }, context));
+      sendAnswer(
+        ctx,
+        route,
+        await route.handler({ body: fields as never, query: query as never, params: ctx.params }, context),
+      );
     } finally {
       context.release();
     }

@@ -52,7 +52,10 @@ export class Foundation extends Migration {
         values (
           (actor ->> 'userId')::bigint, (actor ->> 'userGuid')::uuid,
           case when tg_nargs > 2 then (record ->> tg_argv[2])::bigint end,
-          case tg_op when 'INSERT' then 'create' when 'UPDATE' then 'update' else 'delete' end,
+          case tg_op when 'INSERT' then 'create' when 'DELETE' then 'delete' else
+            -- marking a row as deleted is what its users call deleting it
+            case when (to_jsonb(new) ->> 'is_deleted') = 'true' and (to_jsonb(old) ->> 'is_deleted') = 'false' then 'delete' else 'update' end
+          end,
           tg_argv[0], record ->> tg_argv[1],
           case when tg_op <> 'INSERT' then to_jsonb(old) end,
           case when tg_op <> 'DELETE' then to_jsonb(new) end,

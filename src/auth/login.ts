@@ -25,6 +25,7 @@ export function login(parts: AuthParts): TenantRoute {
     method: 'POST',
     path: '/api/v1/auth/login',
     access: 'anonymous',
+    tag: 'Authentication',
     summary: 'Log in with e-mail address and password',
     body: credentials,
     bodyLimit: bodyLimits.auth,

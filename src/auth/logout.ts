@@ -8,6 +8,7 @@ export function logout({ control }: AuthParts): TenantRoute {
     method: 'POST',
     path: '/api/v1/auth/logout',
     access: 'user',
+    tag: 'Authentication',
     summary: 'End the current session',
     handler: async (_input, { caller }) => {
       await revokeSession(control, caller.sessionId, 'logout');

@@ -26,6 +26,7 @@ export function me(): TenantRoute {
     method: 'GET',
     path: '/api/v1/auth/me',
     access: 'user',
+    tag: 'Authentication',
     summary: 'The current user, tenant, role and permissions',
     response: currentUser,
     handler: async (_input, { caller, tenant }) => ({

@@ -14,6 +14,7 @@ export function refresh(parts: AuthParts): TenantRoute {
     method: 'POST',
     path: '/api/v1/auth/refresh',
     access: 'anonymous',
+    tag: 'Authentication',
     summary: 'Exchange a refresh token for a new pair of tokens',
     body: z.object({ refreshToken: z.string().min(1) }),
     bodyLimit: bodyLimits.auth,

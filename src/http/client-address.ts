@@ -12,7 +12,7 @@ export function clientAddress(request: IncomingMessage, trustedProxies: BlockLis
   const forwarded = String(request.headers['x-forwarded-for'] ?? '').split(',');
   for (const entry of forwarded.reverse()) {
     const candidate = plain(entry.trim());
-    if (!isIP(candidate)) break;
+    if (!isIP(candidate) || candidate.includes('%')) break; // a zone means something on the proxy only
     address = candidate;
     if (!isTrusted(address, trustedProxies)) break;
   }

@@ -22,6 +22,33 @@ export function readFields<Shape extends z.ZodRawShape>(
     }
     named[name] = given[first];
   }
+  return check(contract, named, errors);
+}
+
+/**
+ * Reads the parameters of a query string that a route knows; others are ignored. Each may stand there once.
+ * @throws {Problem} `validation_failed`, naming every parameter that is wrong
+ */
+export function readQuery<Shape extends z.ZodRawShape>(
+  parameters: z.ZodObject<Shape>,
+  search: URLSearchParams,
+): z.output<z.ZodObject<Shape>> {
+  const errors: FieldErrors = {};
+  const named: Record<string, unknown> = {};
+  for (const name of Object.keys(parameters.shape)) {
+    const values = search.getAll(name);
+    const bracketed = [...search.keys()].some(key => key.startsWith(`${name}[`));
+    if (values.length > 1 || bracketed) errors[name] = ['must be given once, as a plain value'];
+    if (values.length > 0) named[name] = values[0];
+  }
+  return check(parameters, named, errors);
+}
+
+function check<Shape extends z.ZodRawShape>(
+  contract: z.ZodObject<Shape>,
+  named: Record<string, unknown>,
+  errors: FieldErrors,
+): z.output<z.ZodObject<Shape>> {
   const parsed = contract.safeParse(named);
   for (const issue of parsed.error?.issues ?? []) {
     const field = String(issue.path[0] ?? '');

@@ -11,6 +11,12 @@ export interface Route<Access = unknown, Context = unknown> {
   /** Who may call. Every route must say it. */
   readonly access: Access;
   readonly summary: string;
+  /** Groups endpoints in the documentation. */
+  readonly tag: string;
+  /** What it does beyond the summary, in Markdown. */
+  readonly description?: string | undefined;
+  /** Parameters of the query string; undefined = all are ignored. */
+  readonly query?: z.ZodObject | undefined;
   /** Fields of the JSON body; undefined = the route takes none. */
   readonly body?: z.ZodObject | undefined;
   /** Largest body, in bytes. */
@@ -22,12 +28,13 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly cache: 'no-store' | 'revalidate';
   /** Where a created record is read. */
   readonly location?: ((answer: never) => string) | undefined;
-  readonly handler: (input: RouteInput<never>, context: Context) => Promise<unknown>;
+  readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;
 }
 
 /** What a handler is given of the request. */
-export interface RouteInput<Body> {
+export interface RouteInput<Body, Query = Record<never, never>> {
   readonly body: Body;
+  readonly query: Query;
   /** Path parameters, decoded. */
   readonly params: Readonly<Record<string, string>>;
 }

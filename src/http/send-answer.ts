@@ -14,12 +14,24 @@ export function sendAnswer(ctx: Context, route: Pick<Route, 'status' | 'location
   if (route.cache === 'revalidate') {
     ctx.set('Cache-Control', 'private, no-cache');
     ctx.set('Vary', 'Authorization');
-    ctx.set('ETag', `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 27)}"`);
-    if (ctx.fresh) {
+    const tag = `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 27)}"`;
+    ctx.set('ETag', tag);
+    if (isCurrent(tag, ctx.get('If-None-Match'))) {
       ctx.status = 304;
       return;
     }
   }
   ctx.type = 'application/json; charset=utf-8';
   ctx.body = bytes;
+}
+
+/**
+ * Whether a client's copy is the current one (RFC 9110 §13.1.2). Koa's own check leaves the condition aside when the
+ * request carries `Cache-Control: no-cache`, which `fetch` adds to every conditional request.
+ */
+function isCurrent(tag: string, condition: string): boolean {
+  return condition
+    .split(',')
+    .map(item => item.trim().replace(/^W\//, ''))
+    .some(item => item === tag || item === '*');
 }

@@ -24,8 +24,10 @@ const weighting = int32();
 export const entityStatuses = defineResource({
   name: 'EntityStatus',
   path: '/api/v1/EntityStatus',
+  description:
+    'Where an entity stands with the company. Listed by weighting; one that entities refer to cannot be deleted.',
   entity: EntityStatus,
-  maxId: maxInt32,
+  key: { id: maxInt32 },
   access: { read: 'full.read', write: 'full.manage' },
   orderBy: { weighting: 'asc', id: 'asc' },
   view: z.object({ Id: int32(), Title: z.string(), Weighting: int32(), CreatedAt: timestamp() }),

@@ -1,16 +1,77 @@
-import { defineEntity, p } from '@mikro-orm/postgresql';
+import { defineEntity, type EntityManager, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { int32, lengths, longId, text, timestamp } from '../http/fields.ts';
+import { Country } from './country.ts';
+import { Currency } from './currency.ts';
+import { EntityStatus } from './entity-status.ts';
+import { byCode, refuse } from './record.ts';
+import { defineResource } from './resource.ts';
 
-/** A supplier or a customer: what users belong to, and what scope `Self` is measured by. */
+export const entityTypes = ['supplier', 'customer'] as const;
+
 const EntitySchema = defineEntity({
   name: 'Entity',
   tableName: 'entities',
   properties: {
     id: p.bigint('number').primary(),
     name: p.text(),
-    entityType: p.text().$type<'supplier' | 'customer'>(),
+    entityType: p.text().$type<(typeof entityTypes)[number]>(),
     statusId: p.integer().default(1),
+    statusTitle: p
+      .text()
+      .formula(alias => `(select title from entity_statuses where entity_statuses.id = ${alias}.status_id)`),
+    currencyId: p.integer().nullable(),
+    countryCode: p.text().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });
+/** A supplier or a customer: what users belong to, and what scope `Self` is measured by. */
 export class Entity extends EntitySchema.class {}
 EntitySchema.setClass(Entity);
+
+export const entities = defineResource({
+  name: 'Entity',
+  path: '/api/v1/Entities',
+  description:
+    'Suppliers and customers. `StatusTitle` is that of the entity status. A caller of scope `Self` sees and changes only their own, and neither creates nor deletes.',
+  entity: Entity,
+  key: { id: Number.MAX_SAFE_INTEGER },
+  access: { read: 'user', write: 'full.manage' },
+  orderBy: { id: 'asc' },
+  paged: true,
+  scopedBy: 'id',
+  computed: true,
+  view: z.object({
+    Id: longId(),
+    Name: z.string(),
+    EntityType: z.enum(entityTypes),
+    StatusId: int32(),
+    StatusTitle: z.string(),
+    CurrencyId: int32().nullable(),
+    CountryCode: z.string().nullable(),
+    CreatedAt: timestamp(),
+  }),
+  create: z.object({
+    Name: text({ max: lengths.name }),
+    EntityType: z.enum(entityTypes),
+    StatusId: int32().min(1).default(1),
+    CurrencyId: int32().min(1).nullable().default(null),
+    CountryCode: text({ max: lengths.code }).nullable().default(null),
+  }),
+  missing: 'not_found',
+  ready: async (entity, em) => {
+    if (!(await em.findOne(EntityStatus, { id: entity.statusId }))) throw refuse('StatusId', 'is not an entity status');
+    await requireCurrency(entity.currencyId, em);
+    if (entity.countryCode) {
+      const country = await em.findOne(Country, { ...byCode('countryCode', entity.countryCode), isDeleted: false });
+      if (!country) throw refuse('CountryCode', 'is not a country');
+      entity.countryCode = country.countryCode;
+    }
+  },
+});
+
+/** A record may refer to a currency that is there and not deleted. */
+export async function requireCurrency(id: number | null | undefined, em: EntityManager): Promise<void> {
+  if (id == null) return;
+  if (!(await em.findOne(Currency, { id, isDeleted: false }))) throw refuse('CurrencyId', 'is not a currency');
+}

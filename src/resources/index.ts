@@ -1,8 +1,27 @@
-import { Entity } from './entity.ts';
+import { Activity } from '../activity/activity.ts';
+import { AuditEntry } from '../audit/audit-log.ts';
+import { countries } from './country.ts';
+import { currencies } from './currency.ts';
+import { entities } from './entity.ts';
 import { entityStatuses } from './entity-status.ts';
+import { orderStatuses } from './order-status.ts';
+import { PromotionUse, promotions } from './promotion.ts';
+import { systemOptions } from './system-option.ts';
+import { taxCodes } from './tax-code.ts';
+import { unitsOfMeasure } from './unit-of-measure.ts';
 
-/** The catalogue: every reference resource. */
-export const resources = [entityStatuses];
+/** The catalogue: every resource that is defined by `defineResource`. */
+export const resources = [
+  entityStatuses,
+  countries,
+  orderStatuses,
+  unitsOfMeasure,
+  systemOptions,
+  promotions,
+  currencies,
+  taxCodes,
+  entities,
+];
 
 /** Everything stored in a tenant database. */
-export const tenantEntities = [Entity, ...resources.map(resource => resource.entity)];
+export const tenantEntities = [...resources.map(resource => resource.entity), PromotionUse, Activity, AuditEntry];

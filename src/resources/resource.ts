@@ -1,17 +1,12 @@
-import {
-  type EntityClass,
-  type EntityManager,
-  LockMode,
-  type QueryOrderMap,
-  type RequiredEntityData,
-} from '@mikro-orm/postgresql';
+import { type EntityClass, type EntityManager, LockMode, type QueryOrderMap } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import type { Permission } from '../control/permissions.ts';
-import { problem } from '../errors.ts';
-import { camelCase } from '../http/read-fields.ts';
-import { pathId } from '../http/route.ts';
-import type { RequestContext } from '../tenancy/context.ts';
+import { type Problem, problem } from '../errors.ts';
+import { flag, limit, queryId } from '../http/fields.ts';
+import { pathId, type RouteInput } from '../http/route.ts';
+import type { Caller } from '../tenancy/context.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { all, byCode, pascalCase, renderer, toRow } from './record.ts';
 
 /** What is stored, as it is written on the wire: names in PascalCase, moments as ISO-8601. */
 type Stored<Row> = {
@@ -19,7 +14,7 @@ type Stored<Row> = {
     ? string
     : Row[Key] extends Date | null | undefined
       ? string | null
-      : Row[Key];
+      : Exclude<Row[Key], undefined>;
 };
 
 /** A contract or view that the entity does not agree with is an error at compile time. */
@@ -35,14 +30,22 @@ interface ResourceOptions<
   Create extends z.ZodObject,
   Update extends z.ZodObject,
 > {
-  /** The name in documentation and audit entries. */
+  /** One record, in documentation and audit entries. */
   name: string;
   path: string;
+  description: string;
   entity: EntityClass<Row>;
-  /** Largest id that the column can hold. */
-  maxId: number;
+  /**
+   * How PUT and DELETE find a record: by the numeric id in the path (with the largest id that the column holds), or by a
+   * code (in the body of PUT, in the path of DELETE).
+   */
+  key: { id: number } | { code: keyof Row & string };
+  /** The property that `GET …/code/{param}` looks in; letter case does not count. */
+  lookup?: { property: keyof Row & string; param: string };
   access: { read: Permission | 'user'; write: Permission };
   orderBy: QueryOrderMap<Row>;
+  /** The list comes in pages and may be empty; other lists are whole, and 404 when there is nothing. */
+  paged?: boolean;
   /** What leaves, in this order; every name is a property of the entity. */
   view: Reads<Row, View>;
   /** What POST takes. */
@@ -51,8 +54,16 @@ interface ResourceOptions<
   update?: Writes<Row, Update>;
   /** How PUT and DELETE answer when there is no such record. */
   missing: 'not_found' | 'unknown_record';
-  /** The check against the data, before a record is written: uniqueness, references. Throws a problem. */
-  ready?: (record: Partial<Row>, em: EntityManager) => Promise<void>;
+  /** DELETE keeps the row and marks it; the entity has `isDeleted` and `deletedAt`. */
+  softDelete?: boolean;
+  /** The property with the business entity that a record belongs to: callers of scope `Self` reach only their own. */
+  scopedBy?: keyof Row & string;
+  /** Whether the view holds something that the database computes, which is read again after a write. */
+  computed?: boolean;
+  /** The readiness check, against the data, before a record is written: references, rules across fields. Throws a problem. */
+  ready?: (record: Row, em: EntityManager) => Promise<void>;
+  /** Endpoints of this resource beside the usual ones. */
+  more?: TenantRoute[];
 }
 
 export interface Resource {
@@ -62,131 +73,163 @@ export interface Resource {
   readonly routes: TenantRoute[];
 }
 
-/** The REST routes of one table: list, read, create, update, delete. Every change writes its audit entry, in the database. */
+type Params = RouteInput<never>['params'];
+
+/**
+ * The REST routes of one table: list, read, look-up by code, create, update, delete. Every change writes its audit entry,
+ * in the database.
+ */
 export function defineResource<
-  Row extends { id: number },
+  Row extends object,
   View extends z.ZodObject,
   Create extends z.ZodObject,
   Update extends z.ZodObject = Create,
 >(options: ResourceOptions<Row, View, Create, Update>): Resource {
-  const { name, path, entity, maxId, access, orderBy, missing, ready } = options;
+  const { name, path, key, lookup, access, missing, softDelete, scopedBy, paged } = options;
+  // From here on a row is an object with properties; that view, contracts and entity agree, the types have shown.
+  const entity = options.entity as EntityClass<object>;
+  const orderBy = options.orderBy as QueryOrderMap<object>;
+  const ready = options.ready as ((record: object, em: EntityManager) => Promise<void>) | undefined;
   const view: z.ZodObject = options.view;
   const create: z.ZodObject = options.create;
   const partial: z.ZodObject | undefined = options.update;
-  const byId = `${path}/:id`;
-  const render = renderer<Row>(Object.keys(view.shape));
-  /** An id that cannot be one is an id that does not exist. */
-  const idOf = (params: Readonly<Record<string, string>>): Row['id'] => pathId(params.id, maxId) ?? 0;
-  const where = (id: number) => ({ id }) as never;
+  const render = renderer(view);
+  const keyPath = 'id' in key ? `${path}/:id` : `${path}/code/:code`;
+  const common = { tag: name, description: options.description };
+  const reading = { ...common, method: 'GET', access: access.read, cache: 'revalidate' } as const;
+  const includeDeleted = softDelete ? z.object({ includeDeleted: flag() }) : undefined;
+
+  /** What the caller may see of what the query asks for. */
+  const visible = (caller: Caller, query: { includeDeleted?: boolean } = {}): object => ({
+    ...(softDelete && !query.includeDeleted ? { isDeleted: false } : {}),
+    ...(scopedBy && caller.scope === 'Self' ? { [scopedBy]: caller.entityId ?? 0 } : {}),
+  });
+
+  /** The condition for the record that a path or a body names; undefined when no record can have that key. */
+  const keyed = (params: Params, body: Record<string, unknown> = {}): object | undefined => {
+    if ('code' in key) return byCode(key.code, params.code ?? body[pascalCase(key.code)]);
+    const id = pathId(params.id, key.id);
+    return id === undefined ? undefined : { id };
+  };
+
+  const stored = async (row: object, em: EntityManager): Promise<Record<string, unknown>> => {
+    await ready?.(row, em);
+    await em.flush();
+    if (options.computed) await em.refresh(row);
+    return render(row);
+  };
 
   const list = defineRoute({
-    method: 'GET',
+    ...reading,
     path,
-    access: access.read,
-    summary: `All records of ${name}`,
+    summary: paged ? `A page of ${name} records` : `All ${name} records`,
+    query: (paged ? z.object({ limit: limit(), after: queryId() }) : includeDeleted) as z.ZodObject | undefined,
     response: z.array(view),
-    cache: 'revalidate',
-    handler: async (_input, context) => {
-      const rows = await (await context.em()).findAll(entity, { orderBy });
-      if (rows.length === 0) throw problem('not_found');
+    handler: async ({ query }, context) => {
+      const page = query as { limit?: number; after?: number; includeDeleted?: boolean };
+      const where = all(
+        visible(context.caller, page),
+        page.after === undefined ? undefined : { id: { $gt: page.after } },
+      );
+      const em = await context.em();
+      const rows = await em.find(entity, where, {
+        orderBy,
+        ...(page.limit === undefined ? {} : { limit: page.limit }),
+      });
+      if (rows.length === 0 && !paged) throw problem('not_found');
       return rows.map(render);
     },
   });
 
-  const read = defineRoute({
-    method: 'GET',
-    path: byId,
-    access: access.read,
-    summary: `One record of ${name}`,
-    response: view,
-    cache: 'revalidate',
-    handler: async ({ params }, context) => {
-      const id = idOf(params);
-      const row = id === 0 ? null : await (await context.em()).findOne(entity, where(id));
-      if (!row) throw problem('not_found');
-      return render(row);
-    },
-  });
+  const read = (readPath: string, summary: string, find: (params: Params) => object | undefined) =>
+    defineRoute({
+      ...reading,
+      path: readPath,
+      summary,
+      query: includeDeleted as z.ZodObject | undefined,
+      response: view,
+      handler: async ({ params, query }, context) => {
+        const where = find(params);
+        const row = where && (await (await context.em()).findOne(entity, all(where, visible(context.caller, query))));
+        if (!row) throw problem('not_found');
+        return render(row);
+      },
+    });
 
   const add = defineRoute({
+    ...common,
     method: 'POST',
     path,
     access: access.write,
-    summary: `Create a record of ${name}`,
+    summary: `Create a ${name}`,
     body: create,
     response: view,
     status: 201,
-    location: record => `${path}/${record.Id}`,
-    handler: ({ body }, context) =>
-      context.write(async em => {
-        const record = toRow<Row>(body);
-        await ready?.(record, em);
-        const row = em.create(entity, record as unknown as RequiredEntityData<Row>);
-        await em.flush();
-        return render(row);
-      }),
+    location: record =>
+      'id' in key ? `${path}/${record.Id}` : `${path}/code/${encodeURIComponent(String(record[pascalCase(key.code)]))}`,
+    handler: async ({ body }, context) => {
+      if (scopedBy) requireAll(context.caller);
+      return context.write(em => stored(em.create(entity, toRow(body)), em));
+    },
   });
 
   const change = defineRoute({
+    ...common,
     method: 'PUT',
-    path: byId,
+    path: 'id' in key ? keyPath : path,
     access: access.write,
-    summary: partial ? `Change the fields sent of a record of ${name}` : `Replace a record of ${name}`,
+    summary: partial ? `Change the fields sent of a ${name}` : `Replace a ${name}`,
     body: partial ?? create,
     response: view,
     handler: async ({ body, params }, context) => {
       if (partial && Object.keys(body).length === 0) throw nothingSent(partial);
+      const changes = toRow(body);
+      if ('code' in key) delete changes[key.code]; // the stored spelling stays
       return context.write(async em => {
-        const row = await em.findOne(entity, where(idOf(params)), { lockMode: LockMode.PESSIMISTIC_WRITE });
+        const where = keyed(params, body);
+        const lock = { lockMode: LockMode.PESSIMISTIC_WRITE } as const;
+        const row = where && (await em.findOne(entity, all(where, visible(context.caller)), lock));
         if (!row) throw problem(missing);
-        const record = toRow<Row>(body);
-        await ready?.({ ...record, id: row.id }, em);
-        Object.assign(row, record);
-        await em.flush();
-        return render(row);
+        return stored(Object.assign(row, changes), em);
       });
     },
   });
 
   const remove = defineRoute({
+    ...common,
     method: 'DELETE',
-    path: byId,
+    path: keyPath,
     access: access.write,
-    summary: `Delete a record of ${name}`,
-    handler: ({ params }, context) => deleteRow(entity, idOf(params), missing, context),
+    summary: softDelete ? `Mark a ${name} as deleted` : `Delete a ${name}`,
+    handler: async ({ params }, context) => {
+      if (scopedBy) requireAll(context.caller);
+      const changed = await context.write(async em => {
+        const where = keyed(params);
+        if (!where) return 0;
+        const live = all(where, visible(context.caller));
+        if (!softDelete) return em.nativeDelete(entity, live);
+        return em.nativeUpdate(entity, live, { isDeleted: true, deletedAt: new Date() } as never);
+      });
+      if (changed === 0) throw problem(missing);
+    },
   });
 
-  return { name, path, entity: entity as EntityClass<object>, routes: [list, read, add, change, remove] };
+  const routes = [...(options.more ?? []), list];
+  if ('id' in key) routes.push(read(keyPath, `One ${name} by its id`, params => keyed(params)));
+  if (lookup) {
+    const { property, param } = lookup;
+    routes.push(read(`${path}/code/:${param}`, `One ${name} by its code`, params => byCode(property, params[param])));
+  }
+  return { name, path, entity, routes: [...routes, add, change, remove] };
 }
 
-async function deleteRow<Row extends object>(
-  entity: EntityClass<Row>,
-  id: number,
-  missing: 'not_found' | 'unknown_record',
-  context: RequestContext,
-): Promise<undefined> {
-  const deleted = id === 0 ? 0 : await context.write(em => em.nativeDelete(entity, { id } as never));
-  if (deleted === 0) throw problem(missing);
+/** Creating and deleting what scopes are measured by is for callers who reach all of it. */
+function requireAll(caller: Caller): void {
+  if (caller.scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
 }
 
-function nothingSent(contract: z.ZodObject) {
+function nothingSent(contract: z.ZodObject): Problem {
   const names = Object.keys(contract.shape);
   const message = `at least one of ${names.join(', ')} is needed`;
   return problem('validation_failed', { errors: Object.fromEntries(names.map(name => [name, [message]])) });
-}
-
-/** A body's fields as properties of the entity; what was not sent is not there. */
-function toRow<Row>(fields: Record<string, unknown>): Partial<Row> {
-  const sent = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(sent.map(([name, value]) => [camelCase(name), value])) as Partial<Row>;
-}
-
-/** Writes exactly the named fields of a row: a new column never leaves by itself. */
-function renderer<Row>(names: string[]): (row: Row) => Record<string, unknown> {
-  const fields = names.map(name => [name, camelCase(name) as keyof Row] as const);
-  return row => Object.fromEntries(fields.map(([name, property]) => [name, toWire(row[property])]));
-}
-
-function toWire(value: unknown): unknown {
-  return value instanceof Date ? value.toISOString() : (value ?? null);
 }

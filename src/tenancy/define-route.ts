@@ -11,11 +11,14 @@ export type Access = 'anonymous' | 'user' | Permission;
 
 export type TenantRoute = Route<Access, RequestContext>;
 
-interface RouteOptions<Body extends z.ZodObject, Answer extends z.ZodType> {
+interface RouteOptions<Body extends z.ZodObject, Answer extends z.ZodType, Query extends z.ZodObject> {
   method: Route['method'];
   path: string;
   access: Access;
+  tag: string;
   summary: string;
+  description?: string | undefined;
+  query?: Query | undefined;
   body?: Body;
   bodyLimit?: number;
   response?: Answer;
@@ -23,7 +26,7 @@ interface RouteOptions<Body extends z.ZodObject, Answer extends z.ZodType> {
   cache?: Route['cache'];
   location?: (answer: z.input<Answer>) => string;
   handler: (
-    input: RouteInput<z.output<Body>>,
+    input: RouteInput<z.output<Body>, z.output<Query>>,
     context: RequestContext,
   ) => Promise<z.input<Answer> extends undefined ? void : z.input<Answer>>;
 }
@@ -32,7 +35,8 @@ interface RouteOptions<Body extends z.ZodObject, Answer extends z.ZodType> {
 export function defineRoute<
   Body extends z.ZodObject = z.ZodObject<Record<never, never>>,
   Answer extends z.ZodType = z.ZodUndefined,
->(options: RouteOptions<Body, Answer>): TenantRoute {
+  Query extends z.ZodObject = z.ZodObject<Record<never, never>>,
+>(options: RouteOptions<Body, Answer, Query>): TenantRoute {
   return {
     status: options.response ? 200 : 204,
     cache: 'no-store',

@@ -1,0 +1,114 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { problem } from '../errors.ts';
+import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from '../http/fields.ts';
+import { pathId } from '../http/route.ts';
+import { all, renderer, toRow } from '../resources/record.ts';
+import type { Caller } from '../tenancy/context.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+
+const ActivitySchema = defineEntity({
+  name: 'Activity',
+  tableName: 'activities',
+  properties: {
+    id: p.bigint('number').primary(),
+    createdAt: p.datetime().defaultRaw('clock_timestamp()'),
+    activityCode: p.integer(),
+    userId: p.bigint('number').nullable(),
+    comment: p.text().nullable(),
+    entityId: p.bigint('number').nullable(),
+    screen: p.text().nullable(),
+    ipAddress: p.text().nullable(),
+    /** Who really wrote it and from where, whatever the record says; not shown. */
+    recordedBy: p.bigint('number').hidden(),
+    recordedFrom: p.text().hidden(),
+  },
+});
+/** Something that a user or a system did, as a client tells it. Never changed or deleted. */
+export class Activity extends ActivitySchema.class {}
+ActivitySchema.setClass(Activity);
+
+const view = z.object({
+  Id: longId(),
+  CreatedAt: timestamp(),
+  ActivityCode: int32(),
+  UserId: longId().nullable(),
+  Comment: z.string().nullable(),
+  EntityId: longId().nullable(),
+  Screen: z.string().nullable(),
+  IPAddress: z.string().nullable(),
+});
+const render = renderer(view) as (row: Activity) => z.input<typeof view>;
+
+const entry = z.object({
+  ActivityCode: int32(),
+  UserId: longId().nullable().optional(),
+  EntityId: longId().nullable().default(null),
+  Comment: optionalText({ max: lengths.longText, multiline: true }).nullable().default(null),
+  Screen: optionalText({ max: lengths.name }).nullable().default(null),
+  IPAddress: optionalText({ max: lengths.ipAddress }).nullable().optional(),
+});
+
+const path = '/api/v1/Activity';
+const common = { tag: 'Activity', description: 'Entries can be added and read, never changed or deleted.' };
+
+/** A caller of scope `Self` sees what concerns the own entity. */
+const visible = (caller: Caller): object => (caller.scope === 'Self' ? { entityId: caller.entityId ?? 0 } : {});
+
+export function activityRoutes(): TenantRoute[] {
+  return [
+    defineRoute({
+      ...common,
+      method: 'GET',
+      path: `${path}/:id`,
+      access: 'full.read',
+      summary: 'One Activity by its id',
+      response: view,
+      handler: async ({ params }, context) => {
+        const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
+        const row = id && (await (await context.em()).findOne(Activity, all({ id }, visible(context.caller))));
+        if (!row) throw problem('not_found');
+        return render(row);
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'GET',
+      path,
+      access: 'full.read',
+      summary: 'The newest activities, of a user, an entity, or all',
+      query: z.object({ limit: limit(), userId: queryId(), entityId: queryId() }),
+      response: z.array(view),
+      handler: async ({ query: { limit, userId, entityId } }, context) => {
+        const filters = all(visible(context.caller), userId ? { userId } : {}, entityId ? { entityId } : {});
+        const orderBy = { createdAt: 'desc', id: 'desc' } as const;
+        const rows = await (await context.em()).find(Activity, filters, { orderBy, limit });
+        return rows.map(render);
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path,
+      access: 'full.manage',
+      summary: 'Record an Activity',
+      body: entry,
+      response: view,
+      status: 201,
+      location: activity => `${path}/${activity.Id}`,
+      handler: async ({ body }, context) => {
+        const { caller, origin } = context;
+        return context.write(async em => {
+          const told = { userId: caller.userId, ipAddress: origin.ipAddress, ...toRow(body) };
+          const row = em.create(Activity, {
+            ...told,
+            recordedBy: caller.userId,
+            recordedFrom: origin.ipAddress,
+          } as never);
+          await em.flush();
+          return render(row as Activity);
+        });
+      },
+    }),
+  ];
+}

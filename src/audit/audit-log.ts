@@ -1,0 +1,99 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { limit, longId, queryId, text, timestamp } from '../http/fields.ts';
+import { all, pascalCase } from '../resources/record.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+
+const actions = ['create', 'update', 'delete'] as const;
+type Row = Record<string, unknown>;
+
+const AuditEntrySchema = defineEntity({
+  name: 'AuditEntry',
+  tableName: 'audit_log',
+  properties: {
+    id: p.bigint('number').primary(),
+    createdAt: p.datetime().defaultRaw('now()'),
+    userId: p.bigint('number').nullable(),
+    userGuid: p.uuid().nullable(),
+    /** The business entity that the record belongs to, for readers of scope `Self`. */
+    entityId: p.bigint('number').nullable(),
+    action: p.text().$type<(typeof actions)[number]>(),
+    resource: p.text(),
+    recordKey: p.text(),
+    before: p.json().$type<Row>().nullable(),
+    after: p.json().$type<Row>().nullable(),
+    ipAddress: p.text().nullable(),
+    traceId: p.text().nullable(),
+    databaseUser: p.text(),
+  },
+});
+/** What a change did to a record. Written by a trigger in the transaction of the change; the service only reads it. */
+export class AuditEntry extends AuditEntrySchema.class {}
+AuditEntrySchema.setClass(AuditEntry);
+
+const view = z.object({
+  Id: longId(),
+  CreatedAt: timestamp(),
+  UserId: longId().nullable(),
+  UserGuid: z.string().nullable(),
+  Action: z.enum(actions),
+  Resource: z.string(),
+  Key: z.string(),
+  Before: z.record(z.string(), z.unknown()).nullable(),
+  After: z.record(z.string(), z.unknown()).nullable(),
+  IPAddress: z.string().nullable(),
+  TraceId: z.string().nullable(),
+});
+
+const name = text({ max: 255 }).optional();
+
+export function auditRoutes(): TenantRoute[] {
+  return [
+    defineRoute({
+      method: 'GET',
+      path: '/api/v1/AuditLog',
+      access: 'full.read',
+      tag: 'AuditLog',
+      summary: 'The newest audit entries, of a resource, a record, a user, or all',
+      description:
+        'Every change of a record has one entry, written with it. `resource` is a name such as `Country`, `key` the id or code of a record.',
+      query: z.object({ limit: limit(), resource: name, key: name, userId: queryId() }),
+      response: z.array(view),
+      handler: async ({ query: { limit, resource, key, userId } }, context) => {
+        const { caller } = context;
+        const filters = all(
+          caller.scope === 'Self' ? { entityId: caller.entityId ?? 0 } : {},
+          resource === undefined ? {} : { resource },
+          key === undefined ? {} : { recordKey: key },
+          userId === undefined ? {} : { userId },
+        );
+        const rows = await (await context.em()).find(AuditEntry, filters, { orderBy: { id: 'desc' }, limit });
+        return rows.map(render);
+      },
+    }),
+  ];
+}
+
+function render(entry: AuditEntry): z.input<typeof view> {
+  return {
+    Id: entry.id,
+    CreatedAt: entry.createdAt.toISOString(),
+    UserId: entry.userId ?? null,
+    UserGuid: entry.userGuid ?? null,
+    Action: entry.action,
+    Resource: entry.resource,
+    Key: entry.recordKey,
+    Before: toFields(entry.before),
+    After: toFields(entry.after),
+    IPAddress: entry.ipAddress ?? null,
+    TraceId: entry.traceId ?? null,
+  };
+}
+
+/** Columns of a row under the names that the API has for them. */
+function toFields(row: Row | null | undefined): Row | null {
+  if (!row) return null;
+  return Object.fromEntries(
+    Object.entries(row).map(([column, value]) => [column.split('_').map(pascalCase).join(''), value]),
+  );
+}

@@ -1,0 +1,40 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { lengths, text, timestamp } from '../http/fields.ts';
+import { defineResource } from './resource.ts';
+
+const CountrySchema = defineEntity({
+  name: 'Country',
+  tableName: 'countries',
+  properties: {
+    countryCode: p.text().primary(),
+    countryName: p.text(),
+    isDeleted: p.boolean().default(false),
+    deletedAt: p.datetime().nullable(),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+export class Country extends CountrySchema.class {}
+CountrySchema.setClass(Country);
+
+export const countries = defineResource({
+  name: 'Country',
+  path: '/api/v1/Countries',
+  description:
+    'Countries by their code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.',
+  entity: Country,
+  key: { code: 'countryCode' },
+  lookup: { property: 'countryCode', param: 'code' },
+  access: { read: 'user', write: 'settings.write' },
+  orderBy: { countryName: 'asc', countryCode: 'asc' },
+  view: z.object({
+    CountryCode: z.string(),
+    CountryName: z.string(),
+    IsDeleted: z.boolean(),
+    DeletedAt: timestamp().nullable(),
+    CreatedAt: timestamp(),
+  }),
+  create: z.object({ CountryCode: text({ max: lengths.code }), CountryName: text({ max: lengths.name }) }),
+  missing: 'unknown_record',
+  softDelete: true,
+});

@@ -1,0 +1,51 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { int32, lengths, optionalText, text, timestamp } from '../http/fields.ts';
+import { maxInt32 } from '../http/route.ts';
+import { defineResource } from './resource.ts';
+
+const CurrencySchema = defineEntity({
+  name: 'Currency',
+  tableName: 'currencies',
+  properties: {
+    id: p.integer().primary(),
+    code: p.text(),
+    name: p.text(),
+    symbol: p.text().nullable(),
+    decimalPlaces: p.integer().default(2),
+    isDeleted: p.boolean().default(false),
+    deletedAt: p.datetime().nullable(),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+export class Currency extends CurrencySchema.class {}
+CurrencySchema.setClass(Currency);
+
+export const currencies = defineResource({
+  name: 'Currency',
+  path: '/api/v1/Currency',
+  description:
+    'Currencies by their ISO 4217 code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.',
+  entity: Currency,
+  key: { id: maxInt32 },
+  access: { read: 'user', write: 'settings.write' },
+  orderBy: { code: 'asc' },
+  view: z.object({
+    Id: int32(),
+    Code: z.string(),
+    Name: z.string(),
+    Symbol: z.string().nullable(),
+    DecimalPlaces: int32(),
+    IsDeleted: z.boolean(),
+    DeletedAt: timestamp().nullable(),
+    CreatedAt: timestamp(),
+  }),
+  create: z.object({
+    Code: text({ max: 3 }).regex(/^[A-Z]{3}$/, 'must be three capital letters (ISO 4217)'),
+    Name: text({ max: lengths.name }),
+    Symbol: optionalText({ max: lengths.code }).nullable().default(null),
+    DecimalPlaces: int32().min(0).max(6).default(2),
+  }),
+  missing: 'not_found',
+  softDelete: true,
+});

@@ -1,0 +1,31 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { int32, lengths, text, timestamp } from '../http/fields.ts';
+import { maxInt32 } from '../http/route.ts';
+import { defineResource } from './resource.ts';
+
+const OrderStatusSchema = defineEntity({
+  name: 'OrderStatus',
+  tableName: 'order_statuses',
+  properties: {
+    id: p.integer().primary(),
+    name: p.text(),
+    weighting: p.integer().default(0),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+export class OrderStatus extends OrderStatusSchema.class {}
+OrderStatusSchema.setClass(OrderStatus);
+
+export const orderStatuses = defineResource({
+  name: 'OrderStatus',
+  path: '/api/v1/OrderStatuses',
+  description: 'The stages of a sales order, listed by weighting.',
+  entity: OrderStatus,
+  key: { id: maxInt32 },
+  access: { read: 'user', write: 'settings.write' },
+  orderBy: { weighting: 'asc', id: 'asc' },
+  view: z.object({ Id: int32(), Name: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
+  create: z.object({ Name: text({ max: lengths.name }), Weighting: int32().default(0) }),
+  missing: 'unknown_record',
+});

@@ -1,0 +1,168 @@
+import { defineEntity, type EntityManager, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { problem } from '../errors.ts';
+import { decimal, int32, lengths, longId, moment, optionalText, text, timestamp } from '../http/fields.ts';
+import { maxInt32, pathId } from '../http/route.ts';
+import type { Caller } from '../tenancy/context.ts';
+import { defineRoute } from '../tenancy/define-route.ts';
+import { Entity, requireCurrency } from './entity.ts';
+import { refuse } from './record.ts';
+import { defineResource } from './resource.ts';
+
+const discountTypes = ['Percentage', 'Amount'] as const;
+
+const PromotionSchema = defineEntity({
+  name: 'Promotion',
+  tableName: 'promotions',
+  properties: {
+    id: p.integer().primary(),
+    promoCode: p.text(),
+    name: p.text(),
+    description: p.text().nullable(),
+    discountType: p.text().$type<(typeof discountTypes)[number]>(),
+    discountValue: p.decimal('number').precision(14).scale(4),
+    currencyId: p.integer().nullable(),
+    startsAt: p.datetime().nullable(),
+    endsAt: p.datetime().nullable(),
+    /** Entities that may use it; none = all. */
+    entityIds: p.array(Number).$type<number[]>().columnType('bigint[]').default([]),
+    isActive: p.boolean().default(true),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+/** A discount that applies to every entity, or to some. */
+export class Promotion extends PromotionSchema.class {}
+PromotionSchema.setClass(Promotion);
+
+const PromotionUseSchema = defineEntity({
+  name: 'PromotionUse',
+  tableName: 'promotion_uses',
+  properties: {
+    promotionId: p.integer().primary(),
+    entityId: p.bigint('number').primary(),
+    usedAt: p.datetime().defaultRaw('now()'),
+  },
+});
+/** That an entity has used a promotion, which it may once. */
+export class PromotionUse extends PromotionUseSchema.class {}
+PromotionUseSchema.setClass(PromotionUse);
+
+const use = z.object({ PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() });
+const usePath = '/api/v1/Promotions/:id/entity/:entityId/used';
+const tag = 'Promotion';
+
+const readUse = defineRoute({
+  method: 'GET',
+  path: usePath,
+  access: 'user',
+  tag,
+  summary: 'Whether an entity has used a Promotion',
+  response: use,
+  cache: 'revalidate',
+  handler: async ({ params }, context) => {
+    const em = await context.em();
+    const { promotion, entity } = await findPair(params, context.caller, em);
+    const found = await em.findOne(PromotionUse, { promotionId: promotion.id, entityId: entity.id });
+    return {
+      PromotionId: promotion.id,
+      EntityId: entity.id,
+      Used: found !== null,
+      UsedAt: found?.usedAt.toISOString() ?? null,
+    };
+  },
+});
+
+const recordUse = defineRoute({
+  method: 'POST',
+  path: usePath,
+  access: 'pricing.write',
+  tag,
+  summary: 'Record that an entity uses a Promotion',
+  description:
+    'An entity uses a promotion once, within its period, and only when it is one of the promotion’s entities.',
+  response: use,
+  status: 201,
+  location: answer => `/api/v1/Promotions/${answer.PromotionId}/entity/${answer.EntityId}/used`,
+  handler: async ({ params }, context) =>
+    context.write(async em => {
+      const { promotion, entity } = await findPair(params, context.caller, em);
+      requireUsable(promotion, entity, new Date());
+      const row = em.create(PromotionUse, { promotionId: promotion.id, entityId: entity.id });
+      await em.flush();
+      return { PromotionId: promotion.id, EntityId: entity.id, Used: true, UsedAt: row.usedAt.toISOString() };
+    }),
+});
+
+/** The promotion and the entity that a path names; 404 when either is not there, or not the caller's to see. */
+async function findPair(params: Readonly<Record<string, string>>, caller: Caller, em: EntityManager) {
+  const id = pathId(params.id, maxInt32);
+  const entityId = pathId(params.entityId, Number.MAX_SAFE_INTEGER);
+  if (!id || !entityId || (caller.scope === 'Self' && caller.entityId !== entityId)) throw problem('not_found');
+  const promotion = await em.findOne(Promotion, { id });
+  const entity = promotion && (await em.findOne(Entity, { id: entityId }));
+  if (!promotion || !entity) throw problem('not_found');
+  return { promotion, entity };
+}
+
+function requireUsable({ isActive, startsAt, endsAt, entityIds }: Promotion, entity: Entity, now: Date): void {
+  if (!isActive) throw refuse('PromotionId', 'is not active');
+  if ((startsAt && startsAt > now) || (endsAt && endsAt <= now)) throw refuse('PromotionId', 'is outside its period');
+  if (entityIds.length > 0 && !entityIds.includes(entity.id))
+    throw refuse('EntityId', 'is not one of the entities of the promotion');
+}
+
+export const promotions = defineResource({
+  name: tag,
+  path: '/api/v1/Promotions',
+  description:
+    'Discounts for every entity, or for those in `EntityIds`. A percentage is at most 100; an amount needs a currency.',
+  entity: Promotion,
+  key: { id: maxInt32 },
+  lookup: { property: 'promoCode', param: 'promoCode' },
+  access: { read: 'user', write: 'pricing.write' },
+  orderBy: { promoCode: 'asc' },
+  view: z.object({
+    Id: int32(),
+    PromoCode: z.string(),
+    Name: z.string(),
+    Description: z.string().nullable(),
+    DiscountType: z.enum(discountTypes),
+    DiscountValue: z.number(),
+    CurrencyId: int32().nullable(),
+    StartsAt: timestamp().nullable(),
+    EndsAt: timestamp().nullable(),
+    EntityIds: z.array(longId()),
+    IsActive: z.boolean(),
+    CreatedAt: timestamp(),
+  }),
+  create: z.object({
+    PromoCode: text({ max: lengths.code }),
+    Name: text({ max: lengths.name }),
+    Description: optionalText({ max: lengths.longText, multiline: true }).nullable().default(null),
+    DiscountType: z.enum(discountTypes),
+    DiscountValue: decimal({ min: 0.0001, max: 999_999_999 }),
+    CurrencyId: int32().min(1).nullable().default(null),
+    StartsAt: moment().nullable().default(null),
+    EndsAt: moment().nullable().default(null),
+    EntityIds: z.array(longId()).max(1_000).default([]),
+    IsActive: z.boolean().default(true),
+  }),
+  missing: 'not_found',
+  ready: async (promotion, em) => {
+    const { discountType, discountValue, currencyId, startsAt, endsAt } = promotion;
+    if (discountType === 'Percentage' && discountValue > 100)
+      throw refuse('DiscountValue', 'must be at most 100 for a percentage');
+    if (discountType === 'Amount' && currencyId == null) throw refuse('CurrencyId', 'is required for an amount');
+    if (startsAt && endsAt && endsAt <= startsAt) throw refuse('EndsAt', 'must be after StartsAt');
+    await requireCurrency(currencyId, em);
+    promotion.entityIds = [...new Set(promotion.entityIds)];
+    const ids = promotion.entityIds;
+    if (ids.length === 0) return;
+    // Locked, so that none is deleted before the promotion that refers to it is there.
+    const found = await em.execute('select id from entities where id = any (?::bigint[]) for key share', [
+      `{${ids.join(',')}}`,
+    ]);
+    if (found.length !== ids.length) throw refuse('EntityIds', 'must all be entities');
+  },
+  more: [readUse, recordUse],
+});

@@ -1,0 +1,43 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { int32, lengths, moment, text, timestamp } from '../http/fields.ts';
+import { maxInt32 } from '../http/route.ts';
+import { defineResource } from './resource.ts';
+
+const SystemOptionSchema = defineEntity({
+  name: 'SystemOption',
+  tableName: 'system_options',
+  properties: {
+    id: p.integer().primary(),
+    systemOptionTypeId: p.integer(),
+    value: p.text(),
+    isActive: p.boolean().default(true),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+export class SystemOption extends SystemOptionSchema.class {}
+SystemOptionSchema.setClass(SystemOption);
+
+export const systemOptions = defineResource({
+  name: 'SystemOption',
+  path: '/api/v1/SystemOptions',
+  description: 'Settings of the company, grouped by type.',
+  entity: SystemOption,
+  key: { id: maxInt32 },
+  access: { read: 'user', write: 'settings.write' },
+  orderBy: { systemOptionTypeId: 'asc', id: 'asc' },
+  view: z.object({
+    Id: int32(),
+    SystemOptionTypeId: int32(),
+    Value: z.string(),
+    IsActive: z.boolean(),
+    CreatedAt: timestamp(),
+  }),
+  create: z.object({
+    SystemOptionTypeId: int32().min(1),
+    Value: text({ max: lengths.longText, multiline: true }),
+    IsActive: z.boolean().default(true),
+    CreatedAt: moment().optional(),
+  }),
+  missing: 'unknown_record',
+});

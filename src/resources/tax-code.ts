@@ -1,0 +1,46 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { decimal, int32, lengths, text, timestamp } from '../http/fields.ts';
+import { maxInt32 } from '../http/route.ts';
+import { defineResource } from './resource.ts';
+
+const TaxCodeSchema = defineEntity({
+  name: 'TaxCode',
+  tableName: 'tax_codes',
+  properties: {
+    id: p.integer().primary(),
+    code: p.text(),
+    name: p.text(),
+    rate: p.decimal('number').precision(7).scale(4),
+    isActive: p.boolean().default(true),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+export class TaxCode extends TaxCodeSchema.class {}
+TaxCodeSchema.setClass(TaxCode);
+
+export const taxCodes = defineResource({
+  name: 'TaxCode',
+  path: '/api/v1/TaxCodes',
+  description: 'How products and transactions are taxed; `Rate` is a percentage with at most four decimals.',
+  entity: TaxCode,
+  key: { id: maxInt32 },
+  lookup: { property: 'code', param: 'code' },
+  access: { read: 'user', write: 'settings.write' },
+  orderBy: { code: 'asc' },
+  view: z.object({
+    Id: int32(),
+    Code: z.string(),
+    Name: z.string(),
+    Rate: z.number(),
+    IsActive: z.boolean(),
+    CreatedAt: timestamp(),
+  }),
+  create: z.object({
+    Code: text({ max: lengths.code }),
+    Name: text({ max: lengths.name }),
+    Rate: decimal({ min: 0, max: 100 }),
+    IsActive: z.boolean().default(true),
+  }),
+  missing: 'not_found',
+});

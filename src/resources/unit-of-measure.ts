@@ -1,0 +1,32 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { z } from 'zod';
+import { int32, lengths, text, timestamp } from '../http/fields.ts';
+import { maxInt32 } from '../http/route.ts';
+import { defineResource } from './resource.ts';
+
+const UnitOfMeasureSchema = defineEntity({
+  name: 'UnitOfMeasure',
+  tableName: 'units_of_measure',
+  properties: {
+    id: p.integer().primary(),
+    code: p.text(),
+    name: p.text(),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+export class UnitOfMeasure extends UnitOfMeasureSchema.class {}
+UnitOfMeasureSchema.setClass(UnitOfMeasure);
+
+export const unitsOfMeasure = defineResource({
+  name: 'UnitOfMeasure',
+  path: '/api/v1/UnitsOfMeasure',
+  description: 'What quantities are counted in, listed by code.',
+  entity: UnitOfMeasure,
+  key: { id: maxInt32 },
+  lookup: { property: 'code', param: 'code' },
+  access: { read: 'user', write: 'settings.write' },
+  orderBy: { code: 'asc' },
+  view: z.object({ Id: int32(), Code: z.string(), Name: z.string(), CreatedAt: timestamp() }),
+  create: z.object({ Code: text({ max: lengths.code }), Name: text({ max: lengths.name }) }),
+  missing: 'unknown_record',
+});
