@@ -1,6 +1,6 @@
 import type { EntityManager, MikroORM } from '@mikro-orm/postgresql';
 import type { TenantRecord } from '../control/directory.ts';
-import { problem } from '../errors.ts';
+import { type Problem, problem } from '../errors.ts';
 import { TenantDriver } from './tenant-driver.ts';
 
 /** The right to use a tenant's database until it is released. */
@@ -22,6 +22,7 @@ interface OpenDatabase {
 interface Waiter {
   readonly tenant: TenantRecord;
   readonly resolve: (lease: Lease) => void;
+  readonly reject: (problem: Problem) => void;
   readonly timer: NodeJS.Timeout;
 }
 
@@ -72,9 +73,14 @@ export class TenantDatabases {
     return { open: this.#open.size + this.#closing.size, waiting: this.#waiting.size };
   }
 
-  /** Refuses new leases and closes everything, each database when its last lease is released. */
+  /** Refuses new leases, also to those in line, and closes everything, each database when its last lease is released. */
   async close(): Promise<void> {
     this.#shut = true;
+    for (const waiter of this.#waiting) {
+      clearTimeout(waiter.timer);
+      waiter.reject(problem('unavailable'));
+    }
+    this.#waiting.clear();
     for (const database of this.#open.values()) {
       if (database.leases === 0) this.#close(database);
       else database.retiring = true;
@@ -86,8 +92,7 @@ export class TenantDatabases {
   }
 
   #lease(tenant: TenantRecord): Lease | undefined {
-    // With its address and password in the key, a changed pointer or password opens anew and verifies anew.
-    const key = `${tenant.guid} ${tenant.databaseUrl}`;
+    const key = keyOf(tenant);
     let database = this.#open.get(key);
     if (database?.retiring) return undefined;
     if (!database) {
@@ -132,8 +137,9 @@ export class TenantDatabases {
         reject(
           problem('overloaded', { cause: new Error('no place among the open tenant databases came free in time') }),
         );
+        this.#serve(); // what was to make room for this one need not
       }, this.#options.acquireTimeoutMs);
-      const waiter: Waiter = { tenant, resolve, timer };
+      const waiter: Waiter = { tenant, resolve, reject, timer };
       this.#waiting.add(waiter);
       this.#serve();
     });
@@ -148,29 +154,34 @@ export class TenantDatabases {
         clearTimeout(waiter.timer);
         this.#waiting.delete(waiter);
         waiter.resolve(lease);
-      } else {
+      } else if (!this.#open.has(keyOf(waiter.tenant))) {
         missing.add(waiter.tenant.guid);
       }
     }
-    this.#makeRoom(missing.size);
+    if (this.#makeRoom(missing.size)) this.#serve();
   }
 
-  /** Sees to it that as many places come free as tenants wait for one. */
-  #makeRoom(wanted: number): void {
+  /**
+   * Sees to it that as many places come free as tenants wait for one, and no more: idle databases close; only when
+   * there are too few of them, busy ones retire.
+   * @returns whether a database that was to retire may stay, so that those who wait for it can have it
+   */
+  #makeRoom(wanted: number): boolean {
     let coming = this.#closing.size;
-    for (const database of this.#open.values()) if (database.retiring) coming++;
     for (const database of [...this.#open.values()]) {
-      if (coming >= wanted) return;
-      if (database.leases > 0 || database.retiring) continue;
+      if (coming >= wanted) break;
+      if (database.leases > 0) continue;
       this.#close(database);
       coming++;
     }
+    let stays = false;
     for (const database of this.#open.values()) {
-      if (coming >= wanted) return;
-      if (database.retiring) continue;
-      database.retiring = true;
-      coming++;
+      const retires = this.#shut || coming < wanted;
+      if (retires) coming++;
+      stays ||= database.retiring && !retires;
+      database.retiring = retires;
     }
+    return stays;
   }
 
   #close(database: OpenDatabase): void {
@@ -184,4 +195,9 @@ export class TenantDatabases {
       });
     this.#closing.add(closing);
   }
+}
+
+/** With its address and password in the key, a changed pointer or password opens anew and verifies anew. */
+function keyOf(tenant: TenantRecord): string {
+  return `${tenant.guid} ${tenant.databaseUrl}`;
 }
