@@ -1,0 +1,318 @@
+import { randomUUID } from 'node:crypto';
+import { request } from 'node:http';
+import { expect } from 'chai';
+import { type Answer, Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+const requests = Number(process.env.ISOLATION_REQUESTS ?? 4_000);
+const placesOpen = 3;
+const canaries = 10;
+const seeds = ['Prospect', 'Active', 'Inactive'];
+
+describe('Tenant isolation', function () {
+  this.timeout(60_000 + requests * 5);
+
+  let world: World;
+  /** acme, globex and ten more: four times as many as may be open. */
+  let tenants: TestTenant[];
+  let clients: Map<TestTenant, Client>;
+  let acme: Client;
+  let globex: Client;
+
+  before(async () => {
+    world = await createWorld({ TENANT_DATABASES_OPEN: String(placesOpen), ACQUIRE_TIMEOUT_MS: '10000' });
+    const more = await Promise.all(Array.from({ length: 10 }, (_, i) => world.provision(`tenant-${i}`)));
+    tenants = [world.acme, world.globex, ...more];
+    clients = new Map();
+    for (const tenant of tenants) {
+      clients.set(tenant, await world.login(tenant));
+      await sql(tenant, `insert into entity_statuses (title) select $1 || n from generate_series(1, ${canaries}) n`, [
+        canary(tenant, ''),
+      ]);
+    }
+    acme = clientOf(world.acme);
+    globex = clientOf(world.globex);
+  });
+  after(() => world.close());
+
+  describe('under load', () => {
+    it(`answers ${requests} requests of two tenants, 200 at a time, without one foreign row`, async () => {
+      await crossfire([world.acme, world.globex], { requests, parallel: 200 });
+    });
+
+    it(`answers twelve tenants with places for ${placesOpen} without one foreign row, a refusal or a fourth database`, async () => {
+      let mostOpen = 0;
+      await crossfire(tenants, {
+        requests: Math.ceil(requests / 4),
+        parallel: 60,
+        observe: () => {
+          const { open } = world.service.databases.usage;
+          mostOpen = Math.max(mostOpen, open);
+        },
+      });
+      expect(mostOpen).to.equal(placesOpen);
+    });
+
+    it('writes what is posted under load to the tenant of the token and to no other', async () => {
+      await parallel(240, 40, async i => {
+        const tenant = pick(tenants, i);
+        const other = pick(tenants, i + 1);
+        const { status } = await clientOf(tenant).post(
+          path,
+          { Title: canary(tenant, `posted ${i}`) },
+          { 'X-Tenant': other.guid },
+        );
+        expect(status).to.equal(201);
+      });
+      for (const tenant of tenants) {
+        const rows = await sql<{ title: string; author: string }>(
+          tenant,
+          `select title, user_guid as author from entity_statuses join audit_log on record_key = entity_statuses.id::text
+            where title like '%posted%' and resource = 'EntityStatus'`,
+        );
+        const { body: me } = await clientOf(tenant).get('/api/v1/auth/me');
+        expect(rows).to.have.length(240 / tenants.length);
+        expect(rows.filter(row => !row.title.startsWith(canary(tenant, '')))).to.deep.equal([]);
+        expect(new Set(rows.map(row => row.author))).to.deep.equal(new Set([me.userGuid]));
+      }
+    });
+  });
+
+  describe('with a token of one tenant and X-Tenant of another', () => {
+    const theOther = (): Record<string, string> => ({ 'X-Tenant': world.globex.guid });
+
+    it('reads the tenant of the token', async () => {
+      const { status, body } = await acme.get(path, theOther());
+      expect(status).to.equal(200);
+      expectOnlyOwn(world.acme, body);
+    });
+
+    it('writes to the tenant of the token', async () => {
+      const before = await state(world.globex);
+      const { status, body } = await acme.post(path, { Title: 'acme alone' }, theOther());
+      expect(status).to.equal(201);
+      expect(await sql(world.acme, 'select from entity_statuses where title = $1', ['acme alone'])).to.have.length(1);
+      expect((await acme.delete(`${path}/${body.Id}`, theOther())).status).to.equal(204);
+      expect(await state(world.globex)).to.deep.equal(before);
+    });
+
+    it('refuses the refresh token, and leaves the session it belongs to alone', async () => {
+      const client = await world.login(world.acme);
+      const refreshToken = client.tokens?.refreshToken;
+      const refused = await world.anonymous.post('/api/v1/auth/refresh', { refreshToken }, theOther());
+      expect([refused.status, refused.body.code]).to.deep.equal([401, 'invalid_refresh_token']);
+      expect((await client.get(path)).status).to.equal(200);
+      const own = await world.anonymous.post('/api/v1/auth/refresh', { refreshToken }, { 'X-Tenant': world.acme.guid });
+      expect(own.status).to.equal(200);
+    });
+  });
+
+  describe('with an id that only another tenant has', () => {
+    let foreign: number;
+
+    before(async () => {
+      const { body } = await globex.post(path, { Title: 'globex only' });
+      // Far above what acme has, so that the id is nobody else's.
+      foreign = body.Id + 1_000_000;
+      await sql(world.globex, 'update entity_statuses set id = $1 where id = $2', [foreign, body.Id]);
+    });
+
+    for (const method of ['GET', 'PUT', 'DELETE']) {
+      it(`answers ${method} with 404 and leaves no trace at the other`, async () => {
+        expect((await globex.get(`${path}/${foreign}`)).status).to.equal(200);
+        const before = await state(world.globex);
+        const { status, body } = await acme.send(
+          method,
+          `${path}/${foreign}`,
+          method === 'PUT' ? { Title: 'taken over' } : undefined,
+        );
+        expect([status, body.code]).to.deep.equal([404, 'not_found']);
+        expect(await state(world.globex)).to.deep.equal(before);
+      });
+    }
+
+    it('changes only the own record when both tenants have the id', async () => {
+      const before = await state(world.globex);
+      const { body } = await acme.put(`${path}/2`, { Title: 'Active at acme' });
+      expect(body.Title).to.equal('Active at acme');
+      expect(await state(world.globex)).to.deep.equal(before);
+      expect((await globex.get(`${path}/2`)).body.Title).to.equal('Active');
+      await acme.put(`${path}/2`, { Title: 'Active' });
+    });
+  });
+
+  it('lets two tenants use the same title', async () => {
+    for (const client of [acme, globex]) {
+      expect((await client.post(path, { Title: 'Shared title' })).status).to.equal(201);
+    }
+  });
+
+  describe('without a token', () => {
+    let suspended: TestTenant;
+    let deleted: TestTenant;
+
+    before(async () => {
+      suspended = pick(tenants, 10);
+      deleted = pick(tenants, 11);
+      const control = world.control.em.fork();
+      await control.execute(`update tenants set status = 'suspended' where id = ?`, [suspended.id]);
+      await control.execute(`update tenants set status = 'deleted' where id = ?`, [deleted.id]);
+      await eventually(async () => {
+        for (const { guid } of [suspended, deleted]) expect((await ask([guid])).status).to.equal(403);
+        return true;
+      }, 1_000);
+    });
+
+    it('gives one and the same 403 whatever is wrong with X-Tenant', async () => {
+      const headers: [string, string[]][] = [
+        ['missing', []],
+        ['empty', ['']],
+        ['not a guid', ['abc']],
+        ['the nil guid', ['00000000-0000-0000-0000-000000000000']],
+        ['an unknown guid', [randomUUID()]],
+        ['a suspended tenant', [suspended.guid]],
+        ['a deleted tenant', [deleted.guid]],
+        ['two tenants', [world.acme.guid, world.globex.guid]],
+        ['a tenant twice', [world.acme.guid, world.acme.guid]],
+        ['a tenant and more', [`${world.acme.guid},${world.globex.guid}`]],
+      ];
+      const expected = {
+        status: 403,
+        type: '/docs/errors#tenant_required',
+        title: 'The X-Tenant header must name an active tenant',
+        code: 'tenant_required',
+      };
+      for (const [name, values] of headers) {
+        for (const target of [path, '/api/v1/auth/login']) {
+          const answer = await ask(values, target);
+          expect(answer.status, name).to.equal(403);
+          const { traceId, ...body } = answer.body;
+          expect(traceId, name).to.be.a('string').and.not.empty;
+          expect(body, name).to.deep.equal(expected);
+          expect(headerNames(answer), name).to.deep.equal(headerNames(await ask([], target)));
+        }
+      }
+    });
+
+    it('takes X-Tenant in upper case', async () => {
+      const answer = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+        'X-Tenant': world.acme.guid.toUpperCase(),
+      });
+      expect(answer.status).to.equal(200);
+      expectOnlyOwn(world.acme, (await new Client(world.url, answer.body).get(path)).body);
+    });
+
+    it('asks for a token once the tenant is known', async () => {
+      const { status, body, headers } = await world.anonymous.get(path, { 'X-Tenant': world.acme.guid });
+      expect([status, body.code]).to.deep.equal([401, 'unauthorized']);
+      expect(headers.get('www-authenticate')).to.equal('Bearer');
+    });
+
+    it('does not log in to another tenant with the password of one', async () => {
+      const answer = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+        'X-Tenant': world.globex.guid,
+      });
+      expect([answer.status, answer.body.code]).to.deep.equal([401, 'invalid_credentials']);
+    });
+
+    it('answers an unknown path with 403, and with 404 only to a user', async () => {
+      const unknown = '/api/v1/Nothing';
+      expect((await world.anonymous.get(unknown)).body.code).to.equal('tenant_required');
+      expect((await world.anonymous.get(unknown, { 'X-Tenant': world.acme.guid })).status).to.equal(401);
+      const { status, body } = await acme.get(unknown);
+      expect([status, body.code]).to.deep.equal([404, 'not_found']);
+    });
+  });
+
+  function clientOf(tenant: TestTenant): Client {
+    const client = clients.get(tenant);
+    if (!client) throw new Error(`nobody is logged in to ${tenant.slug}`);
+    return client;
+  }
+
+  /** Reads the lists of the tenants in turn, half of the time naming another one, and checks every row. */
+  async function crossfire(
+    among: TestTenant[],
+    { requests, parallel: width, observe }: { requests: number; parallel: number; observe?: () => void },
+  ): Promise<void> {
+    let answered = 0;
+    await parallel(requests, width, async i => {
+      const tenant = pick(among, i);
+      const headers: Record<string, string> = i % 3 === 0 ? { 'X-Tenant': pick(among, i + 1).guid } : {};
+      const { status, body } = await clientOf(tenant).get(path, headers);
+      observe?.();
+      expect(status).to.equal(200);
+      expectOnlyOwn(tenant, body);
+      answered++;
+    });
+    expect(answered).to.equal(requests);
+  }
+
+  /** Sends X-Tenant as often as there are values, each as a header of its own. */
+  function ask(xTenant: string[], target = path): Promise<Pick<Answer, 'status' | 'headers' | 'body'>> {
+    const login = target.endsWith('/login');
+    return new Promise((resolve, reject) => {
+      const outgoing = request(
+        `${world.url}${target}`,
+        {
+          method: login ? 'POST' : 'GET',
+          agent: false,
+          headers: {
+            ...(xTenant.length > 0 ? { 'X-Tenant': xTenant } : {}),
+            ...(login ? { 'Content-Type': 'application/json' } : {}),
+          },
+        },
+        async response => {
+          let text = '';
+          for await (const chunk of response.setEncoding('utf8')) text += chunk;
+          const headers = new Headers(Object.entries(response.headers).map(([name, value]) => [name, String(value)]));
+          resolve({ status: response.statusCode ?? 0, headers, body: JSON.parse(text) });
+        },
+      );
+      outgoing.on('error', reject);
+      outgoing.end(login ? JSON.stringify(world.acme.admin) : undefined);
+    });
+  }
+});
+
+function canary(tenant: TestTenant, name: string): string {
+  return `canary of ${tenant.guid} ${name}`;
+}
+
+/** Every canary of the tenant is there, and none of another one. */
+function expectOnlyOwn(tenant: TestTenant, body: { Title: string }[]): void {
+  const found = body.filter(({ Title }) => Title.startsWith('canary of '));
+  const own = found.filter(({ Title }) => Title.startsWith(canary(tenant, '')));
+  if (own.length !== found.length || own.length < canaries) {
+    throw new Error(`${tenant.slug} was shown ${found.length - own.length} foreign rows and ${own.length} of its own`);
+  }
+  if (!seeds.every(seed => body.some(({ Title }) => Title === seed))) throw new Error('the first rows are missing');
+}
+
+/** All that a request could have changed in a tenant's database. */
+function state(tenant: TestTenant): Promise<object[]> {
+  return sql(
+    tenant,
+    `select (select count(*) from audit_log) as entries, (select json_agg(s order by id) from entity_statuses s) as statuses`,
+  );
+}
+
+function headerNames({ headers }: Pick<Answer, 'headers'>): string[] {
+  return [...headers.keys()].sort();
+}
+
+function pick<T>(items: readonly T[], i: number): T {
+  return items[i % items.length] as T;
+}
+
+/** Runs `work` for 0 … count − 1, at most `width` at a time. */
+async function parallel(count: number, width: number, work: (i: number) => Promise<void>): Promise<void> {
+  let next = 0;
+  await Promise.all(
+    Array.from({ length: width }, async () => {
+      while (next < count) await work(next++);
+    }),
+  );
+}
