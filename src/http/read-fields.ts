@@ -17,7 +17,7 @@ export function readFields<Shape extends z.ZodRawShape>(
     const spellings = [...new Set([name, camelCase(name)])].filter(spelling => Object.hasOwn(given, spelling));
     const [first, second] = spellings;
     if (first === undefined) continue;
-    if (second !== undefined && JSON.stringify(given[first]) !== JSON.stringify(given[second])) {
+    if (second !== undefined && !isSame(given[first], given[second])) {
       errors[name] = [`is given twice with different values, as ${first} and ${second}`];
     }
     named[name] = given[first];
@@ -56,6 +56,12 @@ function check<Shape extends z.ZodRawShape>(
   }
   if (!parsed.success || Object.keys(errors).length > 0) throw problem('validation_failed', { errors });
   return parsed.data;
+}
+
+/** Fields are scalars or lists of them; what nests deeper is wrong anyway, and is not walked: it may be very deep. */
+function isSame(one: unknown, other: unknown): boolean {
+  if (!Array.isArray(one) || !Array.isArray(other)) return one === other;
+  return one.length === other.length && one.every((item, index) => item === other[index]);
 }
 
 /** `CountryCode` → `countryCode`, `IPAddress` → `ipAddress`, `Id` → `id`. */

@@ -1,0 +1,438 @@
+import { gzipSync } from 'node:zlib';
+import { expect } from 'chai';
+import type { Answer, Client } from '../support/client.ts';
+import { rawRequest, sendRaw } from '../support/raw-http.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+const login = '/api/v1/auth/login';
+const kibibyte = 1_024;
+
+function expectProblem(answer: Answer, status: number, code: string): void {
+  expect(answer.status).to.equal(status);
+  expect(answer.headers.get('content-type')).to.match(/^application\/problem\+json\b/);
+  expect(answer.body).to.include({ status, code });
+}
+
+/** A body of exactly so many bytes, the rest of it white space. */
+function padded(body: object, bytes: number): string {
+  return JSON.stringify(body).padEnd(bytes);
+}
+
+describe('a body', () => {
+  let world: World;
+  let admin: Client;
+  let named: Record<string, string>;
+
+  before(async () => {
+    world = await createWorld();
+    admin = await world.login(world.acme);
+    named = { 'X-Tenant': world.acme.guid };
+  });
+  after(() => world.close());
+  afterEach('the service goes on, and the other tenant has what it had', async () => {
+    expect((await admin.get(`${path}/1`)).status).to.equal(200);
+    expect(await sql(world.globex, 'select 1 from entity_statuses')).to.have.length(3);
+  });
+
+  /** What is stored now, without the times. */
+  const stored = () =>
+    sql<{ id: number; title: string; weighting: number }>(
+      world.acme,
+      'select id, title, weighting from entity_statuses order by id',
+    );
+  const auditEntries = async (): Promise<number> =>
+    (await sql<{ n: number }>(world.acme, 'select count(*)::int as n from audit_log'))[0]?.n ?? 0;
+
+  /** Runs `work`, after which nothing may have been written. */
+  async function changingNothing(work: () => Promise<void>): Promise<void> {
+    const [rows, entries] = [await stored(), await auditEntries()];
+    await work();
+    expect(await stored()).to.deep.equal(rows);
+    expect(await auditEntries()).to.equal(entries);
+  }
+
+  describe('that is missing or empty', () => {
+    it('lacks every field that is required, and the answer names them', () =>
+      changingNothing(async () => {
+        for (const body of [undefined, '', {}, '{}', ' {\r\n\t} ', '{"other":1}']) {
+          const created = await admin.post(path, body);
+          expectProblem(created, 400, 'validation_failed');
+          expect(created.body.errors).to.deep.equal({ Title: ['is required'] });
+          const changed = await admin.put(`${path}/1`, body);
+          expectProblem(changed, 400, 'validation_failed');
+          expect(changed.body.errors).to.have.all.keys('Title', 'Weighting');
+          const loggedIn = await world.anonymous.post(login, body, named);
+          expectProblem(loggedIn, 400, 'validation_failed');
+          expect(loggedIn.body.errors).to.have.all.keys('email', 'password');
+          const refreshed = await world.anonymous.post('/api/v1/auth/refresh', body, named);
+          expectProblem(refreshed, 400, 'validation_failed');
+          expect(refreshed.body.errors).to.have.all.keys('refreshToken');
+        }
+      }));
+
+    it('is the same when it is sent as no chunks at all', async () => {
+      const { statuses, text } = await sendRaw(
+        world.url,
+        rawRequest(
+          `POST ${path}`,
+          [
+            `Authorization: Bearer ${admin.tokens?.accessToken}`,
+            'Content-Type: application/json',
+            'Transfer-Encoding: chunked',
+            'Connection: close',
+          ],
+          '0\r\n\r\n',
+        ),
+      );
+      expect(statuses).to.deep.equal([400]);
+      expect(text).to.match(/"code":"validation_failed"/);
+    });
+
+    it('is no fault where none is wanted', async () => {
+      const user = await world.login(world.acme);
+      const answer = await user.post('/api/v1/auth/logout', 'not even JSON', { 'Content-Type': 'text/plain' });
+      expect(answer.status).to.equal(204);
+      expect((await user.get(path)).status).to.equal(401);
+    });
+  });
+
+  describe('of another type', () => {
+    const types = [
+      'text/plain',
+      'application/x-www-form-urlencoded',
+      'multipart/form-data; boundary=x',
+      'text/json',
+      'application/problem+json',
+      'application/vnd.api+json',
+      'application/jsonp',
+      'application/json, text/plain',
+      'application/json; charset=utf-16',
+      'application/json; charset=iso-8859-1',
+      'application/json; charset=utf-7',
+      'application/json; boundary=x',
+      'application/json; charset=utf-8; charset=utf-16',
+      '*/*',
+      'json',
+    ];
+    it('is refused with 415', () =>
+      changingNothing(async () => {
+        for (const type of types) {
+          const answer = await admin.post(path, { Title: 'Of another type' }, { 'Content-Type': type });
+          expectProblem(answer, 415, 'unsupported_media_type');
+        }
+        const bytes = new TextEncoder().encode('{"Title":"Of no type"}');
+        expectProblem(await admin.post(path, bytes, { 'Content-Type': '' }), 415, 'unsupported_media_type');
+      }));
+
+    it('is not what these are: JSON in UTF-8 may be said in several ways', async () => {
+      for (const type of [
+        'application/json',
+        'application/json;charset=utf-8',
+        'application/json; charset=UTF-8',
+        'Application/JSON ; charset="utf-8"',
+      ])
+        expect((await admin.post(path, { Title: type }, { 'Content-Type': type })).status, type).to.equal(201);
+    });
+
+    it('by its encoding is refused with 415, before anything is unpacked', () =>
+      changingNothing(async () => {
+        const bomb = gzipSync(Buffer.alloc(50 * kibibyte * kibibyte, ' '));
+        const good = gzipSync('{"Title":"Packed"}');
+        const bodies: [string, Uint8Array][] = [
+          ['gzip', good],
+          ['gzip', good.subarray(0, 12)],
+          ['GZIP', good],
+          ['x-gzip', good],
+          ['gzip, gzip', gzipSync(good)],
+          ['identity, gzip', good],
+          ['deflate', good],
+          ['br', good],
+          ['zstd', good],
+          ['zstd9', good],
+          ['gzip', bomb],
+        ];
+        for (const [encoding, body] of bodies) {
+          const answer = await admin.post(path, body, { 'Content-Encoding': encoding });
+          expectProblem(answer, 415, 'unsupported_media_type');
+        }
+      }));
+
+    it('by its encoding is not what is called identity', async () => {
+      const answer = await admin.post(path, { Title: 'Unpacked' }, { 'Content-Encoding': 'identity' });
+      expect(answer.status).to.equal(201);
+    });
+  });
+
+  describe('that is too large', () => {
+    it('is refused with 413 above 64 KiB, and taken at 64 KiB', async () => {
+      const taken = await admin.post(path, padded({ Title: 'Of 64 KiB' }, 64 * kibibyte));
+      expect(taken.status).to.equal(201);
+      await changingNothing(async () => {
+        const answer = await admin.post(path, padded({ Title: 'Larger' }, 64 * kibibyte + 1));
+        expectProblem(answer, 413, 'payload_too_large');
+        expect(answer.headers.get('connection')).to.equal('close');
+        expectProblem(
+          await admin.put(`${path}/1`, padded({ Title: 'Larger' }, 64 * kibibyte + 1)),
+          413,
+          'payload_too_large',
+        );
+      });
+    });
+
+    it('is refused with 413 above 8 KiB where people log in', async () => {
+      const fits = await world.anonymous.post(login, padded(world.acme.admin, 8 * kibibyte), named);
+      expect(fits.status).to.equal(200);
+      const answer = await world.anonymous.post(login, padded(world.acme.admin, 8 * kibibyte + 1), named);
+      expectProblem(answer, 413, 'payload_too_large');
+      const refresh = { refreshToken: admin.tokens?.refreshToken };
+      const refreshed = await world.anonymous.post('/api/v1/auth/refresh', padded(refresh, 8 * kibibyte + 1), named);
+      expectProblem(refreshed, 413, 'payload_too_large');
+    });
+
+    it('is refused with 413 as well when its length is not said', async () => {
+      for (const [target, limit] of [
+        [path, 64],
+        [login, 8],
+      ] as const) {
+        const size = (limit * kibibyte + 1).toString(16);
+        const { statuses, text, closed } = await sendRaw(
+          world.url,
+          rawRequest(
+            `POST ${target}`,
+            [
+              ...(target === login
+                ? [`X-Tenant: ${world.acme.guid}`]
+                : [`Authorization: Bearer ${admin.tokens?.accessToken}`]),
+              'Content-Type: application/json',
+              'Transfer-Encoding: chunked',
+            ],
+            `${size}\r\n${' '.repeat(limit * kibibyte + 1)}\r\n0\r\n\r\n`,
+          ),
+        );
+        expect(statuses).to.deep.equal([413]);
+        expect(text).to.match(/"code":"payload_too_large"/);
+        expect(closed).to.equal(true);
+      }
+    });
+
+    it('is told so also to a client that is still sending', async () => {
+      for (let attempt = 0; attempt < 5; attempt++)
+        expectProblem(await admin.post(path, ' '.repeat(1_000 * kibibyte)), 413, 'payload_too_large');
+    });
+  });
+
+  describe('that is not JSON', () => {
+    const malformed: Record<string, string> = {
+      'an end too early': '{"Title":"x"',
+      'a trailing comma': '{"Title":"x",}',
+      'a comment': '{"Title":"x"/* why */}',
+      'a line comment': '{"Title":"x"} // why',
+      'single quotes': `{'Title':'x'}`,
+      'a name without quotes': '{Title:"x"}',
+      NaN: '{"Title":"x","Weighting":NaN}',
+      Infinity: '{"Title":"x","Weighting":Infinity}',
+      'a hexadecimal number': '{"Title":"x","Weighting":0x1}',
+      'a leading zero': '{"Title":"x","Weighting":01}',
+      'a leading plus': '{"Title":"x","Weighting":+1}',
+      'a line feed in a string': '{"Title":"x\ny"}',
+      'a tab in a string': '{"Title":"x\ty"}',
+      'an unknown escape': '{"Title":"\\x41"}',
+      'half an escape': '{"Title":"\\u00"}',
+      'two documents': '{"Title":"x"}{"Title":"y"}',
+      undefined: '{"Title":undefined}',
+      'another space': '{"Title":\u00a0"x"}',
+      'white space alone': '  \n ',
+      'a form': 'Title=x',
+      XML: '<Title>x</Title>',
+      'an array': '[{"Title":"x"}]',
+      'an empty array': '[]',
+      'a string': '"Title"',
+      'a number': '42',
+      null: 'null',
+      true: 'true',
+    };
+    for (const [name, body] of Object.entries(malformed)) {
+      it(`is refused with 400: ${name}`, () =>
+        changingNothing(async () => {
+          expectProblem(await admin.post(path, body), 400, 'malformed_json');
+          expectProblem(await admin.put(`${path}/1`, body), 400, 'malformed_json');
+          expectProblem(await world.anonymous.post(login, body, named), 400, 'malformed_json');
+        }));
+    }
+
+    it('is refused with 400: 30,000 brackets, at the root and inside', () =>
+      changingNothing(async () => {
+        const [open, close] = ['['.repeat(30_000), ']'.repeat(30_000)];
+        const objects = '{"a":'.repeat(10_000);
+        for (const body of [open, open + close, `{"Title":${open}`, objects])
+          expectProblem(await admin.post(path, body), 400, 'malformed_json');
+        const answer = await admin.post(path, `{"Title":${open}${close}}`);
+        expect(answer.status).to.equal(400);
+        expect(answer.body.code).to.be.oneOf(['validation_failed', 'malformed_json']);
+      }));
+
+    it('is refused with 400: a field in two spellings, each 15,000 brackets deep', () =>
+      changingNothing(async () => {
+        const value = '['.repeat(15_000) + ']'.repeat(15_000);
+        const answer = await admin.post(path, `{"Title":${value},"title":${value}}`);
+        expect(answer.status).to.equal(400);
+      }));
+
+    it('is refused with 400: bytes that are not UTF-8', () =>
+      changingNothing(async () => {
+        const around = (...bytes: number[]) =>
+          Buffer.concat([Buffer.from('{"Title":"x'), Buffer.from(bytes), Buffer.from('"}')]);
+        for (const body of [
+          around(0xff),
+          around(0xc3), // the first half of a letter
+          around(0xc0, 0xaf), // an overlong slash
+          around(0xed, 0xa0, 0x80), // a lone surrogate
+          around(0xf4, 0x90, 0x80, 0x80), // above U+10FFFF
+          around(0xe9), // Latin-1
+          Buffer.from('{"Title":"x"}', 'utf16le'),
+          Buffer.concat([Buffer.from('{"Title":"x"}'), Buffer.from([0xc3])]),
+        ]) {
+          expectProblem(await admin.post(path, body), 400, 'malformed_json');
+        }
+      }));
+
+    it('never changes what every object inherits', async () => {
+      await changingNothing(async () => {
+        for (const body of [
+          '{"__proto__":{"isAdmin":true,"Title":"x"}}',
+          '{"\\u005f_proto__":{"isAdmin":true,"Title":"x"}}',
+          '{"constructor":{"prototype":{"isAdmin":true,"Title":"x"}}}',
+        ]) {
+          expect((await admin.post(path, body)).status).to.equal(400);
+        }
+      });
+      const answer = await admin.post(path, '{"Title":"Built","constructor":{"prototype":{"isAdmin":true}}}');
+      expect(answer.status).to.equal(201);
+      expect(answer.body).to.have.all.keys('Id', 'Title', 'Weighting', 'CreatedAt');
+      expect(({} as Record<string, unknown>).isAdmin).to.equal(undefined);
+      expect(({} as Record<string, unknown>).Title).to.equal(undefined);
+    });
+
+    it('with a byte order mark is never a failure of the service, and stores no mark', async () => {
+      const answer = await admin.post(
+        path,
+        Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from('{"Title":"Marked"}')]),
+      );
+      expect(answer.status).to.be.oneOf([201, 400]);
+      if (answer.status === 201) expect(answer.body.Title).to.equal('Marked');
+      else expectProblem(answer, 400, 'malformed_json');
+    });
+
+    it('leaves no password in any log line', async () => {
+      const secret = 'Hunter2-Hunter2-Hunter2';
+      const before = world.logs.length;
+      const bodies = [
+        `{"email":"a@acme.test","password":"${secret}"`,
+        `{"email":"a@acme.test","password":'${secret}'}`,
+        `{"password":"${secret}",}`,
+        `["${secret}"]`,
+        `"${secret}"`,
+        `{"__proto__":{"password":"${secret}"}}`,
+        `${'['.repeat(5_000)}"${secret}"`,
+        Buffer.concat([Buffer.from(`{"password":"${secret}`), Buffer.from([0xff, 0x22, 0x7d])]),
+        `{"email":"a@acme.test","password":["${secret}"]}`,
+        `{"email":"a@acme.test","password":"${secret}"}`,
+      ];
+      for (const body of bodies) {
+        const answer = await world.anonymous.post(login, body, named);
+        expect(answer.status).to.be.oneOf([400, 401]);
+        expect(JSON.stringify(answer.body)).not.to.include(secret);
+      }
+      await world.anonymous.post(login, `password=${secret}`, { ...named, 'Content-Type': 'text/plain' });
+      await world.anonymous.post(`${login}?password=${secret}`, {}, named);
+      await world.anonymous.get(`/api/v1/${secret}`, named);
+      expect(world.logs.length).to.be.greaterThan(before + bodies.length);
+      expect(world.logs.filter(line => line.includes(secret))).to.deep.equal([]);
+    });
+  });
+
+  describe('names its fields', () => {
+    it('in PascalCase or in camelCase', async () => {
+      const created = await admin.post(path, { title: 'Spelled small', weighting: 5 });
+      expect(created.status).to.equal(201);
+      expect(created.body).to.include({ Title: 'Spelled small', Weighting: 5 });
+      const changed = await admin.put(`${path}/${created.body.Id}`, { title: 'Again' });
+      expect(changed.body).to.include({ Title: 'Again', Weighting: 5 });
+    });
+
+    it('in no other way', () =>
+      changingNothing(async () => {
+        for (const name of ['TITLE', 'tITLE', 'Title ', ' Title', 'Títle', 'title\u0000'])
+          expectProblem(await admin.post(path, { [name]: 'x' }), 400, 'validation_failed');
+        expectProblem(
+          await world.anonymous.post(
+            login,
+            { Email: world.acme.admin.email, Password: world.acme.admin.password },
+            named,
+          ),
+          400,
+          'validation_failed',
+        );
+      }));
+
+    it('not in both with different values', () =>
+      changingNothing(async () => {
+        const answer = await admin.post(path, { Title: 'One', title: 'Another' });
+        expectProblem(answer, 400, 'validation_failed');
+        expect(answer.body.errors).to.have.all.keys('Title');
+        expect(JSON.stringify(answer.body)).not.to.match(/"One"|Another/);
+        const changed = await admin.put(`${path}/1`, { Weighting: 1, weighting: 2 });
+        expect(changed.body.errors).to.have.all.keys('Weighting');
+      }));
+
+    it('in both with one value, or beside a spelling that does not count', async () => {
+      expect((await admin.post(path, { Title: 'Same', title: 'Same' })).status).to.equal(201);
+      const answer = await admin.post(path, { Title: 'Counts', TITLE: 'Does not' });
+      expect(answer.body.Title).to.equal('Counts');
+    });
+
+    it('and the last of several of one name is the one that is checked, stored, answered and audited', async () => {
+      const answer = await admin.post(path, '{"Title":"","Title":"AA","Title":"BB","Weighting":"x","Weighting":3}');
+      expect(answer.status).to.equal(201);
+      expect(answer.body).to.include({ Title: 'BB', Weighting: 3 });
+      const rows = await stored();
+      expect(rows.at(-1)).to.include({ title: 'BB', weighting: 3 });
+      const [entry] = await sql<{ after: object }>(world.acme, 'select after from audit_log order by id desc limit 1');
+      expect(entry?.after).to.include({ title: 'BB', weighting: 3 });
+      expectProblem(await admin.post(path, '{"Title":"AA","Title":""}'), 400, 'validation_failed');
+    });
+
+    it('and what is not one, or is the service’s own to set, is ignored', async () => {
+      const answer = await admin.post(path, {
+        Title: 'Own',
+        Id: 1,
+        id: 2,
+        CreatedAt: '2001-01-01T00:00:00Z',
+        IsDeleted: true,
+        DeletedAt: '2001-01-01T00:00:00Z',
+        tenantId: world.globex.id,
+        tenant_guid: world.globex.guid,
+        Unknown: { deep: ['x'] },
+      });
+      expect(answer.status).to.equal(201);
+      expect(answer.body).to.have.all.keys('Id', 'Title', 'Weighting', 'CreatedAt');
+      expect(answer.body.Id).to.be.greaterThan(3);
+      expect(Date.parse(answer.body.CreatedAt)).to.be.closeTo(Date.now(), 60_000);
+
+      const { Id: id, CreatedAt: createdAt } = answer.body;
+      const changed = await admin.put(`${path}/${id}`, { Title: 'Owned', Id: 1, CreatedAt: '2001-01-01T00:00:00Z' });
+      expect(changed.body).to.deep.equal({ ...answer.body, Title: 'Owned', Id: id, CreatedAt: createdAt });
+    });
+  });
+
+  it('is answered with every field that is wrong, and with none of the values that were sent', () =>
+    changingNothing(async () => {
+      const answer = await admin.post(path, { Title: ['<script>alert(1)</script>'], Weighting: '5000000001' });
+      expectProblem(answer, 400, 'validation_failed');
+      expect(answer.body.errors).to.have.all.keys('Title', 'Weighting');
+      for (const messages of Object.values<string[]>(answer.body.errors))
+        for (const message of messages) expect(message).to.be.a('string').and.not.equal('');
+      expect(JSON.stringify(answer.body)).not.to.match(/script|5000000001/);
+    }));
+});
