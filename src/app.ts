@@ -8,6 +8,7 @@ import { authenticate } from './auth/authenticate.ts';
 import { enforceScope } from './auth/enforce-scope.ts';
 import { type AuthParts, authRoutes } from './auth/routes.ts';
 import type { Config } from './config.ts';
+import { documentationPages } from './docs/pages.ts';
 import { problem } from './errors.ts';
 import { accessLog } from './http/access-log.ts';
 import { clientAddress } from './http/client-address.ts';
@@ -24,7 +25,7 @@ import type { TenantDatabases } from './tenancy/tenant-databases.ts';
 import { tenantRouter } from './tenancy/tenant-router.ts';
 
 export interface AppParts extends AuthParts {
-  config: Pick<Config, 'trustedProxies'>;
+  config: Pick<Config, 'trustedProxies' | 'publicUrl'>;
   databases: TenantDatabases;
 }
 
@@ -70,6 +71,7 @@ export function createApp(parts: AppParts): Koa {
     ctx.state.ipAddress = clientAddress(ctx.req, config.trustedProxies);
     return next();
   });
+  app.use(documentationPages(routes, config.publicUrl));
   app.use(router.routes());
   app.use(unknownRoute(router, routes, user));
   return app;

@@ -93,6 +93,7 @@ export function activityRoutes(): TenantRoute[] {
       access: 'full.manage',
       summary: 'Record an Activity',
       body: entry,
+      example: { ActivityCode: 100, EntityId: 1, Comment: 'Called about the open order', Screen: 'Orders' },
       response: view,
       status: 201,
       location: activity => `${path}/${activity.Id}`,

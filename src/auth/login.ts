@@ -28,6 +28,7 @@ export function login(parts: AuthParts): TenantRoute {
     tag: 'Authentication',
     summary: 'Log in with e-mail address and password',
     body: credentials,
+    example: { email: 'admin@demo.test', password: 'the password that npm start printed' },
     bodyLimit: bodyLimits.auth,
     response: loginResponse,
     handler: async ({ body: { email, password } }, context) => {

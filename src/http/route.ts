@@ -19,6 +19,8 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly query?: z.ZodObject | undefined;
   /** Fields of the JSON body; undefined = the route takes none. */
   readonly body?: z.ZodObject | undefined;
+  /** A body for the documentation, that would be accepted. */
+  readonly example?: object | undefined;
   /** Largest body, in bytes. */
   readonly bodyLimit: number;
   /** What a success answers with; undefined = no body. */

@@ -35,6 +35,7 @@ export const countries = defineResource({
     CreatedAt: timestamp(),
   }),
   create: z.object({ CountryCode: text({ max: lengths.code }), CountryName: text({ max: lengths.name }) }),
+  example: { CountryCode: 'GB', CountryName: 'United Kingdom' },
   missing: 'unknown_record',
   softDelete: true,
 });

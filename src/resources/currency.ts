@@ -46,6 +46,7 @@ export const currencies = defineResource({
     Symbol: optionalText({ max: lengths.code }).nullable().default(null),
     DecimalPlaces: int32().min(0).max(6).default(2),
   }),
+  example: { Code: 'EUR', Name: 'Euro', Symbol: '€', DecimalPlaces: 2 },
   missing: 'not_found',
   softDelete: true,
 });

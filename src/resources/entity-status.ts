@@ -33,5 +33,6 @@ export const entityStatuses = defineResource({
   view: z.object({ Id: int32(), Title: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
   create: z.object({ Title: title, Weighting: weighting.default(0) }),
   update: z.object({ Title: title.optional(), Weighting: weighting.optional() }),
+  example: { Title: 'Key account', Weighting: 3 },
   missing: 'not_found',
 });

@@ -58,6 +58,7 @@ export const entities = defineResource({
     CurrencyId: int32().min(1).nullable().default(null),
     CountryCode: text({ max: lengths.code }).nullable().default(null),
   }),
+  example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
   missing: 'not_found',
   ready: async (entity, em) => {
     if (!(await em.findOne(EntityStatus, { id: entity.statusId }))) throw refuse('StatusId', 'is not an entity status');

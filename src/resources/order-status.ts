@@ -27,5 +27,6 @@ export const orderStatuses = defineResource({
   orderBy: { weighting: 'asc', id: 'asc' },
   view: z.object({ Id: int32(), Name: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
   create: z.object({ Name: text({ max: lengths.name }), Weighting: int32().default(0) }),
+  example: { Name: 'Shipped', Weighting: 30 },
   missing: 'unknown_record',
 });

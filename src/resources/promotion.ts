@@ -147,6 +147,7 @@ export const promotions = defineResource({
     EntityIds: z.array(longId()).max(1_000).default([]),
     IsActive: z.boolean().default(true),
   }),
+  example: { PromoCode: 'SPRING10', Name: 'Spring sale', DiscountType: 'Percentage', DiscountValue: 10 },
   missing: 'not_found',
   ready: async (promotion, em) => {
     const { discountType, discountValue, currencyId, startsAt, endsAt } = promotion;

@@ -50,6 +50,8 @@ interface ResourceOptions<
   view: Reads<Row, View>;
   /** What POST takes. */
   create: Writes<Row, Create>;
+  /** A body for the documentation. */
+  example: z.input<Create>;
   /** What PUT takes when it changes only what is sent; without it, PUT takes all that POST does. */
   update?: Writes<Row, Update>;
   /** How PUT and DELETE answer when there is no such record. */
@@ -163,6 +165,7 @@ export function defineResource<
     access: access.write,
     summary: `Create a ${name}`,
     body: create,
+    example: options.example,
     response: view,
     status: 201,
     location: record =>
@@ -180,6 +183,7 @@ export function defineResource<
     access: access.write,
     summary: partial ? `Change the fields sent of a ${name}` : `Replace a ${name}`,
     body: partial ?? create,
+    example: options.example,
     response: view,
     handler: async ({ body, params }, context) => {
       if (partial && Object.keys(body).length === 0) throw nothingSent(partial);

@@ -39,5 +39,6 @@ export const systemOptions = defineResource({
     IsActive: z.boolean().default(true),
     CreatedAt: moment().optional(),
   }),
+  example: { SystemOptionTypeId: 1, Value: 'Europe/London', IsActive: true },
   missing: 'unknown_record',
 });

@@ -42,5 +42,6 @@ export const taxCodes = defineResource({
     Rate: decimal({ min: 0, max: 100 }),
     IsActive: z.boolean().default(true),
   }),
+  example: { Code: 'VAT20', Name: 'Standard rate', Rate: 20, IsActive: true },
   missing: 'not_found',
 });

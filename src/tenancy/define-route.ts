@@ -20,6 +20,7 @@ interface RouteOptions<Body extends z.ZodObject, Answer extends z.ZodType, Query
   description?: string | undefined;
   query?: Query | undefined;
   body?: Body;
+  example?: z.input<Body>;
   bodyLimit?: number;
   response?: Answer;
   status?: Route['status'];

@@ -1,0 +1,183 @@
+import { z } from 'zod';
+import { type ProblemCode, problems } from '../errors.ts';
+import type { TenantRoute } from '../tenancy/define-route.ts';
+
+type Json = Record<string, unknown>;
+
+/** An OpenAPI 3.1 document, made from the routes that are mounted: what it says is what is served. */
+export function openApiDocument(routes: readonly TenantRoute[], version: string): Json {
+  const paths: Record<string, Json> = {};
+  for (const route of routes) {
+    const path = route.path.replace(/:(\w+)/g, '{$1}');
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route) };
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Sales back office',
+      version,
+      description:
+        'Reference data, activities and audit log of companies, each with a database of its own. See [the guide](/docs).',
+      license: { name: 'MIT', identifier: 'MIT' },
+    },
+    servers: [{ url: '/' }],
+    security: [{ bearer: [] }],
+    tags: [...new Set(routes.map(route => route.tag))].map(name => ({ name })),
+    paths,
+    components: {
+      securitySchemes: {
+        bearer: {
+          type: 'http',
+          scheme: 'bearer',
+          bearerFormat: 'JWT',
+          description: 'The `accessToken` that login or refresh answers with.',
+        },
+      },
+      schemas: { Problem: problemSchema },
+      headers: {
+        RequestId: {
+          description: 'The id of this request, also the `traceId` of a problem.',
+          schema: { type: 'string', format: 'uuid' },
+        },
+      },
+      responses: Object.fromEntries(statuses.map(status => [`Problem${status}`, problemResponse(status)])),
+    },
+  };
+}
+
+function operation(route: TenantRoute): Json {
+  return {
+    operationId: operationId(route),
+    tags: [route.tag],
+    summary: route.summary,
+    description: [route.description, access(route)].filter(Boolean).join('\n\n'),
+    ...(route.access === 'anonymous' ? { security: [] } : {}),
+    ...(route.access === 'anonymous' || route.access === 'user' ? {} : { 'x-permission': route.access }),
+    parameters: [...tenantHeader(route), ...pathParameters(route), ...queryParameters(route)],
+    ...requestBody(route),
+    responses: {
+      ...success(route),
+      ...Object.fromEntries(
+        failures(route).map(status => [status, { $ref: `#/components/responses/Problem${status}` }]),
+      ),
+    },
+  };
+}
+
+function access({ access }: TenantRoute): string {
+  if (access === 'anonymous') return 'Needs no token, but `X-Tenant`.';
+  return access === 'user' ? 'Needs a token.' : `Needs a token with the permission \`${access}\`.`;
+}
+
+/** `GET /api/v1/Countries/code/{code}` → `getCountriesCodeByCode`. */
+function operationId({ method, path }: TenantRoute): string {
+  const words = path.replace(/^\/api\/(v1\/)?/, '').split(/[/-]/);
+  const named = words.map(word => (word.startsWith(':') ? `By${capital(word.slice(1))}` : capital(word)));
+  return method.toLowerCase() + named.join('');
+}
+
+function capital(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
+function tenantHeader({ access }: TenantRoute): Json[] {
+  if (access !== 'anonymous') return [];
+  const schema = { type: 'string', format: 'uuid' };
+  return [{ name: 'X-Tenant', in: 'header', required: true, description: 'The guid of the tenant.', schema }];
+}
+
+function pathParameters({ path }: TenantRoute): Json[] {
+  return [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: /code$/i.test(name) ? { type: 'string' } : { type: 'integer', minimum: 1 },
+  }));
+}
+
+const parameterDescriptions: Record<string, string> = {
+  limit: 'How many records at most: 1 or more, 20 unless given. More than 1,000 counts as 1,000.',
+  after: 'Only records after this id: the last one of the page before.',
+  includeDeleted: 'Whether records marked as deleted are shown.',
+  userId: 'Only of this user.',
+  entityId: 'Only of this entity.',
+  resource: 'Only of this resource, such as `Country`.',
+  key: 'Only of the record with this id or code.',
+};
+
+/** What a parameter stands for once read, since a query string itself has no numbers. */
+function queryParameters({ query }: TenantRoute): Json[] {
+  return Object.entries(query?.shape ?? {}).map(([name, field]) => {
+    const { default: fallback, enum: values } = toSchema(field as z.ZodType, 'input') as {
+      default?: unknown;
+      enum?: unknown;
+    };
+    const integer = { type: 'integer', minimum: 1, ...(fallback === undefined ? {} : { default: Number(fallback) }) };
+    const schema = values
+      ? { type: 'boolean', default: false }
+      : /^(limit|after|.*Id)$/.test(name)
+        ? integer
+        : { type: 'string' };
+    return { name, in: 'query', required: false, description: parameterDescriptions[name] ?? name, schema };
+  });
+}
+
+function requestBody({ body, example }: TenantRoute): Json {
+  if (!body) return {};
+  const content = { schema: toSchema(body, 'input'), ...(example ? { example } : {}) };
+  return { requestBody: { required: true, content: { 'application/json': content } } };
+}
+
+function success({ status, response, cache }: TenantRoute): Json {
+  const headers = { 'X-Request-Id': { $ref: '#/components/headers/RequestId' } };
+  if (!response || status === 204) return { [status]: { description: 'Done; no body.', headers } };
+  const content = { 'application/json': { schema: toSchema(response, 'output') } };
+  const answers = { [status]: { description: status === 201 ? 'Created.' : 'The answer.', headers, content } };
+  return cache === 'revalidate'
+    ? { ...answers, 304: { description: 'What `If-None-Match` names is current.' } }
+    : answers;
+}
+
+const statuses = [400, 401, 403, 404, 413, 415, 429, 500, 503] as const;
+
+function failures({ access, body, query, path, method }: TenantRoute): (typeof statuses)[number][] {
+  const takesInput = body !== undefined || query !== undefined || method !== 'GET';
+  return statuses.filter(status => {
+    if (status === 400) return takesInput || access !== 'anonymous';
+    if (status === 413 || status === 415) return body !== undefined;
+    if (status === 404) return path.includes(':') || method === 'GET';
+    return true;
+  });
+}
+
+const problemSchema = {
+  type: 'object',
+  description: 'RFC 9457 problem details.',
+  required: ['type', 'title', 'status', 'code', 'traceId'],
+  properties: {
+    type: { type: 'string', format: 'uri-reference' },
+    title: { type: 'string' },
+    status: { type: 'integer' },
+    code: { type: 'string', enum: Object.keys(problems) },
+    traceId: { type: 'string', format: 'uuid' },
+    detail: { type: 'string' },
+    errors: {
+      type: 'object',
+      description: 'What is wrong, by the name of the field.',
+      additionalProperties: { type: 'array', items: { type: 'string' } },
+    },
+  },
+};
+
+function problemResponse(status: number): Json {
+  const codes = (Object.keys(problems) as ProblemCode[]).filter(code => problems[code].status === status);
+  return {
+    description: codes.map(code => `\`${code}\`: ${problems[code].title}`).join('  \n'),
+    content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
+  };
+}
+
+function toSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
+  const { $schema, ...rest } = z.toJSONSchema(schema, { io, target: 'draft-2020-12', unrepresentable: 'any' }) as Json;
+  return rest;
+}

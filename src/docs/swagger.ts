@@ -1,0 +1,31 @@
+import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { html } from './html.ts';
+
+/** A file of Swagger UI, from its package. */
+export function swaggerFile(name: string): Promise<string> {
+  const require = createRequire(import.meta.url);
+  return readFile(require.resolve(`swagger-ui-dist/${name}`), 'utf8');
+}
+
+/** The explorer's page. */
+export const swaggerPage = html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Try it out – Sales back office</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/swagger/swagger-ui.css">
+</head>
+<body>
+<noscript>The explorer needs scripts. The <a href="/docs/reference">reference</a> does not.</noscript>
+<div id="explorer"></div>
+<script src="/swagger/swagger-ui-bundle.js"></script>
+<script src="/swagger/start.js"></script>
+</body>
+</html>
+`.html;
+
+/** Scripts stand in files of their own, so that the page may forbid all others. */
+export const swaggerStart = `SwaggerUIBundle({ url: '/docs/openapi.json', dom_id: '#explorer', deepLinking: true, tryItOutEnabled: true, docExpansion: 'list', defaultModelsExpandDepth: -1, validatorUrl: null });\n`;
