@@ -12,7 +12,8 @@ export function bearerToken(request: IncomingMessage): string | undefined {
   let count = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.toLowerCase() === 'authorization') count++;
   if (count > 1) throw problem('invalid_request', { detail: 'There must be at most one Authorization header.' });
-  return /^Bearer +([^\s]+) *$/i.exec(request.headers.authorization ?? '')?.[1];
+  // Whatever follows the scheme is the token, also when it cannot be one: a mangled token is a bad one, not none.
+  return /^Bearer +(.+)$/i.exec(request.headers.authorization ?? '')?.[1];
 }
 
 /** `WWW-Authenticate` as in RFC 6750 §3. */

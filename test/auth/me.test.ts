@@ -1,0 +1,135 @@
+import { expect } from 'chai';
+import { permissions } from '../../src/control/permissions.ts';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+import { activeKey, claimsOf, resigned } from './forge.ts';
+import { addPerson, controlSql } from './people.ts';
+
+const path = '/api/v1/auth/me';
+
+describe('The current user', () => {
+  let world: World;
+
+  before(async () => {
+    world = await createWorld();
+  });
+  after(() => world.close());
+
+  const grant = (role: string, granted: string[]) =>
+    controlSql(world, 'update roles set permissions = ?::text[] where name = ?', [`{${granted.join(',')}}`, role]);
+  const write = (client: Client) => client.post('/api/v1/EntityStatus', { Title: 'Mine' });
+
+  it('is told as tenant, role, scope, entity, permissions and features, and nothing else', async () => {
+    const [entity] = await sql<{ id: string }>(
+      world.acme,
+      `insert into entities (name, entity_type) values ('Own', 'customer') returning id`,
+    );
+    await controlSql(world, `update tenants set features = '{alpha,beta}', app_id = 'app-7' where id = ?`, [
+      world.acme.id,
+    ]);
+    const person = await addPerson(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
+    const client = await world.login(world.acme, person);
+    const { status, headers, body } = await eventually(async () => {
+      const answer = await client.get(path);
+      return answer.body.appId === 'app-7' && answer;
+    }, 1_000);
+    expect(status).to.equal(200);
+    expect(headers.get('cache-control')).to.equal('no-store');
+    expect(body).to.deep.equal({
+      tokenId: claimsOf(client.tokens!.accessToken).jti,
+      userGuid: person.guid,
+      firstName: 'Per',
+      lastName: 'Son',
+      tenantId: world.acme.id,
+      tenantGuid: world.acme.guid,
+      tenantName: 'acme Ltd',
+      appId: 'app-7',
+      userEntityId: Number(entity?.id),
+      role: 'Member',
+      entityType: 'customer',
+      scope: 'Self',
+      permissions: permissions.filter(permission => permission.endsWith('.read')),
+      features: ['alpha', 'beta'],
+    });
+  });
+
+  it('without an entity has null for it', async () => {
+    const { body } = await (await world.login(world.globex)).get(path);
+    expect(body).to.include({ userEntityId: null, entityType: null, scope: 'All', role: 'Administrator' });
+    expect(body.permissions).to.deep.equal([...permissions]);
+  });
+
+  it('is told as they are now: name, role, scope and entity change without a new token', async () => {
+    const person = await addPerson(world, world.acme);
+    const client = await world.login(world.acme, person);
+    expect((await client.get(path)).body).to.include({ role: 'Member', scope: 'All', lastName: 'Son' });
+    await controlSql(
+      world,
+      `update users set last_name = 'Newly', scope = 'Self', entity_id = 41,
+         role_id = (select id from roles where tenant_id = users.tenant_id and name = 'Administrator') where id = ?`,
+      [person.id],
+    );
+    const { body } = await eventually(async () => {
+      const answer = await client.get(path);
+      return answer.body.role === 'Administrator' && answer;
+    }, 1_000);
+    expect(body).to.include({ lastName: 'Newly', scope: 'Self', userEntityId: 41, role: 'Administrator' });
+    expect(body.permissions, 'more permissions come with the next token only').to.not.include('full.manage');
+  });
+
+  it('may no more, within 1 s, what the role has lost, though the token still says it', async () => {
+    const client = await world.loginAs(world.acme, { permissions: ['full.read', 'full.manage'] });
+    const { role } = (await client.get(path)).body;
+    expect((await write(client)).status).to.equal(201);
+    await grant(role, ['full.read']);
+    const answer = await eventually(async () => {
+      const found = await write(client);
+      return found.status !== 201 && found;
+    }, 1_000);
+    expect([answer.status, answer.body.code]).to.deep.equal([403, 'forbidden']);
+    expect((await client.get(path)).body.permissions).to.deep.equal(['full.read']);
+    expect((await client.get('/api/v1/EntityStatus')).status, 'what is left').to.equal(200);
+    await grant(role, ['full.read', 'full.manage']);
+    await eventually(async () => (await write(client)).status === 201, 1_000);
+  });
+
+  it('may not what only the token says', async () => {
+    const client = await world.loginAs(world.acme, { permissions: ['full.read'] });
+    const boasting = world.anonymous.withToken(
+      resigned(
+        client.tokens!.accessToken,
+        { permissions: ['full.read', 'full.manage'] },
+        await activeKey(world, world.acme),
+      ),
+    );
+    expect((await boasting.get('/api/v1/EntityStatus')).status, 'the token itself is good').to.equal(200);
+    const answer = await write(boasting);
+    expect([answer.status, answer.body.code]).to.deep.equal([403, 'forbidden']);
+    expect((await boasting.get(path)).body.permissions).to.deep.equal(['full.read']);
+  });
+
+  it('may what the role has gained with the next token, not with this one', async () => {
+    const client = await world.loginAs(world.acme, { permissions: ['full.read'] });
+    const { role } = (await client.get(path)).body;
+    await grant(role, ['full.read', 'full.manage']);
+    let { refreshToken } = client.tokens!;
+    const next = await eventually(async () => {
+      const { body } = await client.post('/api/v1/auth/refresh', { refreshToken }, { 'X-Tenant': world.acme.guid });
+      ({ refreshToken } = body);
+      return (claimsOf(body.accessToken).permissions as string[]).includes('full.manage') && body.accessToken;
+    }, 1_000);
+    expect((await write(world.anonymous.withToken(next))).status).to.equal(201);
+    expect((await write(client)).status).to.equal(403);
+  });
+
+  it('has the permissions of a role of the same name in another tenant in nothing', async () => {
+    await controlSql(world, `update roles set permissions = '{}' where name = 'Member' and tenant_id = ?`, [
+      world.globex.id,
+    ]);
+    const here = await world.login(world.acme, await addPerson(world, world.acme));
+    const there = await world.login(world.globex, await addPerson(world, world.globex));
+    expect((await here.get('/api/v1/EntityStatus')).status).to.equal(200);
+    expect((await there.get('/api/v1/EntityStatus')).status).to.equal(403);
+  });
+});

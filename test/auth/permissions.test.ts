@@ -1,0 +1,131 @@
+import { expect } from 'chai';
+import { apiRoutes } from '../../src/app.ts';
+import { ChangeFeed } from '../../src/control/change-feed.ts';
+import { createDirectory } from '../../src/control/directory.ts';
+import { type Permission, permissions } from '../../src/control/permissions.ts';
+import type { Access, TenantRoute } from '../../src/tenancy/define-route.ts';
+import type { Answer, Client } from '../support/client.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+/** Who may call what, by the first words of the path: written down here once more, so that a change shows. */
+const expected: Record<string, { read: Access; write: Access }> = {
+  EntityStatus: { read: 'full.read', write: 'full.manage' },
+  Activity: { read: 'full.read', write: 'full.manage' },
+  Countries: { read: 'user', write: 'settings.write' },
+  OrderStatuses: { read: 'user', write: 'settings.write' },
+  UnitsOfMeasure: { read: 'user', write: 'settings.write' },
+  SystemOptions: { read: 'user', write: 'settings.write' },
+  Currency: { read: 'user', write: 'settings.write' },
+  TaxCodes: { read: 'user', write: 'settings.write' },
+  Promotions: { read: 'user', write: 'pricing.write' },
+  Entities: { read: 'user', write: 'full.manage' },
+  AuditLog: { read: 'full.read', write: 'full.read' },
+  'auth/login': { read: 'anonymous', write: 'anonymous' },
+  'auth/refresh': { read: 'anonymous', write: 'anonymous' },
+  'auth/register': { read: 'anonymous', write: 'anonymous' },
+  'auth/confirm': { read: 'anonymous', write: 'anonymous' },
+  'auth/reset-password': { read: 'anonymous', write: 'anonymous' },
+  'auth/me': { read: 'user', write: 'user' },
+  'auth/logout': { read: 'user', write: 'user' },
+  'auth/sessions': { read: 'user', write: 'user' },
+};
+
+describe('Permissions', () => {
+  let world: World;
+  let routes: TenantRoute[];
+
+  before(async () => {
+    world = await createWorld();
+    routes = routesOf(world);
+  });
+  after(() => world.close());
+
+  const closed = (): TenantRoute[] => routes.filter(({ access }) => access !== 'anonymous');
+  const guarded = () =>
+    routes.filter((route): route is TenantRoute & { access: Permission } =>
+      (permissions as readonly string[]).includes(route.access),
+    );
+  /** Calls a route as it stands in the table, for a record that need not be there. */
+  const call = (client: Client, { method, path }: TenantRoute, headers = {}): Promise<Answer> =>
+    client.send(method, path.replaceAll(/:\w+/g, '1'), method === 'POST' || method === 'PUT' ? {} : undefined, headers);
+  const name = ({ method, path }: TenantRoute): string => `${method} ${path}`;
+
+  it('are what the table says for every route there is', () => {
+    const found = Object.fromEntries(routes.map(route => [name(route), route.access]));
+    const wanted = Object.fromEntries(
+      routes.map(route => {
+        const [area = '', more] = route.path.replace('/api/v1/', '').split('/');
+        const rule = expected[area === 'auth' ? `${area}/${more}` : area];
+        return [name(route), route.method === 'GET' ? rule?.read : rule?.write];
+      }),
+    );
+    expect(found).to.deep.equal(wanted);
+    expect(guarded().length).to.be.at.least(5);
+  });
+
+  it('let nobody in without a token, at any route', async () => {
+    for (const route of closed()) {
+      const named = await call(world.anonymous, route, { 'X-Tenant': world.acme.guid });
+      expect([named.status, named.body.code], name(route)).to.deep.equal([401, 'unauthorized']);
+      expect(named.headers.get('www-authenticate'), name(route)).to.equal('Bearer');
+      const nameless = await call(world.anonymous, route);
+      expect([nameless.status, nameless.body.code], name(route)).to.deep.equal([403, 'tenant_required']);
+      const bad = await call(world.anonymous.withToken('x'), route, { 'X-Tenant': world.acme.guid });
+      expect([bad.status, bad.body.code], name(route)).to.deep.equal([401, 'invalid_token']);
+    }
+  });
+
+  it('that a user lacks are named when they are needed, also to one who has all others', async () => {
+    for (const access of new Set(guarded().map(route => route.access))) {
+      const nothing = await world.loginAs(world.acme, { permissions: [] });
+      const allOthers = await world.loginAs(world.acme, { permissions: permissions.filter(other => other !== access) });
+      for (const route of guarded().filter(each => each.access === access)) {
+        for (const client of [nothing, allOthers]) {
+          const { status, body, headers } = await call(client, route);
+          expect([status, body.code], name(route)).to.deep.equal([403, 'forbidden']);
+          expect(headers.get('www-authenticate')).to.equal(`Bearer error="insufficient_scope", scope="${access}"`);
+          expect(headers.get('cache-control')).to.equal('no-store');
+        }
+      }
+    }
+  });
+
+  it('suffice alone: with the one that a route needs it answers', async () => {
+    const clients = new Map<Access, Client>();
+    const logoutLast = closed().toSorted(
+      (a, b) => Number(a.path.endsWith('/logout')) - Number(b.path.endsWith('/logout')),
+    );
+    for (const route of logoutLast) {
+      const { access } = route;
+      const client =
+        clients.get(access) ?? (await world.loginAs(world.acme, { permissions: access === 'user' ? [] : [access] }));
+      clients.set(access, client);
+      const { status, body } = await call(client, route);
+      expect([401, 403], `${name(route)} answered ${status} ${body.code}`).to.not.include(status);
+      expect(status, `${name(route)} answered ${status} ${body.code}`).to.be.below(500);
+    }
+  });
+
+  it('imply no other: who may manage may not read, and who may read may not manage', async () => {
+    const manager = await world.loginAs(world.acme, { permissions: ['full.manage'] });
+    const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
+    expect((await manager.get('/api/v1/EntityStatus')).status).to.equal(403);
+    expect((await manager.post('/api/v1/EntityStatus', { Title: 'Written' })).status).to.equal(201);
+    expect((await reader.get('/api/v1/EntityStatus')).status).to.equal(200);
+    expect((await reader.post('/api/v1/EntityStatus', { Title: 'Refused' })).status).to.equal(403);
+  });
+
+  it('are asked for before the body is looked at', async () => {
+    const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
+    for (const body of ['{', '[]', JSON.stringify({ Title: 7 }), 'x'.repeat(100_000)])
+      expect((await reader.post('/api/v1/EntityStatus', body)).status).to.equal(403);
+  });
+});
+
+/** The route table of the service that runs; its handlers are not called. */
+function routesOf({ installation, config, log, passwords }: World): TenantRoute[] {
+  const { control, controlUrl, secrets, servers } = installation;
+  const directory = createDirectory({ control, feed: new ChangeFeed(controlUrl, log), secrets, servers, log });
+  const tokens = { issuer: config.publicUrl, audience: '', now: () => 0 };
+  return apiRoutes({ control, directory, log, passwords, secrets, tokens });
+}
