@@ -66,6 +66,7 @@ export class ChangeFeed {
     try {
       await client.connect();
       await client.query('listen control_changes');
+      if (this.#stopped) throw new Error('the change feed was stopped meanwhile');
     } catch (error) {
       client.end().catch(() => {});
       throw error;
