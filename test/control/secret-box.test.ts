@@ -1,0 +1,188 @@
+import { randomBytes } from 'node:crypto';
+import { expect } from 'chai';
+import { createSecretBox, owners } from '../../src/control/secret-box.ts';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+
+describe('Secrets at rest', () => {
+  let world: World;
+  let acme: Client;
+  let globex: Client;
+
+  before(async () => {
+    world = await createWorld();
+    acme = await world.login(world.acme);
+    globex = await world.login(world.globex);
+  });
+  after(() => world.close());
+
+  const control = (text: string, values: unknown[] = []) =>
+    world.control.em.fork().execute<Record<string, unknown>[]>(text, values);
+
+  describe('of a tenant', () => {
+    /** What the row holds as it was made; put back after each test. */
+    let password: unknown;
+    let kid: string;
+    let key: unknown;
+
+    before(async () => {
+      const [tenant] = await control('select role_password from tenants where id = ?', [world.acme.id]);
+      const [signing] = await control('select kid, secret from signing_keys where tenant_id = ?', [world.acme.id]);
+      password = tenant?.role_password;
+      kid = String(signing?.kid);
+      key = signing?.secret;
+    });
+    afterEach(async () => {
+      await control('delete from signing_keys where tenant_id = ? and kid <> ?', [world.acme.id, kid]);
+      await control('update tenants set role_password = ? where id = ?', [password, world.acme.id]);
+      await control('update signing_keys set secret = ? where kid = ?', [key, kid]);
+      await eventually(async () => (await acme.get(path)).status === 200, 1_000);
+    });
+
+    it('do not open in the row of another tenant: a database password', async () => {
+      await control(
+        'update tenants set role_password = (select role_password from tenants where id = ?) where id = ?',
+        [world.globex.id, world.acme.id],
+      );
+      await expectOnlyAcmeRefused();
+    });
+
+    it('do not open in the row of another tenant: a signing key', async () => {
+      await control(
+        'update signing_keys set secret = (select secret from signing_keys where tenant_id = ?) where kid = ?',
+        [world.globex.id, kid],
+      );
+      await expectOnlyAcmeRefused();
+    });
+
+    it('do not open under another key id of the same tenant', async () => {
+      await control(
+        `insert into signing_keys (kid, tenant_id, secret, status) select 'copied', tenant_id, secret, 'retiring'
+          from signing_keys where kid = ?`,
+        [kid],
+      );
+      await expectOnlyAcmeRefused();
+    });
+
+    it('do not open in the place of another kind of secret', async () => {
+      await control('update tenants set role_password = ? where id = ?', [key, world.acme.id]);
+      await expectOnlyAcmeRefused();
+    });
+
+    it('do not open when one bit was changed', async () => {
+      await control('update signing_keys set secret = set_bit(secret, 100, 1 - get_bit(secret, 100)) where kid = ?', [
+        kid,
+      ]);
+      await expectOnlyAcmeRefused();
+    });
+
+    it('do not open when they are cut off, or empty', async () => {
+      for (const length of [0, 1, 12, 28, 40]) {
+        await control('update signing_keys set secret = substring(?::bytea for ?) where kid = ?', [key, length, kid]);
+        await expectOnlyAcmeRefused();
+      }
+    });
+
+    it('are not used when a signing key is shorter than 64 bytes', async () => {
+      const { secrets } = world.installation;
+      for (const length of [0, 1, 32, 63]) {
+        await control('update signing_keys set secret = ? where kid = ?', [
+          secrets.seal(randomBytes(length), owners.signingKey(world.acme.guid, kid)),
+          kid,
+        ]);
+        await expectOnlyAcmeRefused();
+      }
+      // Of 64 bytes it is used, and what another key signed is not accepted.
+      await control('update signing_keys set secret = ? where kid = ?', [
+        secrets.seal(randomBytes(64), owners.signingKey(world.acme.guid, kid)),
+        kid,
+      ]);
+      await eventually(async () => (await acme.get(path)).body.code === 'invalid_token', 1_000);
+      expect((await (await world.login(world.acme)).get(path)).status).to.equal(200);
+    });
+
+    /** The tenant is not served, with a token or at the login; its operator is told; nobody else notices. */
+    async function expectOnlyAcmeRefused(): Promise<void> {
+      const since = world.logs.length;
+      await eventually(async () => (await acme.get(path)).status !== 200, 1_000);
+      const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
+      for (const { status, body } of [await acme.get(path), login]) {
+        expect([status, body.code]).to.deep.equal([503, 'unavailable']);
+        expect(Object.keys(body).sort()).to.deep.equal(['code', 'status', 'title', 'traceId', 'type']);
+      }
+      const told = world.logs.slice(since).map(line => JSON.parse(line) as Record<string, unknown>);
+      expect(
+        told.some(({ event, tenant }) => event === 'tenant_secrets_unusable' && tenant === world.acme.guid),
+      ).to.equal(true);
+      expect((await globex.get(path)).status).to.equal(200);
+    }
+  });
+
+  describe('in a box', () => {
+    const masterKey = randomBytes(32);
+    const box = createSecretBox(masterKey);
+
+    it('come out as they went in, for their owner', () => {
+      for (const secret of [Buffer.alloc(0), Buffer.from([0]), randomBytes(64), randomBytes(10_000)]) {
+        expect(box.open(box.seal(secret, 'owner'), 'owner').equals(secret)).to.equal(true);
+      }
+      expect(createSecretBox(masterKey).open(box.seal('pässword', 'owner'), 'owner').toString()).to.equal('pässword');
+    });
+
+    it('do not open under another master key, or for another owner', () => {
+      const sealed = box.seal('secret', owners.signingKey('guid', 'kid'));
+      expect(() => createSecretBox(randomBytes(32)).open(sealed, owners.signingKey('guid', 'kid'))).to.throw();
+      for (const owner of [
+        owners.signingKey('guid', 'kid2'),
+        owners.signingKey('guid2', 'kid'),
+        owners.rolePassword('guid'),
+        '',
+      ]) {
+        expect(() => box.open(sealed, owner)).to.throw();
+      }
+    });
+
+    it('do not open when any byte was changed, cut off or added', () => {
+      const sealed = box.seal('secret', 'owner');
+      for (let i = 0; i < sealed.length; i++) {
+        const changed = Buffer.from(sealed);
+        changed[i]! ^= 1;
+        expect(() => box.open(changed, 'owner'), `byte ${i}`).to.throw();
+        expect(() => box.open(sealed.subarray(0, i), 'owner'), `${i} bytes`).to.throw();
+        expect(() => box.open(sealed.subarray(i + 1), 'owner'), `without the first ${i + 1}`).to.throw();
+      }
+      expect(() => box.open(Buffer.concat([sealed, Buffer.alloc(1)]), 'owner')).to.throw();
+    });
+
+    it('do not open with an authentication code that was made shorter', () => {
+      // With a code of 4 bytes, which AES-GCM as such allows, one of 2³² guesses would open.
+      for (const length of [4, 8, 12, 15]) {
+        expect(() => box.open(Buffer.alloc(length), 'owner')).to.throw(/tag length/);
+      }
+    });
+
+    it('look different every time, and tell nothing but their length', () => {
+      const sealed = Array.from({ length: 100 }, () => box.seal('the same secret', 'owner'));
+      expect(new Set(sealed.map(text => text.toString('hex'))).size).to.equal(100);
+      expect(new Set(sealed.map(text => text.subarray(0, 12).toString('hex'))).size).to.equal(100);
+      expect(sealed.some(text => text.includes('secret'))).to.equal(false);
+    });
+
+    it('have authentication codes that differ by purpose, part and master key', () => {
+      const codes = [
+        box.mac('a', 'b', 'c'),
+        box.mac('a', 'bc'),
+        box.mac('a', 'b,c'),
+        box.mac('a', 'b', 'c', ''),
+        box.mac('ab', 'c'),
+        createSecretBox(randomBytes(32)).mac('a', 'b', 'c'),
+      ].map(code => code.toString('hex'));
+      expect(new Set(codes).size).to.equal(codes.length);
+      expect(box.mac('a', 'b', 'c')).to.have.length(32);
+      expect(box.mac('a', 'b', 'c').toString('hex')).to.equal(codes[0]);
+    });
+  });
+});
