@@ -31,19 +31,21 @@ const AuditEntrySchema = defineEntity({
 export class AuditEntry extends AuditEntrySchema.class {}
 AuditEntrySchema.setClass(AuditEntry);
 
-const view = z.object({
-  Id: longId(),
-  CreatedAt: timestamp(),
-  UserId: longId().nullable(),
-  UserGuid: z.string().nullable(),
-  Action: z.enum(actions),
-  Resource: z.string(),
-  Key: z.string(),
-  Before: z.record(z.string(), z.unknown()).nullable(),
-  After: z.record(z.string(), z.unknown()).nullable(),
-  IPAddress: z.string().nullable(),
-  TraceId: z.string().nullable(),
-});
+const view = z
+  .object({
+    Id: longId(),
+    CreatedAt: timestamp(),
+    UserId: longId().nullable(),
+    UserGuid: z.string().nullable(),
+    Action: z.enum(actions),
+    Resource: z.string(),
+    Key: z.string(),
+    Before: z.record(z.string(), z.unknown()).nullable(),
+    After: z.record(z.string(), z.unknown()).nullable(),
+    IPAddress: z.string().nullable(),
+    TraceId: z.string().nullable(),
+  })
+  .meta({ title: 'AuditEntry' });
 
 const name = text({ max: 255 }).optional();
 
@@ -90,10 +92,15 @@ function render(entry: AuditEntry): z.input<typeof view> {
   };
 }
 
-/** Columns of a row under the names that the API has for them. */
+/** Columns of a row as the API writes them: under its names, moments in UTC to the millisecond. */
 function toFields(row: Row | null | undefined): Row | null {
   if (!row) return null;
   return Object.fromEntries(
-    Object.entries(row).map(([column, value]) => [column.split('_').map(pascalCase).join(''), value]),
+    Object.entries(row).map(([column, value]) => [column.split('_').map(pascalCase).join(''), toWire(column, value)]),
   );
+}
+
+function toWire(column: string, value: unknown): unknown {
+  if (!column.endsWith('_at') || typeof value !== 'string' || Number.isNaN(Date.parse(value))) return value;
+  return new Date(value).toISOString();
 }
