@@ -1,0 +1,586 @@
+import { request } from 'node:http';
+import { expect } from 'chai';
+import { permissions } from '../../src/control/permissions.ts';
+import { resources } from '../../src/resources/index.ts';
+import type { Answer, Client } from '../support/client.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+import { type Example, examples, least, referenced } from './examples.ts';
+import { auditOf, expectRefused, newestAudit, withField } from './expect.ts';
+import type { References } from './fields.ts';
+
+type Body = Record<string, unknown>;
+
+const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+const times = (n: number) => Array.from({ length: n });
+
+/** Codes that a careless path, query or pattern would trip over. */
+const awkwardCodes = [
+  ...['a/b', '//', '%', '50%', '%2F', '%zz', '_', 'two words', 'a+b', 'a?b#c', 'a&b=c', 'a;b', '\\', '\\u0041', '*'],
+  ...[`it's`, '"quoted"', '`', '$1', '{{7*7}}', '<b>', "';DROP TABLE x;--", 'Ålesund', '日本', '🦄', 'null', '0'],
+];
+
+/** What is not, and never will be, the id of a record. */
+const noIds = [
+  ...['0', '-1', '01', '1e3', '1.0', '+1', '0x1', ' 1', '1 ', '１', 'NaN', 'null', 'undefined', "1'--"].map(
+    encodeURIComponent,
+  ),
+  ...['9007199254740991', '9007199254740992', '9223372036854775807', '9223372036854775808', `1${'0'.repeat(30)}`],
+  ...['2147483647', '2147483648', '%00', '1%00', '%zz', '%', '%E0%A4%A', '%ED%A0%80'],
+];
+const noCodes = [
+  'nowhere',
+  '%00',
+  'a%00',
+  '%zz',
+  '%',
+  '%E0%A4%A',
+  '%ED%A0%80',
+  '%20',
+  'x'.repeat(51),
+  'x'.repeat(5_000),
+];
+
+describe('the contract of every resource', () => {
+  let world: World;
+  let admin: Client;
+  let globex: Client;
+  let adminGuid: string;
+  let refs: References;
+  const clients = new Map<string, Promise<Client>>();
+
+  before(async () => {
+    world = await createWorld();
+    admin = await world.login(world.acme);
+    globex = await world.login(world.globex);
+    adminGuid = (await admin.get('/api/v1/auth/me')).body.userGuid;
+    refs = {
+      statusId: (await admin.post('/api/v1/EntityStatus', referenced.status)).body.Id,
+      currencyId: (await admin.post('/api/v1/Currency', referenced.currency())).body.Id,
+      countryCode: (await admin.post('/api/v1/Countries', referenced.country())).body.CountryCode,
+      entityId: (await admin.post('/api/v1/Entities', referenced.entity)).body.Id,
+    };
+  });
+  after(() => world.close());
+
+  /** A user of acme with exactly these permissions. */
+  const userWith = (...granted: string[]): Promise<Client> => {
+    const key = granted.join();
+    const client = clients.get(key) ?? world.loginAs(world.acme, { permissions: granted });
+    clients.set(key, client);
+    return client;
+  };
+
+  it('has an example for each, and no example of something else', () => {
+    expect(Object.keys(examples)).to.have.members(resources.map(({ name }) => name));
+  });
+
+  for (const { name, routes } of resources) {
+    describe(name, () => {
+      const example = examples[name] as Example;
+      if (!example) return; // the test above has failed
+      const { path, key, unique, fields, missing, softDelete, paged, partial } = example;
+      const byCode = key !== 'Id';
+      const required = Object.keys(fields).filter(field => fields[field]?.required);
+
+      const recordPath = (record: Body): string =>
+        byCode ? `${path}/code/${encodeURIComponent(String(record[key]))}` : `${path}/${record[key]}`;
+      const create = async (body: Body = example.first(refs), client = admin): Promise<Body> => {
+        const answer = await client.post(path, body);
+        expect(answer.status, JSON.stringify(answer.body)).to.equal(201);
+        return answer.body;
+      };
+      const replace = (record: Body, body: Body | string, client = admin): Promise<Answer> =>
+        client.put(byCode ? path : recordPath(record), body);
+      /** A body that PUT takes for this record. */
+      const bodyFor = (record: Body, body: Body): Body => (byCode ? { ...body, [key]: record[key] } : body);
+      const read = async (record: Body): Promise<Body> => {
+        const answer = await admin.get(recordPath(record));
+        expect(answer.status).to.equal(200);
+        return answer.body;
+      };
+      const list = async (client = admin): Promise<Body[]> => {
+        const answer = await client.get(paged ? `${path}?limit=1000` : path);
+        expect(answer.status).to.equal(200);
+        return answer.body;
+      };
+
+      it('takes the fields that its examples have, and answers with those of its view', async () => {
+        const contract = routes.find(route => route.method === 'POST' && route.path === path)?.body;
+        expect(Object.keys(contract?.shape ?? {})).to.deep.equal(Object.keys(fields));
+        expect(Object.keys(await create())).to.deep.equal(example.answer);
+      });
+
+      it(`answers ${paged ? '200 and no records' : '404'} to a list of nothing`, async () => {
+        const table = { EntityStatus: 'entity_statuses' }[name];
+        if (table) await sql(world.globex, `delete from ${table}`);
+        const answer = await globex.get(path);
+        if (paged) expect([answer.status, answer.body]).to.deep.equal([200, []]);
+        else expectRefused(answer, 404, 'not_found');
+        if (table) await sql(world.globex, `insert into ${table} (id, title) values (1, 'Prospect')`);
+      });
+
+      it('creates with 201, and Location is where the record is read', async () => {
+        const body = example.first(refs);
+        const created = await admin.post(path, body);
+        expect(created.status).to.equal(201);
+        expect(created.body).to.deep.include(body);
+        expect(created.headers.get('cache-control')).to.equal('no-store');
+        expect(created.body.CreatedAt).to.match(isoTime);
+        if (!byCode) expect(created.body.Id).to.be.a('number').above(0);
+        expect(created.headers.get('location')).to.equal(recordPath(created.body));
+        expect(await read(created.body)).to.deep.equal(created.body);
+        expect(await list()).to.deep.include(created.body);
+      });
+
+      it('gives fields that are not sent their default', async () => {
+        const body = least(example, example.first(refs));
+        const record = await create(body);
+        expect(record).to.deep.include({ ...body, ...example.defaults });
+        expect(await read(record)).to.deep.equal(record);
+        if (!fields.CreatedAt) return;
+        expect(Date.parse(String(record.CreatedAt))).to.be.closeTo(Date.now(), 60_000);
+      });
+
+      it('answers PUT with 200 and the whole record as it now is', async () => {
+        const record = await create();
+        const body = bodyFor(record, example.second(refs));
+        const answer = await replace(record, body);
+        expect(answer.status).to.equal(200);
+        expect(answer.headers.get('cache-control')).to.equal('no-store');
+        expect(Object.keys(answer.body)).to.deep.equal(example.answer);
+        expect(answer.body).to.deep.include({ CreatedAt: record.CreatedAt, ...body, [key]: record[key] });
+        expect(await read(record)).to.deep.equal(answer.body);
+      });
+
+      if (!partial)
+        it('replaces the whole record: what PUT does not send gets its default again', async () => {
+          const record = await create();
+          const body = bodyFor(record, least(example, example.first(refs)));
+          const { status, body: changed } = await replace(record, body);
+          expect(status).to.equal(200);
+          expect(changed).to.deep.include({ ...example.defaults, CreatedAt: record.CreatedAt });
+        });
+
+      it('answers DELETE with 204 and no body, and the record is gone', async () => {
+        const record = await create();
+        const answer = await admin.delete(recordPath(record));
+        expect([answer.status, answer.body]).to.deep.equal([204, '']);
+        expect(answer.headers.get('content-type')).to.equal(null);
+        expectRefused(await admin.get(recordPath(record)), 404, 'not_found');
+        expectRefused(await admin.delete(recordPath(record)), ...missing);
+        expectRefused(await replace(record, bodyFor(record, example.second(refs))), ...missing);
+        const records = await admin.get(path);
+        if (records.status === 200) expect(records.body.map((each: Body) => each[key])).not.to.include(record[key]);
+      });
+
+      it('tells of records that cannot exist exactly what it tells of those that do not', async () => {
+        const audited = await newestAudit(admin);
+        const before = await list();
+        for (const id of byCode ? noCodes : noIds) {
+          const place = byCode ? `${path}/code/${id}` : `${path}/${id}`;
+          const body = byCode ? { ...example.second(refs), [key]: 'nowhere' } : example.second(refs);
+          const answers = [
+            await admin.get(place),
+            await admin.put(byCode ? path : place, body),
+            await admin.delete(place),
+          ];
+          const statuses = answers.map(({ status, body }) => [status, body.code]);
+          expect(statuses, id).to.deep.equal([[404, 'not_found'], missing, missing]);
+        }
+        expect(await list()).to.deep.equal(before);
+        expect(await newestAudit(admin)).to.equal(audited);
+      });
+
+      it('keeps the records of tenants apart, also when they have the same id', async () => {
+        const record = await create();
+        const foreign = recordPath(record);
+        expectRefused(await globex.get(foreign), 404, 'not_found');
+        expectRefused(await replace(record, bodyFor(record, least(example, example.first(refs))), globex), ...missing);
+        expectRefused(await globex.delete(foreign), ...missing);
+        expect(await read(record)).to.deep.equal(record);
+      });
+
+      it('lists in the stated order, ties by id, whatever the order of creation and change', async () => {
+        const records: Body[] = [];
+        for (const n of [3, 1, 5, 2, 4]) records.push(await create({ ...example.first(refs), ...example.nth(n) }));
+        if (!unique) records.push(await create({ ...example.first(refs), ...example.nth(3) }));
+        // A changed row moves to the end of its table.
+        const third = records[0] as Body;
+        await replace(third, bodyFor(third, { ...example.second(refs), ...example.nth(3) }));
+        const ids = new Set(records.map(record => record[key]));
+        const listed = (await list()).filter(record => ids.has(record[key]));
+        const inOrder = listed.toSorted((a, b) => {
+          const field = example.orderBy.find(each => a[each] !== b[each]) ?? key;
+          return (a[field] as number) < (b[field] as number) ? -1 : 1;
+        });
+        expect(listed.map(record => record[key])).to.deep.equal(inOrder.map(record => record[key]));
+        expect(listed).to.have.lengthOf(ids.size);
+        if (paged) return;
+        const [first] = listed;
+        expect(first).to.deep.include(example.nth(1));
+      });
+
+      if (!partial)
+        it('refuses a PUT without all required fields, and changes and records nothing', async () => {
+          const record = await create();
+          const audited = await newestAudit(admin);
+          const body = bodyFor(record, example.second(refs));
+          for (const field of required) {
+            const { [field]: _, ...incomplete } = body;
+            expectRefused(await replace(record, incomplete), 400, 'validation_failed', [field]);
+          }
+          expectRefused(await replace(record, {}), 400, 'validation_failed', required);
+          expect(await read(record)).to.deep.equal(record);
+          expect(await newestAudit(admin)).to.equal(audited);
+        });
+
+      it('refuses a POST without required fields, naming each, and creates and records nothing', async () => {
+        const before = await list();
+        const audited = await newestAudit(admin);
+        const body = example.first(refs);
+        for (const field of required) {
+          const { [field]: _, ...incomplete } = body;
+          expectRefused(await admin.post(path, incomplete), 400, 'validation_failed', [field]);
+        }
+        expectRefused(await admin.post(path, {}), 400, 'validation_failed', required);
+        expectRefused(await admin.post(path), 400, 'validation_failed', required);
+        expectRefused(await admin.post(path, ''), 400, 'validation_failed', required);
+        expect(await list()).to.deep.equal(before);
+        expect(await newestAudit(admin)).to.equal(audited);
+      });
+
+      it('takes camelCase names as well, and both spellings when they agree', async () => {
+        const camelCase = (body: Body): Body =>
+          Object.fromEntries(
+            Object.entries(body).map(([field, value]) => [field[0]?.toLowerCase() + field.slice(1), value]),
+          );
+        const body = example.first(refs);
+        const record = await create(camelCase(body));
+        expect(record).to.deep.include(body);
+        const changed = bodyFor(record, example.second(refs));
+        expect((await replace(record, camelCase(changed))).body).to.deep.include(changed);
+        const again = bodyFor(record, example.first(refs));
+        expect((await replace(record, { ...again, ...camelCase(again) })).body).to.deep.include(again);
+      });
+
+      it('refuses two spellings of a field with different values, naming the field', async () => {
+        const before = await list();
+        const body = example.first(refs);
+        for (const field of Object.keys(fields)) {
+          const camel = field[0]?.toLowerCase() + field.slice(1);
+          for (const other of [null, 'another', 17, [], {}]) {
+            const both = { ...body, [camel]: other };
+            if (JSON.stringify(other) === JSON.stringify(body[field])) continue;
+            expectRefused(await admin.post(path, both), 400, 'validation_failed', [field]);
+          }
+        }
+        expect(await list()).to.deep.equal(before);
+      });
+
+      it('takes other letter cases of a name, unknown names and what it sets itself for nothing', async () => {
+        const own: Body = {
+          ...{ Id: 999_999, id: 999_999, IsDeleted: true, isDeleted: true, DeletedAt: '2001-01-01T00:00:00Z' },
+          ...{
+            StatusTitle: 'Mine',
+            tenantId: 1,
+            TenantGuid: world.globex.guid,
+            RecordedBy: 1,
+            toString: 1,
+            constructor: {},
+          },
+          ...(fields.CreatedAt ? {} : { CreatedAt: '2001-01-01T00:00:00Z', createdAt: '2002-01-01T00:00:00Z' }),
+        };
+        for (const field of Object.keys(fields)) own[field.toUpperCase()] = 'ignored';
+        const body = example.first(refs);
+        const plain = await create(example.first(refs));
+        const record = await create({ ...own, ...body });
+        const serverSet = example.answer.filter(field => !(field in fields) && !['Id', 'CreatedAt'].includes(field));
+        for (const field of serverSet) expect(record[field], field).to.deep.equal(plain[field]);
+        expect(record).to.deep.include(body).and.not.include({ Id: 999_999 });
+        if (!fields.CreatedAt) expect(Date.parse(String(record.CreatedAt))).to.be.closeTo(Date.now(), 60_000);
+        const { body: changed } = await replace(record, bodyFor(record, { ...own, ...body }));
+        expect(changed).to.deep.equal(record);
+        expect(await read(record)).to.deep.equal(record);
+      });
+
+      for (const [field, { good, bad }] of Object.entries(fields)) {
+        it(`${field}: keeps every value that is allowed, exactly`, async () => {
+          const record = await create();
+          for (const [json, stored] of good(refs)) {
+            const created = await admin.post(path, withField(example.first(refs), field, json));
+            expect([created.status, created.body[field]], json).to.deep.equal([201, stored]);
+            expect((await read(created.body))[field], json).to.deep.equal(stored);
+          }
+          if (byCode && field === key) return; // PUT finds the record by it
+          for (const [json, stored] of good(refs)) {
+            const changed = await replace(record, withField(bodyFor(record, example.first(refs)), field, json));
+            expect([changed.status, changed.body[field]], json).to.deep.equal([200, stored]);
+            expect((await read(record))[field], json).to.deep.equal(stored);
+          }
+        });
+
+        it(`${field}: refuses every other value by the name of the field, and stores and records nothing`, async () => {
+          const record = await create();
+          const before = await list();
+          const audited = await newestAudit(admin);
+          await Promise.all(
+            bad.flatMap(json => [
+              admin
+                .post(path, withField(example.first(refs), field, json))
+                .then(answer => expectRefused(answer, 400, 'validation_failed', [field])),
+              replace(record, withField(bodyFor(record, example.first(refs)), field, json)).then(answer =>
+                expectRefused(answer, 400, 'validation_failed', [field]),
+              ),
+            ]),
+          );
+          expect(await list()).to.deep.equal(before);
+          expect(await newestAudit(admin)).to.equal(audited);
+        });
+      }
+
+      it(`is read with ${example.read === 'user' ? 'any token' : example.read}, and with nothing less`, async () => {
+        const record = await create();
+        const allowed = await userWith(...(example.read === 'user' ? [] : [example.read]));
+        for (const place of [path, recordPath(record)]) {
+          expect((await allowed.get(place)).status).to.equal(200);
+          expectRefused(await world.anonymous.get(place, { 'X-Tenant': world.acme.guid }), 401, 'unauthorized');
+          if (example.read === 'user') continue;
+          const others = await userWith(...permissions.filter(permission => permission !== example.read));
+          expectRefused(await others.get(place), 403, 'forbidden');
+        }
+      });
+
+      it(`is changed with ${example.write}, and with nothing else`, async () => {
+        const record = await create();
+        const before = await list();
+        const audited = await newestAudit(admin);
+        const others = await userWith(...permissions.filter(permission => permission !== example.write));
+        const refused = [
+          await others.post(path, example.first(refs)),
+          await others.post(path, {}),
+          await replace(record, bodyFor(record, example.second(refs)), others),
+          await others.delete(recordPath(record)),
+        ];
+        for (const answer of refused) {
+          expectRefused(answer, 403, 'forbidden');
+          expect(answer.headers.get('www-authenticate')).to.include(
+            `error="insufficient_scope", scope="${example.write}"`,
+          );
+        }
+        expect(await list()).to.deep.equal(before);
+        expect(await newestAudit(admin)).to.equal(audited);
+
+        const allowed = await userWith(example.write);
+        const own = await create(example.first(refs), allowed);
+        expect((await replace(own, bodyFor(own, example.second(refs)), allowed)).status).to.equal(200);
+        expect((await allowed.delete(recordPath(own))).status).to.equal(204);
+      });
+
+      it('records each change once, with who, from where, before and after; and no change that was none', async () => {
+        const stored = (record: Body): Body =>
+          Object.fromEntries(Object.entries(record).filter(([field]) => !example.computed?.includes(field)));
+        const created = await admin.post(path, example.first(refs));
+        const record: Body = created.body;
+        const body = bodyFor(record, example.second(refs));
+        const changed = await replace(record, body);
+        expect((await replace(record, body)).body).to.deep.equal(changed.body);
+        const deleted = await admin.delete(recordPath(record));
+        await admin.delete(recordPath(record));
+
+        const entries = await auditOf(admin, name, record[key]);
+        expect(entries.map(({ Action }) => Action)).to.deep.equal(['create', 'update', 'delete']);
+        const [creation, update, deletion] = entries;
+        expect(creation?.Before).to.equal(null);
+        expect(creation?.After).to.deep.equal(stored(record));
+        expect(update?.Before).to.deep.equal(stored(record));
+        expect(update?.After).to.deep.equal(stored(changed.body));
+        expect(deletion?.Before).to.deep.equal(stored(changed.body));
+        if (softDelete) expect(deletion?.After).to.deep.include({ [key]: record[key], IsDeleted: true });
+        else expect(deletion?.After).to.equal(null);
+        const traces = [created, changed, deleted].map(answer => answer.headers.get('x-request-id'));
+        for (const [index, entry] of entries.entries()) {
+          expect(entry).to.include({ UserGuid: adminGuid, IPAddress: '127.0.0.1', TraceId: traces[index] });
+          expect(entry.UserId).to.be.a('number');
+          expect(entry.CreatedAt).to.match(isoTime);
+        }
+      });
+
+      it('tells whether a copy is current by its ETag', async () => {
+        const record = await create();
+        for (const place of [path, recordPath(record)]) {
+          const { status, headers } = await admin.get(place);
+          expect([status, headers.get('cache-control')]).to.deep.equal([200, 'private, no-cache']);
+          const tag = String(headers.get('etag'));
+          expect(tag).to.match(/^"[^"]+"$/);
+          const unchanged = await admin.get(place, { 'If-None-Match': tag });
+          expect([unchanged.status, unchanged.body, unchanged.headers.get('etag')]).to.deep.equal([304, '', tag]);
+        }
+        const before = await admin.get(recordPath(record));
+        await replace(record, bodyFor(record, example.second(refs)));
+        const after = await admin.get(recordPath(record), { 'If-None-Match': String(before.headers.get('etag')) });
+        expect(after.status).to.equal(200);
+        expect(after.headers.get('etag')).not.to.equal(before.headers.get('etag'));
+      });
+
+      it('lets one of 50 parallel deletions succeed', async () => {
+        const record = await create();
+        const answers = await Promise.all(times(50).map(() => admin.delete(recordPath(record))));
+        const refused = answers.filter(({ status }) => status !== 204);
+        expect(refused).to.have.lengthOf(49);
+        for (const answer of refused) expectRefused(answer, ...missing);
+        const entries = await auditOf(admin, name, record[key]);
+        expect(entries.map(({ Action }) => Action)).to.deep.equal(['create', 'delete']);
+      });
+
+      if (unique) {
+        const otherCase = (code: unknown): string => {
+          const text = String(code);
+          return text === text.toUpperCase() ? text.toLowerCase() : text.toUpperCase();
+        };
+        // A currency code has no other letter case that is allowed.
+        const hasCases = name !== 'Currency';
+
+        it(`refuses a second record with its ${unique}, also in other letters${hasCases ? ' and forms' : ''}`, async () => {
+          const record = await create();
+          const accented = hasCases
+            ? await create({ ...example.first(refs), [unique]: `É-${record[unique]}` })
+            : undefined;
+          const audited = await newestAudit(admin);
+          const taken = [record[unique], ` ${record[unique]} `];
+          if (accented) taken.push(otherCase(record[unique]), `é-${record[unique]}`, `E\u0301-${record[unique]}`);
+          for (const code of taken) {
+            expectRefused(await admin.post(path, { ...example.second(refs), [unique]: code }), 400, 'duplicate');
+          }
+          expect(await newestAudit(admin)).to.equal(audited);
+        });
+
+        if (!byCode)
+          it(`refuses to give a record the ${unique} of another, and lets it keep its own in other letters`, async () => {
+            const [record, other] = [await create(), await create()];
+            const body = { ...example.second(refs), [unique]: other[unique] };
+            expectRefused(await replace(record, body), 400, 'duplicate');
+            expect(await read(record)).to.deep.equal(record);
+            expect(await auditOf(admin, name, record.Id)).to.have.lengthOf(1);
+            if (!hasCases) return;
+            const spelled = otherCase(record[unique]);
+            const answer = await replace(record, { ...example.first(refs), [unique]: spelled });
+            expect([answer.status, answer.body[unique]]).to.deep.equal([200, spelled]);
+          });
+
+        it(`lets two tenants use the same ${unique}`, async () => {
+          const body = least(example, example.first(refs));
+          expect((await create(body))[unique]).to.equal((await create(body, globex))[unique]);
+        });
+
+        it('lets one of 50 parallel creations with the same code succeed', async () => {
+          const code = example.first(refs)[unique];
+          const bodies = times(50).map((_, n) => ({
+            ...example.first(refs),
+            [unique]: hasCases && n % 2 ? otherCase(code) : code,
+          }));
+          const answers = await Promise.all(bodies.map(body => admin.post(path, body)));
+          const [created, ...more] = answers.filter(({ status }) => status === 201);
+          expect(more).to.have.lengthOf(0);
+          const refused = answers.filter(answer => answer !== created);
+          expect(refused).to.have.lengthOf(49);
+          for (const answer of refused) expectRefused(answer, 400, 'duplicate');
+          const same = (record: Body) => String(record[unique]).toLowerCase() === String(code).toLowerCase();
+          expect((await list()).filter(same)).to.deep.equal([created?.body]);
+          expect(await auditOf(admin, name, created?.body[key])).to.have.lengthOf(1);
+        });
+
+        if (!byCode)
+          it('survives that two records take each other’s code at the same time', async () => {
+            const [a, b] = [await create(), await create()];
+            const swaps = times(3).flatMap(() => [
+              replace(a, { ...example.first(refs), [unique]: b[unique] }),
+              replace(b, { ...example.first(refs), [unique]: a[unique] }),
+            ]);
+            for (const answer of await Promise.all(swaps)) {
+              if (answer.status !== 200) expectRefused(answer, 400, 'duplicate');
+            }
+            const codes = [(await read(a))[unique], (await read(b))[unique]];
+            expect(codes).to.have.members([a[unique], b[unique]]);
+          });
+      }
+
+      if (example.lookup) {
+        const byItsCode = (code: string) => admin.get(`${path}/code/${encodeURIComponent(code)}`);
+
+        it('finds a record by its code, in any letter case', async () => {
+          const record = await create({ ...example.first(refs), [String(unique)]: `Straße-É ${name}` });
+          for (const code of [`Straße-É ${name}`, `straße-é ${name.toLowerCase()}`, `STRAßE-E\u0301 ${name}`]) {
+            const answer = await byItsCode(code);
+            expect([answer.status, answer.body]).to.deep.equal([200, record]);
+          }
+          for (const code of [`Strasse-É ${name}`, `Straße-É ${name}x`, 'Stra%', 'Straße_É']) {
+            expectRefused(await byItsCode(code), 404, 'not_found');
+          }
+        });
+
+        for (const code of awkwardCodes)
+          it(`finds the code ${JSON.stringify(code)}, and changes and deletes only that`, async () => {
+            const others = await list();
+            const created = await admin.post(path, { ...example.first(refs), [String(unique)]: code });
+            expect(created.status).to.equal(201);
+            expect((await byItsCode(code)).body).to.deep.equal(created.body);
+            expect((await admin.get(String(created.headers.get('location')))).body).to.deep.equal(created.body);
+            const changes = { ...example.second(refs), [String(unique)]: code };
+            expect((await replace(created.body, changes)).body).to.deep.include(changes);
+            expect((await admin.delete(recordPath(created.body))).status).to.equal(204);
+            expectRefused(await byItsCode(code), 404, 'not_found');
+            expect(await list()).to.deep.equal(others);
+          });
+
+        it('finds the codes "." and "..", when the client sends the path as it is', async () => {
+          for (const code of ['.', '..']) {
+            const record = await create({ ...example.first(refs), [String(unique)]: code });
+            expect(await getUnresolved(`${world.url}${path}/code/`, code, admin)).to.deep.equal(record);
+          }
+        });
+
+        it('answers 404 to codes that no record can have', async () => {
+          for (const code of noCodes) expectRefused(await admin.get(`${path}/code/${code}`), 404, 'not_found');
+        });
+      }
+
+      if (softDelete)
+        it('keeps a deleted record, marked, for those who ask for it; its code stays taken', async () => {
+          const record = await create();
+          const before = Date.now();
+          await admin.delete(recordPath(record));
+          expect((await admin.get(path)).body).not.to.deep.include(record);
+          const { status, body: marked } = await admin.get(`${recordPath(record)}?includeDeleted=true`);
+          expect(status).to.equal(200);
+          expect(marked).to.deep.equal({ ...record, IsDeleted: true, DeletedAt: marked.DeletedAt });
+          expect(marked.DeletedAt).to.match(isoTime);
+          expect(Date.parse(marked.DeletedAt)).to.be.within(before - 1_000, Date.now() + 1_000);
+          expect((await admin.get(`${path}?includeDeleted=true`)).body).to.deep.include(marked);
+          expectRefused(await admin.get(`${recordPath(record)}?includeDeleted=false`), 404, 'not_found');
+          for (const query of ['includeDeleted=yes', 'includeDeleted=', 'includeDeleted=true&includeDeleted=true']) {
+            expectRefused(await admin.get(`${path}?${query}`), 400, 'validation_failed', ['includeDeleted']);
+          }
+          const again = { ...example.second(refs), [String(unique)]: record[String(unique)] };
+          expectRefused(await admin.post(path, again), 400, 'duplicate');
+          expectRefused(await replace(record, again), ...missing);
+          const unchanged = await admin.get(`${recordPath(record)}?includeDeleted=true`);
+          expect(unchanged.body).to.deep.equal(marked);
+        });
+    });
+  }
+});
+
+/** `fetch` resolves dots in a path before it sends it. */
+function getUnresolved(base: string, lastSegment: string, { tokens }: Client): Promise<unknown> {
+  const { hostname, port, pathname } = new URL(base);
+  const headers = { Authorization: `Bearer ${tokens?.accessToken}` };
+  return new Promise((resolve, reject) => {
+    request({ hostname, port, path: `${pathname}${lastSegment}`, headers }, response => {
+      let text = '';
+      response.setEncoding('utf8').on('data', chunk => (text += chunk));
+      response.on('end', () => resolve(JSON.parse(text)));
+    })
+      .on('error', reject)
+      .end();
+  });
+}

@@ -1,0 +1,271 @@
+import type { Permission } from '../../src/control/permissions.ts';
+import {
+  bool,
+  countryCode,
+  currencyCode,
+  decimal,
+  entityIds,
+  type Field,
+  idOf,
+  int,
+  moment,
+  oneOf,
+  type References,
+  text,
+  uniqueCode,
+  uniqueCurrencyCode,
+} from './fields.ts';
+
+type Body = Record<string, unknown>;
+
+/** What the contract suite must know of a resource; nothing of it is taken from the resource's own definition. */
+export interface Example {
+  path: string;
+  /** The field that a record is known by in paths (`/{Id}` or `/code/{code}`) and in the audit log. */
+  key: string;
+  /** The field with a unique code. */
+  unique?: string;
+  /** Records are also found at `/code/{code}`. */
+  lookup?: boolean;
+  read: Permission | 'user';
+  write: Permission;
+  /** The answer to PUT and DELETE of what is not there. */
+  missing: [status: number, code: string];
+  /** The fields that the list is ordered by. */
+  orderBy: string[];
+  /** The list may be empty, and comes in pages. */
+  paged?: boolean;
+  /** PUT changes only what is sent. */
+  partial?: boolean;
+  /** DELETE marks the record. */
+  softDelete?: boolean;
+  /** Every field of a request. */
+  fields: Record<string, Field>;
+  /** Every field of an answer, in its order. */
+  answer: string[];
+  /** Fields of an answer that are no column of the record. */
+  computed?: string[];
+  /** What the optional fields are when they are not sent. */
+  defaults: Body;
+  /** A valid body with every field. */
+  first: (refs: References) => Body;
+  /** What another valid body has differently, in every field but those of the key. */
+  second: (refs: References) => Body;
+  /** Fields whose order `orderBy` follows, for the n-th of several records: 1 stands before 2. */
+  nth: (n: number) => Body;
+}
+
+const settings = { read: 'user', write: 'settings.write' } as const;
+const unknownRecord: [number, string] = [400, 'unknown_record'];
+const notFound: [number, string] = [404, 'not_found'];
+const name = text({ max: 255, required: true });
+const code = text({ max: 50, required: true, unique: true });
+
+/** By the name of the resource in the catalogue. */
+export const examples: Record<string, Example> = {
+  EntityStatus: {
+    path: '/api/v1/EntityStatus',
+    key: 'Id',
+    read: 'full.read',
+    write: 'full.manage',
+    missing: notFound,
+    orderBy: ['Weighting', 'Id'],
+    partial: true,
+    fields: { Title: name, Weighting: int() },
+    answer: ['Id', 'Title', 'Weighting', 'CreatedAt'],
+    defaults: { Weighting: 0 },
+    first: () => ({ Title: 'Lead', Weighting: 7 }),
+    second: () => ({ Title: 'Former', Weighting: -7 }),
+    nth: n => ({ Weighting: n }),
+  },
+  Country: {
+    path: '/api/v1/Countries',
+    key: 'CountryCode',
+    unique: 'CountryCode',
+    lookup: true,
+    ...settings,
+    missing: unknownRecord,
+    orderBy: ['CountryName'],
+    softDelete: true,
+    fields: { CountryCode: code, CountryName: name },
+    answer: ['CountryCode', 'CountryName', 'IsDeleted', 'DeletedAt', 'CreatedAt'],
+    defaults: {},
+    first: () => ({ CountryCode: uniqueCode(), CountryName: 'Norway' }),
+    second: () => ({ CountryCode: uniqueCode(), CountryName: 'Sweden' }),
+    nth: n => ({ CountryName: `Land ${n}` }),
+  },
+  OrderStatus: {
+    path: '/api/v1/OrderStatuses',
+    key: 'Id',
+    ...settings,
+    missing: unknownRecord,
+    orderBy: ['Weighting', 'Id'],
+    fields: { Name: name, Weighting: int() },
+    answer: ['Id', 'Name', 'Weighting', 'CreatedAt'],
+    defaults: { Weighting: 0 },
+    first: () => ({ Name: 'Open', Weighting: 3 }),
+    second: () => ({ Name: 'Shipped', Weighting: -3 }),
+    nth: n => ({ Weighting: n }),
+  },
+  UnitOfMeasure: {
+    path: '/api/v1/UnitsOfMeasure',
+    key: 'Id',
+    unique: 'Code',
+    lookup: true,
+    ...settings,
+    missing: unknownRecord,
+    orderBy: ['Code'],
+    fields: { Code: code, Name: name },
+    answer: ['Id', 'Code', 'Name', 'CreatedAt'],
+    defaults: {},
+    first: () => ({ Code: uniqueCode(), Name: 'Kilogram' }),
+    second: () => ({ Code: uniqueCode(), Name: 'Box' }),
+    nth: n => ({ Code: `nth-${n}` }),
+  },
+  SystemOption: {
+    path: '/api/v1/SystemOptions',
+    key: 'Id',
+    ...settings,
+    missing: unknownRecord,
+    orderBy: ['SystemOptionTypeId', 'Id'],
+    fields: {
+      SystemOptionTypeId: int({ min: 1, required: true }),
+      Value: text({ max: 4_000, required: true, multiline: true }),
+      IsActive: bool(),
+      CreatedAt: moment(['0001-01-01T00:00:00.000Z', '0099-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z']),
+    },
+    answer: ['Id', 'SystemOptionTypeId', 'Value', 'IsActive', 'CreatedAt'],
+    defaults: { IsActive: true },
+    first: () => ({ SystemOptionTypeId: 4, Value: 'on', IsActive: false, CreatedAt: '2020-05-17T10:11:12.345Z' }),
+    second: () => ({ SystemOptionTypeId: 5, Value: 'off', IsActive: true, CreatedAt: '2021-05-17T10:11:12.345Z' }),
+    nth: n => ({ SystemOptionTypeId: n }),
+  },
+  Promotion: {
+    path: '/api/v1/Promotions',
+    key: 'Id',
+    unique: 'PromoCode',
+    lookup: true,
+    read: 'user',
+    write: 'pricing.write',
+    missing: notFound,
+    orderBy: ['PromoCode'],
+    fields: {
+      PromoCode: code,
+      Name: name,
+      Description: text({ max: 4_000, multiline: true, mayBeEmpty: true, nullable: true }),
+      DiscountType: oneOf(['Percentage', 'Amount'], { required: true }),
+      DiscountValue: decimal({ min: 0.0001, required: true }),
+      CurrencyId: idOf('currencyId', { nullable: true }),
+      StartsAt: moment(['0001-01-01T00:00:00.000Z'], { nullable: true }),
+      EndsAt: moment(['9999-12-31T23:59:59.999Z'], { nullable: true }),
+      EntityIds: entityIds(),
+      IsActive: bool(),
+    },
+    answer: [
+      ...['Id', 'PromoCode', 'Name', 'Description', 'DiscountType', 'DiscountValue', 'CurrencyId', 'StartsAt'],
+      ...['EndsAt', 'EntityIds', 'IsActive', 'CreatedAt'],
+    ],
+    defaults: { Description: null, CurrencyId: null, StartsAt: null, EndsAt: null, EntityIds: [], IsActive: true },
+    first: ({ currencyId, entityId }) => ({
+      PromoCode: uniqueCode(),
+      Name: 'Spring',
+      Description: 'Everything\nmust go',
+      DiscountType: 'Percentage',
+      DiscountValue: 12.5,
+      CurrencyId: currencyId,
+      StartsAt: '2020-01-01T00:00:00.000Z',
+      EndsAt: '2090-01-01T00:00:00.000Z',
+      EntityIds: [entityId],
+      IsActive: false,
+    }),
+    second: ({ currencyId }) => ({
+      PromoCode: uniqueCode(),
+      Name: 'Autumn',
+      Description: null,
+      DiscountType: 'Amount',
+      DiscountValue: 99.9999,
+      CurrencyId: currencyId,
+      StartsAt: '2021-01-01T00:00:00.000Z',
+      EndsAt: '2091-01-01T00:00:00.000Z',
+      EntityIds: [],
+      IsActive: true,
+    }),
+    nth: n => ({ PromoCode: `nth-${n}` }),
+  },
+  Currency: {
+    path: '/api/v1/Currency',
+    key: 'Id',
+    unique: 'Code',
+    ...settings,
+    missing: notFound,
+    orderBy: ['Code'],
+    softDelete: true,
+    fields: {
+      Code: currencyCode(),
+      Name: name,
+      Symbol: text({ max: 50, mayBeEmpty: true, nullable: true }),
+      DecimalPlaces: int({ min: 0, max: 6 }),
+    },
+    answer: ['Id', 'Code', 'Name', 'Symbol', 'DecimalPlaces', 'IsDeleted', 'DeletedAt', 'CreatedAt'],
+    defaults: { Symbol: null, DecimalPlaces: 2 },
+    first: () => ({ Code: uniqueCurrencyCode(), Name: 'Krone', Symbol: 'kr', DecimalPlaces: 0 }),
+    second: () => ({ Code: uniqueCurrencyCode(), Name: 'Dinar', Symbol: null, DecimalPlaces: 3 }),
+    nth: n => ({ Code: `ZZ${String.fromCharCode(64 + n)}` }),
+  },
+  TaxCode: {
+    path: '/api/v1/TaxCodes',
+    key: 'Id',
+    unique: 'Code',
+    lookup: true,
+    ...settings,
+    missing: notFound,
+    orderBy: ['Code'],
+    fields: { Code: code, Name: name, Rate: decimal({ required: true }), IsActive: bool() },
+    answer: ['Id', 'Code', 'Name', 'Rate', 'IsActive', 'CreatedAt'],
+    defaults: { IsActive: true },
+    first: () => ({ Code: uniqueCode(), Name: 'Standard', Rate: 25, IsActive: false }),
+    second: () => ({ Code: uniqueCode(), Name: 'Reduced', Rate: 7.125, IsActive: true }),
+    nth: n => ({ Code: `nth-${n}` }),
+  },
+  Entity: {
+    path: '/api/v1/Entities',
+    key: 'Id',
+    read: 'user',
+    write: 'full.manage',
+    missing: notFound,
+    orderBy: ['Id'],
+    paged: true,
+    fields: {
+      Name: name,
+      EntityType: oneOf(['supplier', 'customer'], { required: true }),
+      StatusId: idOf('statusId'),
+      CurrencyId: idOf('currencyId', { nullable: true }),
+      CountryCode: countryCode({ nullable: true }),
+    },
+    answer: ['Id', 'Name', 'EntityType', 'StatusId', 'StatusTitle', 'CurrencyId', 'CountryCode', 'CreatedAt'],
+    computed: ['StatusTitle'],
+    defaults: { StatusId: 1, CurrencyId: null, CountryCode: null },
+    first: refs => ({
+      Name: 'Nordic Timber',
+      EntityType: 'supplier',
+      StatusId: refs.statusId,
+      CurrencyId: refs.currencyId,
+      CountryCode: refs.countryCode,
+    }),
+    second: () => ({ Name: 'Corner Shop', EntityType: 'customer', StatusId: 1, CurrencyId: null, CountryCode: null }),
+    nth: () => ({}),
+  },
+};
+
+/** The least that a valid body must have. */
+export function least({ fields }: Example, body: Body): Body {
+  return Object.fromEntries(Object.entries(body).filter(([field]) => fields[field]?.required));
+}
+
+/** Records for others to refer to. */
+export const referenced = {
+  status: { Title: 'Referred to', Weighting: 9 },
+  currency: () => ({ Code: uniqueCurrencyCode(), Name: 'Referred to' }),
+  country: () => ({ CountryCode: `Land-${uniqueCode()}`, CountryName: 'Referred to' }),
+  entity: { Name: 'Referred to', EntityType: 'customer' },
+};
