@@ -6,6 +6,7 @@ import { activityRoutes } from './activity/activity.ts';
 import { auditRoutes } from './audit/audit-log.ts';
 import { authenticate } from './auth/authenticate.ts';
 import { enforceScope } from './auth/enforce-scope.ts';
+import { loginAccount } from './auth/login.ts';
 import { type AuthParts, authRoutes } from './auth/routes.ts';
 import type { Config } from './config.ts';
 import { documentationPages } from './docs/pages.ts';
@@ -13,6 +14,8 @@ import { problem } from './errors.ts';
 import { accessLog } from './http/access-log.ts';
 import { clientAddress } from './http/client-address.ts';
 import { problemDetails } from './http/problem-details.ts';
+import { createRateLimits } from './http/rate-limit/rate-limits.ts';
+import type { Windows } from './http/rate-limit/windows.ts';
 import { readBody } from './http/read-body.ts';
 import { readFields, readQuery } from './http/read-fields.ts';
 import { requestId } from './http/request-id.ts';
@@ -25,8 +28,11 @@ import type { TenantDatabases } from './tenancy/tenant-databases.ts';
 import { tenantRouter } from './tenancy/tenant-router.ts';
 
 export interface AppParts extends AuthParts {
-  config: Pick<Config, 'trustedProxies' | 'publicUrl'>;
+  config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits'>;
   databases: TenantDatabases;
+  windows: Windows;
+  /** Aborted when the service is to stop. */
+  stopping: AbortSignal;
 }
 
 /** Every endpoint of the API. */
@@ -41,8 +47,9 @@ export function apiRoutes(parts: AuthParts): TenantRoute[] {
 
 /** The middleware stack, top to bottom. */
 export function createApp(parts: AppParts): Koa {
-  const { config, directory, tokens, databases, log } = parts;
+  const { config, directory, tokens, databases, windows, stopping, log } = parts;
   const routes = apiRoutes(parts);
+  const limits = createRateLimits({ rates: config.rateLimits, windows, stopping, loginAccount });
 
   const user = compose([tenantRouter(directory, { anonymous: false }), authenticate(directory, tokens)]);
   const anonymous = tenantRouter(directory, { anonymous: true });
@@ -54,6 +61,7 @@ export function createApp(parts: AppParts): Koa {
       [route.method],
       [
         nameRoute(route),
+        limits.ofRoute(route),
         route.access === 'anonymous' ? anonymous : user,
         requirePermission(route),
         answer(route, databases),
@@ -71,6 +79,7 @@ export function createApp(parts: AppParts): Koa {
     ctx.state.ipAddress = clientAddress(ctx.req, config.trustedProxies);
     return next();
   });
+  app.use(limits.everyRequest);
   app.use(documentationPages(routes, config.publicUrl));
   app.use(router.routes());
   app.use(unknownRoute(router, routes, user));

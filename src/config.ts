@@ -39,6 +39,13 @@ const url = (...protocols: string[]) =>
       text => URL.canParse(text) && protocols.includes(new URL(text).protocol),
       `must be a URL that begins with ${protocols.map(p => `${p}//`).join(' or ')}`,
     );
+const secondsOf = { s: 1, m: 60, h: 3_600 };
+const rate = z.string().transform((text, context) => {
+  const [, max, n, unit] = /^([1-9]\d{0,6})\/([1-9]\d{0,3})([smh])$/.exec(text.trim()) ?? [];
+  if (max && n) return { max: Number(max), windowMs: Number(n) * secondsOf[unit as 's' | 'm' | 'h'] * 1_000 };
+  context.addIssue('must be a number of requests and a time, such as 500/60s, 5/15m or 100/1h');
+  return z.NEVER;
+});
 const list = z.string().transform(text =>
   text
     .split(',')
@@ -85,6 +92,11 @@ const variables = z
     DATA_DIR: z.string().default('.data'),
     PUBLIC_URL: url('http:', 'https:').optional(),
     TRUSTED_PROXIES: networks.optional(),
+    REDIS_URL: url('redis:', 'rediss:').optional(),
+    RATE_LIMIT_GLOBAL: rate.default({ max: 500, windowMs: 60_000 }),
+    RATE_LIMIT_LOGIN: rate.default({ max: 5, windowMs: 900_000 }),
+    RATE_LIMIT_ACCOUNT: rate.default({ max: 10, windowMs: 900_000 }),
+    RATE_LIMIT_TOKEN: rate.default({ max: 5, windowMs: 60_000 }),
     LOG_LEVEL: z
       .enum(
         ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
@@ -118,6 +130,15 @@ function toConfig(env: z.output<typeof variables>) {
     publicUrl: (env.PUBLIC_URL ?? `http://localhost:${env.PORT}`).replace(/\/+$/, ''),
     /** Peers whose X-Forwarded-For is believed. */
     trustedProxies: env.TRUSTED_PROXIES ?? new BlockList(),
+    /** Where all processes count requests together; undefined = each counts its own. */
+    redisUrl: env.REDIS_URL,
+    /** Most requests of a client in a stretch of time: of all kinds, logins to one account, account changes, tokens. */
+    rateLimits: {
+      global: env.RATE_LIMIT_GLOBAL,
+      login: env.RATE_LIMIT_LOGIN,
+      account: env.RATE_LIMIT_ACCOUNT,
+      token: env.RATE_LIMIT_TOKEN,
+    },
     logLevel: env.LOG_LEVEL,
     /** Connections of this process to the control database (one more carries the change feed). */
     controlConnections: env.CONTROL_CONNECTIONS,

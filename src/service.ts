@@ -1,7 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Logger } from 'pino';
 import { createApp } from './app.ts';
-import type { TokenSettings } from './auth/access-token.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import type { Config } from './config.ts';
 import { ChangeFeed } from './control/change-feed.ts';
@@ -10,6 +9,7 @@ import type { Installation } from './fleet/installation.ts';
 import { tenantHead } from './fleet/migrate-tenants.ts';
 import { OperatorError } from './fleet/operator-error.ts';
 import { createManagementServer } from './http/management.ts';
+import { createWindows } from './http/rate-limit/windows.ts';
 import { bodyLimits } from './http/route.ts';
 import { TenantDatabases } from './tenancy/tenant-databases.ts';
 import { createTenantOrm } from './tenancy/tenant-orm.ts';
@@ -28,7 +28,8 @@ interface ServiceOptions {
   installation: Installation;
   log: Logger;
   passwords?: Passwords;
-  now?: TokenSettings['now'];
+  /** Unix time in milliseconds, for tests in which tokens expire and windows pass. */
+  now?: () => number;
 }
 
 const drainMs = 25_000; // below the 30 s after which orchestrators kill
@@ -40,7 +41,7 @@ export async function startService({
   installation,
   log,
   passwords = createPasswords(),
-  now = unixTime,
+  now,
 }: ServiceOptions): Promise<Service> {
   const { control, controlUrl, secrets, servers } = installation;
   const feed = new ChangeFeed(controlUrl, log);
@@ -53,17 +54,32 @@ export async function startService({
     connectionsEach: config.tenantDatabaseConnections,
     acquireTimeoutMs: config.acquireTimeoutMs,
   });
-  const tokens = { issuer: config.publicUrl, audience, now };
-  const app = createApp({ config, control, directory, passwords, secrets, tokens, databases, log });
+  const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
+  const tokens = { issuer: config.publicUrl, audience, now: unixTime };
+  const windows = await createWindows({ redisUrl: config.redisUrl, log, now });
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const app = createApp({
+    config,
+    control,
+    directory,
+    passwords,
+    secrets,
+    tokens,
+    databases,
+    windows,
+    stopping: signal,
+    log,
+  });
 
-  let draining = false;
-  const server = createApiServer(app.callback(), () => draining);
-  const management = createManagementServer(() => feed.current && !draining);
+  const server = createApiServer(app.callback(), () => signal.aborted);
+  const management = createManagementServer(() => feed.current && !signal.aborted);
   try {
     await listen(server, config.port, config.host, 'PORT');
     await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_PORT');
   } catch (error) {
     server.close();
+    windows.close();
     await feed.stop();
     throw error;
   }
@@ -72,8 +88,9 @@ export async function startService({
     managementPort: portOf(management),
     databases,
     stop: async () => {
-      draining = true;
+      stopping.abort();
       const finished = await drain(server);
+      windows.close();
       await databases.close();
       await feed.stop();
       management.closeAllConnections();
@@ -135,8 +152,4 @@ async function drain(server: Server): Promise<boolean> {
   await closed;
   clearTimeout(timer);
   return finished;
-}
-
-function unixTime(): number {
-  return Math.floor(Date.now() / 1000);
 }

@@ -18,6 +18,12 @@ const credentials = z.object({
     .max(passwordLength.max * 8),
 });
 
+/** The address that a login body names, as it would be looked up; '' when it names none. */
+export function loginAccount(body: object): string {
+  const email = credentials.shape.email.safeParse((body as { email?: unknown }).email);
+  return email.success ? normaliseEmail(email.data) : '';
+}
+
 /** Every failure is the same answer after the same work: unknown, wrong, unconfirmed, disabled. */
 export function login(parts: AuthParts): TenantRoute {
   const { control, passwords } = parts;
@@ -30,6 +36,7 @@ export function login(parts: AuthParts): TenantRoute {
     body: credentials,
     example: { email: 'admin@demo.test', password: 'the password that npm start printed' },
     bodyLimit: bodyLimits.auth,
+    rateLimit: 'login',
     response: loginResponse,
     handler: async ({ body: { email, password } }, context) => {
       const em = control.em.fork();

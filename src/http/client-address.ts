@@ -19,6 +19,23 @@ export function clientAddress(request: IncomingMessage, trustedProxies: BlockLis
   return address;
 }
 
+/**
+ * What one client is taken to be: an IPv4 address, or the /64 of an IPv6 address, all of which a single subscriber can
+ * use (RFC 6177). Two spellings of one network are one. Text that is no address is given back as it is.
+ */
+export function clientNetwork(address: string): string {
+  const [ip = ''] = address.split('%');
+  if (isIP(ip) !== 6) return address;
+  const canonical = new URL(`http://[${ip}]`).hostname.slice(1, -1);
+  const [head = '', tail] = canonical.split('::');
+  const groups = head.split(':').filter(Boolean);
+  if (tail !== undefined) {
+    const after = tail.split(':').filter(Boolean);
+    groups.push(...Array(8 - groups.length - after.length).fill('0'), ...after);
+  }
+  return `${groups.slice(0, 4).join(':')}::/64`;
+}
+
 /** An IPv4 address mapped into IPv6 (RFC 4291 §2.5.5.2) is written as IPv4. */
 function plain(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];

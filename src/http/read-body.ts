@@ -6,10 +6,15 @@ const parsers = new Map<number, ReturnType<typeof koaBody>>();
 
 /**
  * Reads a JSON object from the body: UTF-8 `application/json`, not compressed, at most `limit` bytes. No body at all
- * is an empty object.
+ * is an empty object. Asked again, it tells the same again.
  * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `malformed_json`
  */
-export async function readBody(ctx: Context, limit: number): Promise<object> {
+export function readBody(ctx: Context, limit: number): Promise<object> {
+  ctx.state.body ??= read(ctx, limit);
+  return ctx.state.body;
+}
+
+async function read(ctx: Context, limit: number): Promise<object> {
   const { headers } = ctx.req;
   const length = Number(headers['content-length'] ?? 0);
   if (length === 0 && headers['transfer-encoding'] === undefined) return {};

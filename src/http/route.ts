@@ -1,5 +1,8 @@
 import type { z } from 'zod';
 
+/** The limits that a route can name: `login` counts by client and account, the others by client. */
+export type RouteLimit = 'login' | 'account' | 'token';
+
 /**
  * One endpoint, defined once: what it takes, who may call it, what it answers. The router mounts it, and its
  * documentation is made from it.
@@ -23,6 +26,8 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly example?: object | undefined;
   /** Largest body, in bytes. */
   readonly bodyLimit: number;
+  /** Counted apart, beside the limit of all requests; undefined = that one alone. */
+  readonly rateLimit?: RouteLimit | undefined;
   /** What a success answers with; undefined = no body. */
   readonly response?: z.ZodType | undefined;
   readonly status: 200 | 201 | 202 | 204;

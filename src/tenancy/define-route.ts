@@ -22,6 +22,7 @@ interface RouteOptions<Body extends z.ZodObject, Answer extends z.ZodType, Query
   body?: Body;
   example?: z.input<Body>;
   bodyLimit?: number;
+  rateLimit?: Route['rateLimit'];
   response?: Answer;
   status?: Route['status'];
   cache?: Route['cache'];

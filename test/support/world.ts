@@ -40,7 +40,7 @@ export interface World {
   readonly logs: string[];
   readonly log: Logger;
   readonly passwords: Passwords;
-  /** Seconds added to the clock that tokens are judged by. */
+  /** Seconds added to the clock that tokens and rate limits are judged by. */
   clock: { offset: number };
   /** Calls as nobody, with any headers. */
   readonly anonymous: Client;
@@ -74,6 +74,11 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
     PORT: '0',
     MANAGEMENT_PORT: '0',
     PUBLIC_URL: 'http://backoffice.test',
+    // Tests send what no client may.
+    RATE_LIMIT_GLOBAL: '1000000/60s',
+    RATE_LIMIT_LOGIN: '1000000/15m',
+    RATE_LIMIT_ACCOUNT: '1000000/15m',
+    RATE_LIMIT_TOKEN: '1000000/60s',
     ...environment,
   };
   const config = readConfig(settings);
@@ -82,7 +87,7 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
   const installation = await openInstallation(config);
   const passwords = createPasswords();
   const clock = { offset: 0 };
-  const now = () => Math.floor(Date.now() / 1000) + clock.offset;
+  const now = () => Date.now() + clock.offset * 1_000;
   const provisionTenant = async (slug: string): Promise<TestTenant> => {
     const manifest = checkManifest({ slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` } }, slug);
     const { tenant, logins } = await provision(installation, passwords, manifest);

@@ -1,0 +1,112 @@
+import { createHash } from 'node:crypto';
+import type { Context, Middleware } from 'koa';
+import ratelimit from 'koa-ratelimit';
+import { problem } from '../../errors.ts';
+import { clientNetwork } from '../client-address.ts';
+import { readBody } from '../read-body.ts';
+import type { Route, RouteLimit } from '../route.ts';
+import { createDelay, type Delay } from './rejection-delay.ts';
+import type { Rate } from './sliding-window.ts';
+import type { Windows } from './windows.ts';
+
+export type Rates = Readonly<Record<'global' | RouteLimit, Rate>>;
+
+export interface RateLimits {
+  /** For every request, before anything is done for it. Needs `ctx.state.ipAddress`. */
+  readonly everyRequest: Middleware;
+  /** For the requests of a route, before its tenant is looked up. */
+  ofRoute(route: Pick<Route, 'rateLimit' | 'bodyLimit'>): Middleware;
+}
+
+interface RateLimitOptions {
+  rates: Rates;
+  windows: Windows;
+  /** Aborted when the service is to stop. */
+  stopping: AbortSignal;
+  /** The account that a login body names, in the one form in which it is counted; '' when it names none. */
+  loginAccount: (body: object) => string;
+}
+
+const rejectionDelayMs = 2_000;
+
+/** Every limit has a counter of its own. A call that is refused by one is not counted by it. */
+export function createRateLimits({ rates, windows, stopping, loginAccount }: RateLimitOptions): RateLimits {
+  const delay = createDelay(rejectionDelayMs, stopping);
+  const client = (ctx: Context): string => clientNetwork(ctx.state.ipAddress);
+  const limits: Record<RouteLimit, (bodyLimit: number) => Middleware> = {
+    login: bodyLimit => {
+      const key = async (ctx: Context) => hash(client(ctx), await account(ctx, bodyLimit));
+      return limit({ name: 'rl:login', rate: rates.login, windows, key, delay });
+    },
+    account: () => limit({ name: 'rl:account', rate: rates.account, windows, key: client, delay }),
+    token: () => limit({ name: 'rl:token', rate: rates.token, windows, key: client }),
+  };
+
+  /** A body that cannot be read names no account; it is refused when the route reads it, with the same error. */
+  async function account(ctx: Context, bodyLimit: number): Promise<string> {
+    const body = await readBody(ctx, bodyLimit).catch(() => ({}));
+    return loginAccount(body);
+  }
+
+  return {
+    everyRequest: limit({ name: 'rl:global', rate: rates.global, windows, key: client }),
+    ofRoute: ({ rateLimit, bodyLimit }) => (rateLimit ? limits[rateLimit](bodyLimit) : (_, next) => next()),
+  };
+}
+
+interface LimitOptions {
+  name: `rl:${string}`;
+  rate: Rate;
+  windows: Windows;
+  /** Whose calls are counted together. Never empty. */
+  key: (ctx: Context) => string | Promise<string>;
+  /** Before a refusal. */
+  delay?: Delay;
+}
+
+/** Tells the state of the limit in `RateLimit-*`, and refuses with 429 and `Retry-After`; times are in seconds. */
+function limit({ name, rate, windows, key, delay }: LimitOptions): Middleware {
+  const count = ratelimit({
+    driver: 'redis',
+    db: driver(windows) as never,
+    namespace: name,
+    max: rate.max,
+    duration: rate.windowMs,
+    id: ctx => ctx.state.rateLimitKey,
+    headers: { total: 'RateLimit-Limit', remaining: 'RateLimit-Remaining', reset: 'RateLimit-Reset' },
+    errorMessage: 'refused', // replaced by the problem below
+  });
+  return async (ctx, next) => {
+    ctx.state.rateLimitKey = await key(ctx);
+    let allowed = false;
+    await count(ctx, async () => {
+      allowed = true;
+    });
+    if (!allowed) {
+      const { 'ratelimit-reset': reset } = ctx.response.headers;
+      await delay?.(ctx);
+      throw problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Number(reset))) } });
+    }
+    await next();
+  };
+}
+
+/** All that koa-ratelimit calls of its database. What it takes for a time of day is passed on as it is: our seconds. */
+function driver(windows: Windows) {
+  return {
+    ratelimiter: async (
+      key: string,
+      _now: number,
+      windowMs: number,
+      max: number,
+    ): Promise<[number, number, number]> => {
+      const { remaining, resetMs } = await windows.hit(key, { max, windowMs });
+      return [remaining, Math.ceil(resetMs / 1000), max];
+    },
+  };
+}
+
+/** Nothing of an e-mail address leaves the process, and nothing that is special in a key. */
+function hash(...parts: string[]): string {
+  return createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, 32);
+}

@@ -1,0 +1,95 @@
+import { Redis } from 'ioredis';
+import { groupSpan, type Rate, type Verdict } from './sliding-window.ts';
+
+/** The windows of all processes together, in Redis. */
+export interface RedisWindows {
+  /** Counts a call, unless it is one too many. @throws when Redis has not done it within 80 ms, for whatever reason */
+  hit(key: string, rate: Rate): Promise<Verdict>;
+  /** Ends when there is a connection, when the first attempt has failed, or after a second. */
+  started(): Promise<void>;
+  close(): void;
+}
+
+// A request asks at most twice, for the limit of all requests and for that of its route: it waits 160 ms at the worst.
+const longestAnswerMs = 80;
+
+const longestStartMs = 1_000;
+
+const connection = {
+  lazyConnect: true, // `started` connects
+  connectionName: 'rate-limits',
+  enableOfflineQueue: false, // without a connection a call fails at once, rather than when there is one
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: 0,
+  connectTimeout: 1_000,
+  socketTimeout: 2_000, // a connection that went dead without a word is made anew
+  retryStrategy: (attempt: number) => Math.min(50 * 2 ** attempt, 1_000) + Math.random() * 100,
+};
+
+/**
+ * Keeps each window under one key, so that any node of a cluster can hold it, for as long as it says something.
+ * @param now unix time in milliseconds; Redis's own clock, one for all processes, unless given
+ */
+export function createRedisWindows(url: string, now?: () => number): RedisWindows {
+  const redis = new Redis(url, connection) as Redis & { slide: (...args: (string | number)[]) => Promise<number[]> };
+  redis.on('error', () => {}); // tells of lost connections; every call that needs one says so itself
+  redis.defineCommand('slide', { numberOfKeys: 1, lua: slide });
+  return {
+    hit: async (key, rate) => {
+      const asked = redis.slide(key, rate.max, rate.windowMs, groupSpan(rate), now?.() ?? '');
+      const [remaining = 0, resetMs = 0] = await within(asked, longestAnswerMs);
+      return { remaining, resetMs };
+    },
+    started: () => within(redis.connect(), longestStartMs).catch(() => {}),
+    close: () => redis.disconnect(),
+  };
+}
+
+/**
+ * `SlidingWindows.hit`, done in Redis in one step. A window is kept as text: the beginning of the newest group, then the
+ * end and the count of each, oldest first. Times are in milliseconds.
+ */
+const slide = `
+local max, window, span, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local first, ends, counts, total = now, {}, {}, 0
+local numbers = string.gmatch(redis.call('GET', KEYS[1]) or '', '%d+')
+first = tonumber(numbers() or now)
+for word in numbers do
+  local last, count = tonumber(word), tonumber(numbers())
+  if last > now - window then
+    ends[#ends + 1], counts[#counts + 1] = last, count
+    total = total + count
+  end
+end
+
+local remaining = math.max(0, max - total)
+if remaining > 0 then
+  if #ends > 0 and now - first <= span then
+    ends[#ends] = math.max(ends[#ends], now)
+    counts[#counts] = counts[#counts] + 1
+  else
+    first = now
+    ends[#ends + 1], counts[#counts + 1] = now, 1
+  end
+  local text = { string.format('%.0f', first) }
+  for i = 1, #ends do text[#text + 1] = string.format('%.0f %.0f', ends[i], counts[i]) end
+  redis.call('SET', KEYS[1], table.concat(text, ' '), 'PX', window)
+end
+return { remaining, ends[1] + window - now }
+`;
+
+/**
+ * Waits no longer than that. Before it gives up it lets what has already arrived be read, so that a pause of our own
+ * process is not taken for one of Redis.
+ */
+function within<T>(answer: Promise<T>, ms: number): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => setImmediate(reject, new Error(`no answer within ${ms} ms`)), ms);
+    answer.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
