@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { problem } from '../errors.ts';
+import type { TenantRecord, UserRecord } from '../control/directory.ts';
 import { Entity } from '../resources/entity.ts';
 import type { RequestContext } from '../tenancy/context.ts';
 import { signAccessToken } from './access-token.ts';
@@ -11,31 +11,38 @@ export const entityType = z.enum(['supplier', 'customer']).nullable();
 /** `entityType` is null for a user who belongs to no entity. */
 export const loginResponse = z.object({ accessToken: z.string(), refreshToken: z.string(), entityType });
 
-/** The pair of tokens for a user's session, with the permissions of the role and the type of the entity as of now. */
-export async function issueTokens(
-  { directory, secrets, tokens }: AuthParts,
+/** Whom tokens are issued to: the user, what the role permits, and the type of the entity, as of now. */
+interface Holder {
+  readonly user: UserRecord;
+  readonly permissions: string[];
+  readonly entityType: z.output<typeof entityType>;
+}
+
+/** @returns undefined when there is no such user, or not any more */
+export async function loadHolder(
+  { directory }: AuthParts,
   context: RequestContext,
   userId: number,
-  session: RefreshToken,
-): Promise<z.input<typeof loginResponse>> {
+): Promise<Holder | undefined> {
   const user = await directory.user(userId);
   const role = user && (await directory.role(user.roleId));
-  if (!user || user.disabled || !role) throw problem('invalid_credentials');
+  if (!user || user.disabled || !role) return undefined;
   const entity = user.entityId === null ? null : await (await context.em()).findOne(Entity, { id: user.entityId });
-  const accessToken = signAccessToken(
-    context.tenant,
-    {
-      user_guid: user.guid,
-      email: user.email,
-      permissions: [...role.permissions],
-      entity_type: entity?.entityType ?? null,
-      sid: session.sessionId,
-    },
-    tokens,
-  );
+  return { user, permissions: [...role.permissions], entityType: entity?.entityType ?? null };
+}
+
+/** The pair of tokens for a session. */
+export function issueTokens(
+  { secrets, tokens }: AuthParts,
+  tenant: TenantRecord,
+  { user, permissions, entityType: entity_type }: Holder,
+  session: RefreshToken,
+): z.input<typeof loginResponse> {
+  const { guid: user_guid, email } = user;
+  const claims = { user_guid, email, permissions, entity_type, sid: session.sessionId };
   return {
-    accessToken,
-    refreshToken: writeRefreshToken(session, context.tenant.guid, secrets),
-    entityType: entity?.entityType ?? null,
+    accessToken: signAccessToken(tenant, claims, tokens),
+    refreshToken: writeRefreshToken(session, tenant.guid, secrets),
+    entityType: entity_type,
   };
 }

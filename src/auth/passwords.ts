@@ -6,6 +6,7 @@ import { problem } from '../errors.ts';
 /** argon2id as OWASP's password storage cheat sheet has it: 19 MiB, two passes, one lane. */
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 const currentPrefix = '$argon2id$v=19$m=19456,t=2,p=1$';
+const argon2Hash = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[\w+/]{11,}\$[\w+/]{16,}$/;
 
 const longestQueue = 48; // at 10 to 20 ms each, the last one waits about a second
 
@@ -13,7 +14,7 @@ const longestQueue = 48; // at 10 to 20 ms each, the last one waits about a seco
 export interface Passwords {
   /** @throws {Problem} `overloaded` when too many wait already (of `verify` too) */
   hash(password: string): Promise<string>;
-  /** Without a stored hash it takes the same time, and answers no. */
+  /** Without a stored hash, or with one of another kind, it takes the same time, and answers no. */
   verify(storedHash: string | undefined, password: string): Promise<boolean>;
   /** Whether a stored hash was made with other parameters than today's. */
   isOutdated(storedHash: string): boolean;
@@ -26,8 +27,9 @@ export function createPasswords(concurrency = Math.max(1, availableParallelism()
   return {
     hash: password => run(() => hash(normalise(password), parameters)),
     verify: async (storedHash, password) => {
-      const matches = await run(async () => verify(storedHash ?? (await decoy), normalise(password)));
-      return matches && storedHash !== undefined;
+      const known = storedHash !== undefined && argon2Hash.test(storedHash);
+      const matches = await run(async () => verify(known ? storedHash : await decoy, normalise(password)));
+      return matches && known;
     },
     isOutdated: storedHash => !storedHash.startsWith(currentPrefix),
   };
@@ -59,12 +61,4 @@ function limiter(concurrency: number, longest: number): <T>(task: () => Promise<
       else running--;
     }
   };
-}
-
-/** As stored and looked up: NFC, and ASCII letters only in lower case, so that no look-alike becomes another address. */
-export function normaliseEmail(email: string): string {
-  return email
-    .trim()
-    .normalize('NFC')
-    .replace(/[A-Z]/g, letter => letter.toLowerCase());
 }

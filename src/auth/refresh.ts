@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import { issueTokens, loginResponse } from './issue-tokens.ts';
+import { issueTokens, loadHolder, loginResponse } from './issue-tokens.ts';
 import { readRefreshToken } from './refresh-token.ts';
 import type { AuthParts } from './routes.ts';
 import { rotateSession } from './sessions.ts';
@@ -23,6 +23,10 @@ export function refresh(parts: AuthParts): TenantRoute {
       const { tenant } = context;
       const token = readRefreshToken(body.refreshToken, tenant.guid, secrets);
       if (!token) throw problem('invalid_refresh_token');
+      // Asked before the token is used up: a client must not lose its session because the tenant's database is away.
+      const session = await directory.session(token.sessionId);
+      const holder = session && (await loadHolder(parts, context, session.userId));
+      if (!holder) throw problem('invalid_refresh_token');
       const rotation = await rotateSession(control, tenant.id, token);
       if (rotation.outcome === 'reused') {
         log.warn(
@@ -36,9 +40,7 @@ export function refresh(parts: AuthParts): TenantRoute {
         );
       }
       if (rotation.outcome !== 'rotated') throw problem('invalid_refresh_token');
-      const user = await directory.user(rotation.userId);
-      if (!user || user.disabled) throw problem('invalid_refresh_token');
-      return issueTokens(parts, context, rotation.userId, rotation.successor);
+      return issueTokens(parts, tenant, holder, rotation.successor);
     },
   });
 }

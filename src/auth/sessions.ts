@@ -9,18 +9,25 @@ const repeatable = `interval '10 seconds'`; // a lost reply, two tabs
 const live = `refreshed_at > now() - interval '7 days' and created_at > now() - interval '30 days'`;
 
 /**
- * Opens a session for a login. Of a user's sessions the newest 20 stay; older ones are revoked, and those that can
- * never be used again are removed.
+ * Opens a session for a user whose password was right, and stores its renewed hash. Of a user's sessions the newest 20
+ * stay; older ones are revoked, and those that can never be used again are removed.
+ * @returns undefined when the password or the user was changed since it was checked: that change ended all sessions
  */
 export async function openSession(
   control: ControlDatabase,
-  user: { id: number; tenantId: number },
-): Promise<RefreshToken> {
+  user: User,
+  renewedHash?: string,
+): Promise<RefreshToken | undefined> {
   return control.em.fork().transactional(async em => {
     // One login of a user at a time, so that the count holds; foreign keys to the row are not held up.
-    await em.execute('select id from users where id = ? for no key update', [user.id]);
+    const [unchanged] = await em.execute<object[]>(
+      'select from users where id = ? and password_hash = ? and disabled_at is null for no key update',
+      [user.id, user.passwordHash],
+    );
+    if (!unchanged) return undefined;
+    if (renewedHash) await em.execute('update users set password_hash = ? where id = ?', [renewedHash, user.id]);
     await em.execute(`delete from sessions where user_id = ? and not (${live})`, [user.id]);
-    const session = em.create(Session, { tenant: user.tenantId, user: em.getReference(User, user.id) });
+    const session = em.create(Session, { tenant: user.tenant.id, user: em.getReference(User, user.id) });
     await em.flush();
     await em.execute(
       `update sessions set revoked_at = now(), revoked_reason = 'too_many'
@@ -32,10 +39,7 @@ export async function openSession(
   });
 }
 
-export type Rotation =
-  | { outcome: 'rotated'; userId: number; successor: RefreshToken }
-  | { outcome: 'refused' }
-  | { outcome: 'reused' };
+export type Rotation = { outcome: 'rotated'; successor: RefreshToken } | { outcome: 'refused' } | { outcome: 'reused' };
 
 /**
  * Exchanges a refresh token for its successor (RFC 9700 §4.14.2). Of many uses at once one rotates; the token just
@@ -50,20 +54,20 @@ export async function rotateSession(
   const em = control.em.fork();
   const { sessionId, generation } = token;
   const good = `id = ? and tenant_id = ? and revoked_at is null and ${live}`;
-  const [rotated] = await em.execute<{ user_id: string }[]>(
+  const [rotated] = await em.execute<object[]>(
     `update sessions set refresh_generation = refresh_generation + 1, refreshed_at = now()
-      where ${good} and refresh_generation = ? returning user_id`,
+      where ${good} and refresh_generation = ? returning id`,
     [sessionId, tenantId, generation],
   );
   const successor = { sessionId, generation: generation + 1 };
-  if (rotated) return { outcome: 'rotated', userId: Number(rotated.user_id), successor };
+  if (rotated) return { outcome: 'rotated', successor };
 
-  const [found] = await em.execute<{ user_id: string; repeated: boolean }[]>(
-    `select user_id, refresh_generation = ? + 1 and refreshed_at > now() - ${repeatable} as repeated from sessions where ${good}`,
+  const [found] = await em.execute<{ repeated: boolean }[]>(
+    `select refresh_generation = ? + 1 and refreshed_at > now() - ${repeatable} as repeated from sessions where ${good}`,
     [generation, sessionId, tenantId],
   );
   if (!found) return { outcome: 'refused' };
-  if (found.repeated) return { outcome: 'rotated', userId: Number(found.user_id), successor };
+  if (found.repeated) return { outcome: 'rotated', successor };
   await revokeSession(control, sessionId, 'refresh_reuse');
   return { outcome: 'reused' };
 }

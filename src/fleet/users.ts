@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
-import { normaliseEmail, type Passwords, passwordLength } from '../auth/passwords.ts';
+import { normaliseEmail } from '../auth/email.ts';
+import { type Passwords, passwordLength } from '../auth/passwords.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
 import { Role, type Scope, type Tenant, User } from '../control/entities.ts';
 import { databaseUrl } from '../control/servers.ts';

@@ -1,6 +1,9 @@
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
+import { auditOf, expectRefused, newestAudit } from './expect.ts';
+
+const path = '/api/v1/EntityStatus';
 
 describe('EntityStatus', () => {
   let world: World;
@@ -13,21 +16,27 @@ describe('EntityStatus', () => {
   after(() => world.close());
 
   it('begins with Prospect, Active and Inactive, in the order of their weighting', async () => {
-    const { status, body } = await admin.get('/api/v1/EntityStatus');
-    expect(status).to.equal(200);
-    expect(body.map(({ Id, Title, Weighting }: Record<string, unknown>) => [Id, Title, Weighting])).to.deep.equal([
-      [1, 'Prospect', 0],
-      [2, 'Active', 1],
-      [3, 'Inactive', 2],
-    ]);
+    for (const client of [admin, await world.login(world.globex)]) {
+      const { status, body } = await client.get(path);
+      expect(status).to.equal(200);
+      expect(body.map(({ Id, Title, Weighting }: Record<string, unknown>) => [Id, Title, Weighting])).to.deep.equal([
+        [1, 'Prospect', 0],
+        [2, 'Active', 1],
+        [3, 'Inactive', 2],
+      ]);
+    }
+  });
+
+  it('gives the first new status the id after those', async () => {
+    expect((await admin.post(path, { Title: 'Fourth', Weighting: 100 })).body.Id).to.equal(4);
   });
 
   it('writes one audit entry with who, what, before and after for each change', async () => {
-    const created = await admin.post('/api/v1/EntityStatus', { Title: 'Lead' });
+    const created = await admin.post(path, { Title: 'Lead' });
     expect(created.status).to.equal(201);
-    await admin.put(`/api/v1/EntityStatus/${created.body.Id}`, { Title: 'Lead', Weighting: 7 });
-    await admin.put(`/api/v1/EntityStatus/${created.body.Id}`, { Title: 'Lead', Weighting: 7 });
-    await admin.delete(`/api/v1/EntityStatus/${created.body.Id}`);
+    await admin.put(`${path}/${created.body.Id}`, { Title: 'Lead', Weighting: 7 });
+    await admin.put(`${path}/${created.body.Id}`, { Title: 'Lead', Weighting: 7 });
+    await admin.delete(`${path}/${created.body.Id}`);
     const entries = await sql<Record<string, never>>(
       world.acme,
       'select * from audit_log where record_key = $1 order by id',
@@ -36,5 +45,73 @@ describe('EntityStatus', () => {
     expect(entries.map(({ action }) => action)).to.deep.equal(['create', 'update', 'delete']);
     expect(entries[1]?.before).to.include({ title: 'Lead', weighting: 0 });
     expect(entries[1]?.after).to.include({ title: 'Lead', weighting: 7 });
+  });
+
+  it('lets the statuses it begins with be renamed, which entities show at once', async () => {
+    const entity = await admin.post('/api/v1/Entities', { Name: 'Nordic Timber', EntityType: 'supplier' });
+    expect(entity.body).to.include({ StatusId: 1, StatusTitle: 'Prospect' });
+    const renamed = await admin.put(`${path}/1`, { Title: 'Newcomer' });
+    expect([renamed.status, renamed.body.Title, renamed.body.Weighting]).to.deep.equal([200, 'Newcomer', 0]);
+    expect((await admin.get(`/api/v1/Entities/${entity.body.Id}`)).body.StatusTitle).to.equal('Newcomer');
+    await admin.put(`${path}/1`, { Title: 'Prospect' });
+    await admin.delete(`/api/v1/Entities/${entity.body.Id}`);
+  });
+
+  it('changes only what PUT sends', async () => {
+    const { body: status } = await admin.post(path, { Title: 'Lead', Weighting: 5 });
+    const place = `${path}/${status.Id}`;
+    expect((await admin.put(place, { Title: 'Warm lead' })).body).to.deep.equal({ ...status, Title: 'Warm lead' });
+    expect((await admin.put(place, { weighting: 0 })).body).to.deep.equal({
+      ...status,
+      Title: 'Warm lead',
+      Weighting: 0,
+    });
+    expect((await admin.get(place)).body).to.deep.equal({ ...status, Title: 'Warm lead', Weighting: 0 });
+  });
+
+  it('takes the id from the path, whatever the body says', async () => {
+    const { body: status } = await admin.post(path, { Title: 'Lead', Weighting: 5 });
+    const answer = await admin.put(`${path}/${status.Id}`, { Id: 2, Title: 'Still me' });
+    expect(answer.body).to.include({ Id: status.Id, Title: 'Still me' });
+    expect((await admin.get(`${path}/2`)).body.Title).to.equal('Active');
+  });
+
+  it('refuses a PUT that names no field, or an empty title, and changes nothing', async () => {
+    const { body: status } = await admin.post(path, { Title: 'Lead', Weighting: 5 });
+    const place = `${path}/${status.Id}`;
+    const audited = await newestAudit(admin);
+    for (const body of [undefined, '', {}, { TITLE: 'Other' }, { Id: 3 }]) {
+      expectRefused(await admin.put(place, body), 400, 'validation_failed', ['Title', 'Weighting']);
+    }
+    expectRefused(await admin.put(place, { Title: ' ', Weighting: 6 }), 400, 'validation_failed', ['Title']);
+    expectRefused(await admin.put(place, { Title: 'Other', Weighting: '6' }), 400, 'validation_failed', ['Weighting']);
+    expect((await admin.get(place)).body).to.deep.equal(status);
+    expect(await newestAudit(admin)).to.equal(audited);
+  });
+
+  it('refuses to delete a status that an entity has, until none has it', async () => {
+    const { body: status } = await admin.post(path, { Title: 'Kept' });
+    const entity = { Name: 'Corner Shop', EntityType: 'customer' };
+    const { body: holder } = await admin.post('/api/v1/Entities', { ...entity, StatusId: status.Id });
+    const audited = await newestAudit(admin);
+    expectRefused(await admin.delete(`${path}/${status.Id}`), 400, 'in_use');
+    expect((await admin.get(`${path}/${status.Id}`)).body).to.deep.equal(status);
+    expect((await admin.get(`/api/v1/Entities/${holder.Id}`)).body.StatusTitle).to.equal('Kept');
+    expect(await newestAudit(admin)).to.equal(audited);
+    await admin.put(`/api/v1/Entities/${holder.Id}`, { ...entity, StatusId: 1 });
+    expect((await admin.delete(`${path}/${status.Id}`)).status).to.equal(204);
+    expect((await auditOf(admin, 'EntityStatus', status.Id)).map(({ Action }) => Action)).to.deep.equal([
+      'create',
+      'delete',
+    ]);
+  });
+
+  it('lists the lowest weighting first, below zero too, and equal ones by id', async () => {
+    const create = async (Weighting: number): Promise<number> =>
+      (await admin.post(path, { Title: `Weighing ${Weighting}`, Weighting })).body.Id;
+    const [b, c, a, d] = [await create(-20), await create(-10), await create(-(2 ** 31)), await create(-10)];
+    await admin.put(`${path}/${c}`, { Title: 'Moved to the end of the table' });
+    const { body } = await admin.get(path);
+    expect(body.slice(0, 4).map(({ Id }: { Id: number }) => Id)).to.deep.equal([a, b, c, d]);
   });
 });

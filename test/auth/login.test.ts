@@ -1,0 +1,441 @@
+import { randomUUID } from 'node:crypto';
+import { availableParallelism } from 'node:os';
+import { hash } from '@node-rs/argon2';
+import { expect } from 'chai';
+import type { Answer } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+import { visible } from './answers.ts';
+import { claimsOf } from './forge.ts';
+import { addPerson, controlSql, type Person } from './people.ts';
+
+const path = '/api/v1/auth/login';
+const kelvin = '\u212a'; // K to the eye, and to NFC
+
+describe('Login', () => {
+  let world: World;
+  let known: Person;
+  let unconfirmed: Person;
+  let disabled: Person;
+  let foreign: Person;
+  let imported: Person;
+
+  const login = (credentials: unknown, tenant = world.acme): Promise<Answer> =>
+    world.anonymous.post(path, credentials, { 'X-Tenant': tenant.guid });
+  const sessionOf = (answer: Answer): string => String(claimsOf(answer.body.accessToken).sid);
+
+  before(async () => {
+    world = await createWorld();
+    known = await addPerson(world, world.acme);
+    unconfirmed = await addPerson(world, world.acme);
+    disabled = await addPerson(world, world.acme);
+    foreign = await addPerson(world, world.globex);
+    imported = await addPerson(world, world.acme);
+    await controlSql(world, 'update users set confirmed_at = null where id = ?', [unconfirmed.id]);
+    await controlSql(world, 'update users set disabled_at = now() where id = ?', [disabled.id]);
+    await controlSql(world, 'update users set password_hash = ? where id = ?', [
+      '5f4dcc3b5aa765d61d8327deb882cf99', // as another system may have stored it
+      imported.id,
+    ]);
+  });
+  after(() => world.close());
+
+  describe('that succeeds', () => {
+    it('answers with the two tokens and the entity type, and nothing else', async () => {
+      const { status, body, headers } = await login(known);
+      expect(status).to.equal(200);
+      expect(body).to.have.all.keys('accessToken', 'refreshToken', 'entityType');
+      expect(body.accessToken).to.match(/^[\w-]+\.[\w-]+\.[\w-]+$/);
+      expect(body.refreshToken).to.match(/^[\w-]{70}$/);
+      expect(body.entityType).to.equal(null);
+      expect(headers.get('cache-control')).to.equal('no-store');
+      expect(headers.get('set-cookie')).to.equal(null);
+    });
+
+    it('puts into the access token who, for which tenant and session, and what the role permits', async () => {
+      const { body } = await login(known);
+      const claims = claimsOf(body.accessToken);
+      const { iat, exp, jti, sid, permissions, ...others } = claims as Record<string, number> & {
+        permissions: string[];
+      };
+      expect(others).to.deep.equal({
+        iss: 'http://backoffice.test',
+        aud: 'sales-back-office',
+        sub: known.guid,
+        user_guid: known.guid,
+        tenant_id: world.acme.id,
+        tenant_guid: world.acme.guid,
+        email: known.email,
+        entity_type: null,
+      });
+      expect(exp! - iat!).to.equal(900);
+      expect(Math.abs(Date.now() / 1000 - iat!)).to.be.below(5);
+      expect(permissions).to.be.an('array').that.includes('full.read').and.not.includes('full.manage');
+      const rows = await controlSql(world, 'select user_id, tenant_id, revoked_at from sessions where id = ?', [sid]);
+      expect(rows.map(row => JSON.stringify(row))).to.deep.equal([
+        JSON.stringify({ user_id: String(known.id), tenant_id: String(world.acme.id), revoked_at: null }),
+      ]);
+      expect(jti).to.be.a('string').and.not.equal(sid);
+    });
+
+    for (const type of ['supplier', 'customer']) {
+      it(`says ${type} for a user who belongs to a ${type}`, async () => {
+        const [entity] = await sql<{ id: string }>(
+          world.acme,
+          'insert into entities (name, entity_type) values ($1, $1) returning id',
+          [type],
+        );
+        const person = await addPerson(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
+        const { body } = await login(person);
+        expect(body.entityType).to.equal(type);
+        expect(claimsOf(body.accessToken).entity_type).to.equal(type);
+      });
+    }
+
+    it('says null for a user whose entity is gone', async () => {
+      const person = await addPerson(world, world.acme);
+      await controlSql(world, 'update users set entity_id = 999999 where id = ?', [person.id]);
+      expect((await login(person)).body.entityType).to.equal(null);
+    });
+
+    it('opens a new session each time, whatever the client sends with it', async () => {
+      const chosen = randomUUID();
+      const sessions = new Set<string>();
+      const tokens = new Set<string>();
+      for (let i = 0; i < 3; i++) {
+        const answer = await world.anonymous.post(
+          path,
+          {
+            ...known,
+            sid: chosen,
+            sessionId: chosen,
+            id: chosen,
+            jti: chosen,
+            permissions: ['full.manage'],
+            scope: 'All',
+          },
+          { 'X-Tenant': world.acme.guid, Cookie: `sid=${chosen}`, Authorization: 'Bearer x' },
+        );
+        expect(answer.status).to.equal(200);
+        expect(claimsOf(answer.body.accessToken).permissions).to.not.include('full.manage');
+        sessions.add(sessionOf(answer));
+        tokens.add(answer.body.refreshToken);
+      }
+      expect(sessions).to.have.property('size', 3);
+      expect(tokens).to.have.property('size', 3);
+      expect(sessions.has(chosen)).to.equal(false);
+    });
+
+    it('keeps a user’s newest 20 sessions and ends the oldest with the 21st', async () => {
+      const person = await addPerson(world, world.acme);
+      const answers: Answer[] = [];
+      for (let i = 0; i < 20; i++) answers.push(await login(person));
+      const me = (answer: Answer) => world.anonymous.withToken(answer.body.accessToken).get('/api/v1/auth/me');
+      expect((await me(answers[0]!)).status).to.equal(200);
+      answers.push(await login(person));
+      await eventually(async () => (await me(answers[0]!)).status === 401, 1_000);
+      const refreshed = await world.anonymous.post(
+        '/api/v1/auth/refresh',
+        { refreshToken: answers[0]!.body.refreshToken },
+        { 'X-Tenant': world.acme.guid },
+      );
+      expect(refreshed.status).to.equal(401);
+      for (const answer of answers.slice(1)) expect((await me(answer)).status).to.equal(200);
+    });
+  });
+
+  describe('that fails', () => {
+    it('answers the same for every reason', async () => {
+      const expected = visible(await login({ email: 'nobody@acme.test', password: 'wrong password' }));
+      expect(expected).to.include({ status: 401 });
+      expect(JSON.parse(String(expected.body))).to.include({ code: 'invalid_credentials', status: 401 });
+      const reasons: Record<string, { email: string; password: string }> = {
+        'wrong password': { ...known, password: 'wrong password' },
+        'password in capitals': { ...known, password: known.password.toUpperCase() },
+        'the stored hash as password': { ...known, password: await storedHash(known) },
+        'password of another user': { ...known, password: foreign.password },
+        'longer than any password': { ...known, password: 'x'.repeat(1_000) },
+        'a lone surrogate': { ...known, password: 'wrong \ud800 password' },
+        'a NUL': { ...known, password: `${known.password}\0` },
+        unconfirmed,
+        disabled,
+        'user of another tenant': foreign,
+        'not an address': { email: `' or 1=1 --`, password: 'wrong password' },
+        'a wildcard': { email: '%', password: known.password },
+        'hash of another kind': { ...imported, password: 'password' },
+        'hash of another kind as password': { ...imported, password: '5f4dcc3b5aa765d61d8327deb882cf99' },
+      };
+      for (const [reason, credentials] of Object.entries(reasons)) {
+        expect(visible(await login(credentials)), reason).to.deep.equal(expected);
+      }
+      expect((await login(foreign, world.globex)).status, 'the other tenant’s own').to.equal(200);
+    });
+
+    it('opens no session', async () => {
+      const count = async () => (await controlSql<{ count: string }>(world, 'select count(*) from sessions'))[0]?.count;
+      const before = await count();
+      for (const person of [unconfirmed, disabled, { ...known, password: 'wrong password' }]) await login(person);
+      expect(await count()).to.equal(before);
+    });
+
+    it('takes the same time for every reason', async () => {
+      const wrong = (person: Person) => ({ ...person, password: 'wrong password' });
+      const kinds = {
+        wrong: () => wrong(known),
+        unknown: () => ({ email: `${randomUUID()}@acme.test`, password: 'wrong password' }),
+        unconfirmed: () => unconfirmed,
+        disabled: () => disabled,
+        foreign: () => foreign,
+        imported: () => wrong(imported),
+      };
+      const times: Record<string, number[]> = {};
+      for (let round = 0; round < 60; round++) {
+        for (const [kind, credentials] of Object.entries(kinds)) {
+          if (round % 3 !== 0 && kind !== 'wrong' && kind !== 'unknown') continue;
+          const startedAt = performance.now();
+          await login(credentials());
+          times[kind] = [...(times[kind] ?? []), performance.now() - startedAt];
+        }
+      }
+      const medians = Object.fromEntries(Object.entries(times).map(([kind, all]) => [kind, median(all)]));
+      const shown = Object.entries(medians).map(([kind, ms]) => `${kind} ${ms.toFixed(1)} ms`);
+      console.log(`      medians: ${shown.join(', ')}`);
+      for (const [kind, ms] of Object.entries(medians)) {
+        const ratio = ms / medians.wrong!;
+        expect(Math.max(ratio, 1 / ratio), `${kind} against a wrong password`).to.be.below(1.3);
+      }
+    });
+  });
+
+  describe('finds a user by the address', () => {
+    before(async () => {
+      for (const email of ['kim@acme.test', 'jos\u00e9@acme.test', 'istvan@acme.test', 'back`tick@acme.test'])
+        await addPerson(world, world.acme, { email, password: 'the same for all' });
+    });
+    const status = async (email: string) => (await login({ email, password: 'the same for all' })).status;
+
+    it('without regard to white space around it, to the case of ASCII letters, and to how an accent is composed', async () => {
+      for (const email of [
+        'kim@acme.test',
+        'KIM@Acme.TEST',
+        '  kim@acme.test \n',
+        'jos\u00e9@acme.test',
+        'jose\u0301@ACME.test',
+      ])
+        expect(await status(email), email).to.equal(200);
+    });
+
+    it('and by no look-alike of it', async () => {
+      const lookAlikes = [
+        `${kelvin}im@acme.test`,
+        `${kelvin.toLowerCase()}im@acme.test`.replace('k', kelvin),
+        'k\u0131m@acme.test', // dotless i
+        'k\u0130m@acme.test', // dotted capital I, whose lower case begins with i
+        'JOS\u00c9@acme.test', // only ASCII letters are folded
+        'jose@acme.test',
+        '\u0131stvan@acme.test',
+        'i\u017ftvan@acme.test', // long s, whose upper case is S
+        'back\u1feftick@acme.test', // Greek varia, a back-tick to NFC
+        'kim\uff20acme.test', // full-width @
+        '\uff4bim@acme.test',
+        'k\u200bim@acme.test',
+        'kim@acme.test.',
+        'kim+1@acme.test',
+        'k.im@acme.test',
+      ];
+      for (const email of lookAlikes) expect(await status(email), JSON.stringify(email)).to.equal(401);
+    });
+  });
+
+  describe('with a password', () => {
+    const withPassword = async (password: string): Promise<(typed: string) => Promise<number>> => {
+      const person = await addPerson(world, world.acme, { password });
+      return async typed => (await login({ email: person.email, password: typed })).status;
+    };
+
+    it('of 8 to 128 characters works, and no other can be set', async () => {
+      for (const password of [letters(8), keys(8), letters(128), keys(128)])
+        expect(await (await withPassword(password))(password), password).to.equal(200);
+      for (const password of [letters(7), keys(7), letters(129), keys(129)]) {
+        const refused = await addPerson(world, world.acme, { password }).then(
+          () => undefined,
+          (error: Error) => error.message,
+        );
+        expect(refused, password).to.contain('characters');
+      }
+    });
+
+    it('is read to its last character', async () => {
+      const typed = await withPassword(`${'x'.repeat(72)}a${'y'.repeat(50)}`);
+      expect(await typed(`${'x'.repeat(72)}b${'y'.repeat(50)}`)).to.equal(401);
+      expect(await typed('x'.repeat(72))).to.equal(401);
+      expect(await typed(`${'x'.repeat(72)}a${'y'.repeat(49)}`)).to.equal(401);
+      expect(await typed(`${'x'.repeat(72)}a${'y'.repeat(50)}`)).to.equal(200);
+    });
+
+    it('may be typed in any compatible form of Unicode', async () => {
+      const typed = await withPassword('caf\u00e9 \ufb01ne \u212b\u2460');
+      for (const same of ['cafe\u0301 fine \u00c51', 'caf\u00e9 \ufb01ne \u212b\u2460', '\uff43af\u00e9 fine A\u030a1'])
+        expect(await typed(same), JSON.stringify(same)).to.equal(200);
+      expect(await typed('cafe fine A1')).to.equal(401);
+    });
+
+    it('counts white space and case', async () => {
+      const typed = await withPassword(' Leading space');
+      for (const other of ['Leading space', ' Leading space ', '  Leading space', ' leading space', ' Leadingspace'])
+        expect(await typed(other), JSON.stringify(other)).to.equal(401);
+      expect(await typed(' Leading space')).to.equal(200);
+    });
+  });
+
+  it('names the fields that are wrong, and repeats nothing of them', async () => {
+    const secret = 'do not repeat me';
+    const cases: [body: unknown, fields: string[]][] = [
+      [{}, ['email', 'password']],
+      [undefined, ['email', 'password']],
+      [{ email: 'a@b.test' }, ['password']],
+      [{ password: secret }, ['email']],
+      [{ email: '', password: '' }, ['email', 'password']],
+      [{ email: '   ', password: secret }, ['email']],
+      [{ email: 7, password: secret }, ['email']],
+      [{ email: ['a@b.test'], password: secret }, ['email']],
+      [{ email: { $ne: null }, password: { $ne: secret } }, ['email', 'password']],
+      [{ email: null, password: null }, ['email', 'password']],
+      [{ email: 'a@b.test', password: [secret] }, ['password']],
+      [{ email: 'a@b.test', password: true }, ['password']],
+      [{ email: 'a\0@b.test', password: secret }, ['email']],
+      [{ email: 'a\ud800@b.test', password: secret }, ['email']],
+      [{ email: `${'x'.repeat(255)}@b.test`, password: secret }, ['email']],
+      [{ Email: 'a@b.test', PASSWORD: secret }, ['email', 'password']],
+    ];
+    for (const [body, fields] of cases) {
+      const answer = await login(body);
+      expect([answer.status, answer.body.code], JSON.stringify(body)).to.deep.equal([400, 'validation_failed']);
+      expect(Object.keys(answer.body.errors).sort(), JSON.stringify(body)).to.deep.equal(fields);
+      expect(JSON.stringify(answer.body)).to.not.contain(secret);
+      expect(answer.headers.get('cache-control')).to.equal('no-store');
+    }
+    expect(
+      world.logs.some(line => line.includes(secret)),
+      'in the log',
+    ).to.equal(false);
+  });
+
+  it('in a crowd is answered, or told to come again, and nobody else waits for it', async () => {
+    const password = keys(128);
+    const person = await addPerson(world, world.acme, { password });
+    const caller = await world.login(world.acme, known);
+    // As many as are worked on and may wait, and so many more that some are surely turned away.
+    const crowd = Array.from({ length: 64 + 48 + availableParallelism() }, () =>
+      login({ email: person.email, password }),
+    );
+    let waiting = true;
+    const all = Promise.all(crowd).finally(() => {
+      waiting = false;
+    });
+    const meanwhile: number[] = [];
+    while (waiting) {
+      const startedAt = performance.now();
+      expect((await caller.get('/api/v1/auth/me')).status).to.equal(200);
+      meanwhile.push(performance.now() - startedAt);
+    }
+    const answers = await all;
+    const turnedAway = answers.filter(({ status }) => status !== 200);
+    for (const { status, body, headers } of turnedAway) {
+      expect([status, body.code]).to.deep.equal([503, 'overloaded']);
+      expect(Number(headers.get('retry-after'))).to.be.at.least(1);
+    }
+    expect(turnedAway.length, 'turned away').to.be.within(1, 64 + 20);
+    expect(median(meanwhile), 'a call meanwhile, median of ms').to.be.below(250);
+    expect((await login({ email: person.email, password })).status, 'afterwards').to.equal(200);
+    const [sessions] = await controlSql<{ count: string }>(
+      world,
+      'select count(*) from sessions where user_id = ? and revoked_at is null',
+      [person.id],
+    );
+    expect(sessions?.count).to.equal('20');
+  });
+
+  describe('with a hash of former days', () => {
+    const formerly = (password: string) =>
+      hash(password, { algorithm: 2, memoryCost: 8_192, timeCost: 1, parallelism: 1 });
+
+    it('works, and stores a hash of today', async () => {
+      const person = await addPerson(world, world.acme);
+      await controlSql(world, 'update users set password_hash = ? where id = ?', [
+        await formerly(person.password),
+        person.id,
+      ]);
+      expect((await login({ ...person, password: 'wrong password' })).status).to.equal(401);
+      expect(await storedHash(person)).to.match(/^\$argon2id\$v=19\$m=8192,t=1,p=1\$/);
+      expect((await login(person)).status).to.equal(200);
+      const renewed = await storedHash(person);
+      expect(renewed).to.match(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
+      expect((await login(person)).status).to.equal(200);
+      expect(await storedHash(person), 'a good hash stays').to.equal(renewed);
+    });
+
+    it('never brings back a password that was changed meanwhile', async () => {
+      const person = await addPerson(world, world.acme);
+      await controlSql(world, 'update users set password_hash = ? where id = ?', [
+        await formerly(person.password),
+        person.id,
+      ]);
+      const changed = await world.passwords.hash('changed meanwhile');
+      const answer = await duringChange(person, () => login(person), changed);
+      expect(answer.status).to.equal(401);
+      expect(await storedHash(person)).to.equal(changed);
+    });
+  });
+
+  it('with the old password, still running while the password is changed, opens no session', async () => {
+    const person = await addPerson(world, world.acme);
+    const changed = await world.passwords.hash('changed meanwhile');
+    const answer = await duringChange(person, () => login(person), changed);
+    expect([answer.status, answer.body.code]).to.deep.equal([401, 'invalid_credentials']);
+    const sessions = await controlSql(world, 'select id from sessions where user_id = ? and revoked_at is null', [
+      person.id,
+    ]);
+    expect(sessions).to.deep.equal([]);
+  });
+
+  async function storedHash({ id }: Person): Promise<string> {
+    const [row] = await controlSql<{ password_hash: string }>(world, 'select password_hash from users where id = ?', [
+      id,
+    ]);
+    return row?.password_hash ?? '';
+  }
+
+  /** Begins `call` while a change of the password is under way, and commits the change when the call waits for it. */
+  async function duringChange(person: Person, call: () => Promise<Answer>, passwordHash: string): Promise<Answer> {
+    return world.control.em
+      .fork()
+      .transactional(async em => {
+        await em.execute('update users set password_hash = ? where id = ?', [passwordHash, person.id]);
+        const running = call();
+        await eventually(async () => {
+          const [row] = await controlSql<{ count: string }>(
+            world,
+            `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+          );
+          return row?.count !== '0';
+        });
+        return { running };
+      })
+      .then(({ running }) => running);
+  }
+});
+
+/** So many characters, of one byte each. */
+function letters(count: number): string {
+  return Array.from({ length: count }, (_, i) => String.fromCodePoint(0x61 + ((i * 7) % 26))).join('');
+}
+
+/** So many characters, of four bytes each. */
+function keys(count: number): string {
+  return Array.from({ length: count }, (_, i) => String.fromCodePoint(0x1f511 + ((i * 7) % 26))).join('');
+}
+
+function median(values: number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+}
