@@ -28,16 +28,18 @@ const ActivitySchema = defineEntity({
 export class Activity extends ActivitySchema.class {}
 ActivitySchema.setClass(Activity);
 
-const view = z.object({
-  Id: longId(),
-  CreatedAt: timestamp(),
-  ActivityCode: int32(),
-  UserId: longId().nullable(),
-  Comment: z.string().nullable(),
-  EntityId: longId().nullable(),
-  Screen: z.string().nullable(),
-  IPAddress: z.string().nullable(),
-});
+const view = z
+  .object({
+    Id: longId(),
+    CreatedAt: timestamp(),
+    ActivityCode: int32(),
+    UserId: longId().nullable(),
+    Comment: z.string().nullable(),
+    EntityId: longId().nullable(),
+    Screen: z.string().nullable(),
+    IPAddress: z.string().nullable(),
+  })
+  .meta({ title: 'Activity' });
 const render = renderer(view) as (row: Activity) => z.input<typeof view>;
 
 const entry = z.object({
@@ -62,7 +64,7 @@ export function activityRoutes(): TenantRoute[] {
       method: 'GET',
       path: `${path}/:id`,
       access: 'full.read',
-      summary: 'One Activity by its id',
+      summary: 'One Activity record by its id',
       response: view,
       handler: async ({ params }, context) => {
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
@@ -91,7 +93,7 @@ export function activityRoutes(): TenantRoute[] {
       method: 'POST',
       path,
       access: 'full.manage',
-      summary: 'Record an Activity',
+      summary: 'Create one Activity record',
       body: entry,
       example: { ActivityCode: 100, EntityId: 1, Comment: 'Called about the open order', Screen: 'Orders' },
       response: view,

@@ -9,7 +9,9 @@ import type { AuthParts } from './routes.ts';
 export const entityType = z.enum(['supplier', 'customer']).nullable();
 
 /** `entityType` is null for a user who belongs to no entity. */
-export const loginResponse = z.object({ accessToken: z.string(), refreshToken: z.string(), entityType });
+export const loginResponse = z
+  .object({ accessToken: z.string(), refreshToken: z.string(), entityType })
+  .meta({ title: 'LoginResponse' });
 
 /** Whom tokens are issued to: the user, what the role permits, and the type of the entity, as of now. */
 interface Holder {

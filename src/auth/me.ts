@@ -3,22 +3,24 @@ import { scopes } from '../control/entities.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { entityType } from './issue-tokens.ts';
 
-const currentUser = z.object({
-  tokenId: z.string(),
-  userGuid: z.string(),
-  firstName: z.string(),
-  lastName: z.string(),
-  tenantId: z.int(),
-  tenantGuid: z.string(),
-  tenantName: z.string(),
-  appId: z.string(),
-  userEntityId: z.int().nullable(),
-  role: z.string(),
-  entityType,
-  scope: z.enum(scopes),
-  permissions: z.array(z.string()),
-  features: z.array(z.string()),
-});
+const currentUser = z
+  .object({
+    tokenId: z.string(),
+    userGuid: z.string(),
+    firstName: z.string(),
+    lastName: z.string(),
+    tenantId: z.int(),
+    tenantGuid: z.string(),
+    tenantName: z.string(),
+    appId: z.string(),
+    userEntityId: z.int().nullable(),
+    role: z.string(),
+    entityType,
+    scope: z.enum(scopes),
+    permissions: z.array(z.string()),
+    features: z.array(z.string()),
+  })
+  .meta({ title: 'CurrentUser' });
 
 /** Who the token stands for. */
 export function me(): TenantRoute {

@@ -17,6 +17,7 @@ export function refresh(parts: AuthParts): TenantRoute {
     tag: 'Authentication',
     summary: 'Exchange a refresh token for a new pair of tokens',
     body: z.object({ refreshToken: z.string().min(1) }),
+    example: { refreshToken: 'the refreshToken of the last login or refresh' },
     bodyLimit: bodyLimits.auth,
     response: loginResponse,
     handler: async ({ body }, context) => {

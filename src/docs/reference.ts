@@ -1,6 +1,7 @@
 import { html, markdown, page } from './html.ts';
 
 interface Schema {
+  $ref?: string;
   type?: string | string[];
   format?: string;
   description?: string;
@@ -26,15 +27,25 @@ interface Operation {
   responses: Record<string, { content?: Record<string, { schema: Schema }> }>;
 }
 
+interface Document {
+  paths: Record<string, Record<string, Operation>>;
+  tags: { name: string }[];
+  components: { schemas: Record<string, Schema> };
+}
+
+/** The schema itself, where there is a reference to it. */
+type Resolve = (schema: Schema | undefined) => Schema;
+
 /** Every endpoint, from the same document that machines read. */
 export function referencePage(document: object): string {
-  const { paths, tags } = document as { paths: Record<string, Record<string, Operation>>; tags: { name: string }[] };
+  const { paths, tags, components } = document as Document;
+  const resolve: Resolve = schema => components.schemas[schema?.$ref?.split('/').at(-1) ?? ''] ?? schema ?? {};
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
   );
   const sections = tags.map(({ name }) => {
     const own = operations.filter(({ operation }) => operation.tags.includes(name));
-    return html`<h2 id="${name}">${name}</h2>${own.map(({ path, method, operation }) => endpoint(method, path, operation))}`;
+    return html`<h2 id="${name}">${name}</h2>${own.map(({ path, method, operation }) => endpoint(method, path, operation, resolve))}`;
   });
   const body = html`<h1>Reference</h1>
 <p class="lead">Every endpoint, what it takes and what it answers. Errors are the same everywhere: see <a href="/docs/errors">the codes</a>.</p>
@@ -51,6 +62,7 @@ function endpoint(
   method: string,
   path: string,
   { summary, description, parameters, requestBody, responses }: Operation,
+  resolve: Resolve,
 ) {
   const json = requestBody?.content['application/json'];
   const answer = Object.entries(responses).find(
@@ -64,16 +76,16 @@ function endpoint(
 ${rows.length ? html`<h3>Parameters</h3>${table(rows)}` : ''}
 ${json ? html`<h3>Body</h3>${table(fields(json.schema))}` : ''}
 ${json?.example ? html`<pre><code>${JSON.stringify(json.example, null, 2)}</code></pre>` : ''}
-${answer ? html`<h3>Answer ${answer[0]}</h3>${answerTable(answer[1].content?.['application/json']?.schema ?? {})}` : ''}
+${answer ? html`<h3>Answer ${answer[0]}</h3>${answerTable(resolve(answer[1].content?.['application/json']?.schema), resolve)}` : ''}
 <p>Errors: ${Object.keys(responses)
     .filter(status => Number(status) >= 400)
     .join(', ')}</p></div></details>
 `;
 }
 
-function answerTable(schema: Schema) {
+function answerTable(schema: Schema, resolve: Resolve) {
   return schema.type === 'array'
-    ? html`<p>A list of:</p>${table(fields(schema.items ?? {}, false))}`
+    ? html`<p>A list of:</p>${table(fields(resolve(schema.items), false))}`
     : table(fields(schema, false));
 }
 

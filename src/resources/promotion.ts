@@ -47,7 +47,9 @@ const PromotionUseSchema = defineEntity({
 export class PromotionUse extends PromotionUseSchema.class {}
 PromotionUseSchema.setClass(PromotionUse);
 
-const use = z.object({ PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() });
+const use = z
+  .object({ PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() })
+  .meta({ title: 'PromotionUse' });
 const usePath = '/api/v1/Promotions/:id/entity/:entityId/used';
 const tag = 'Promotion';
 
@@ -56,7 +58,7 @@ const readUse = defineRoute({
   path: usePath,
   access: 'user',
   tag,
-  summary: 'Whether an entity has used a Promotion',
+  summary: 'Whether an entity has used a promotion',
   response: use,
   cache: 'revalidate',
   handler: async ({ params }, context) => {
@@ -77,7 +79,7 @@ const recordUse = defineRoute({
   path: usePath,
   access: 'pricing.write',
   tag,
-  summary: 'Record that an entity uses a Promotion',
+  summary: 'Record that an entity uses a promotion',
   description:
     'An entity uses a promotion once, within its period, and only when it is one of the promotion’s entities.',
   response: use,

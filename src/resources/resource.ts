@@ -92,7 +92,7 @@ export function defineResource<
   const entity = options.entity as EntityClass<object>;
   const orderBy = options.orderBy as QueryOrderMap<object>;
   const ready = options.ready as ((record: object, em: EntityManager) => Promise<void>) | undefined;
-  const view: z.ZodObject = options.view;
+  const view: z.ZodObject = options.view.meta({ title: name });
   const create: z.ZodObject = options.create;
   const partial: z.ZodObject | undefined = options.update;
   const render = renderer(view);
@@ -163,7 +163,7 @@ export function defineResource<
     method: 'POST',
     path,
     access: access.write,
-    summary: `Create a ${name}`,
+    summary: `Create one ${name} record`,
     body: create,
     example: options.example,
     response: view,
@@ -181,7 +181,7 @@ export function defineResource<
     method: 'PUT',
     path: 'id' in key ? keyPath : path,
     access: access.write,
-    summary: partial ? `Change the fields sent of a ${name}` : `Replace a ${name}`,
+    summary: partial ? `Change one ${name} record: the fields that are sent` : `Replace one ${name} record`,
     body: partial ?? create,
     example: options.example,
     response: view,
@@ -204,7 +204,7 @@ export function defineResource<
     method: 'DELETE',
     path: keyPath,
     access: access.write,
-    summary: softDelete ? `Mark a ${name} as deleted` : `Delete a ${name}`,
+    summary: softDelete ? `Mark one ${name} record as deleted` : `Delete one ${name} record`,
     handler: async ({ params }, context) => {
       if (scopedBy) requireAll(context.caller);
       const changed = await context.write(async em => {
@@ -219,10 +219,12 @@ export function defineResource<
   });
 
   const routes = [...(options.more ?? []), list];
-  if ('id' in key) routes.push(read(keyPath, `One ${name} by its id`, params => keyed(params)));
+  if ('id' in key) routes.push(read(keyPath, `One ${name} record by its id`, params => keyed(params)));
   if (lookup) {
     const { property, param } = lookup;
-    routes.push(read(`${path}/code/:${param}`, `One ${name} by its code`, params => byCode(property, params[param])));
+    routes.push(
+      read(`${path}/code/:${param}`, `One ${name} record by its code`, params => byCode(property, params[param])),
+    );
   }
   return { name, path, entity, routes: [...routes, add, change, remove] };
 }

@@ -1,3 +1,5 @@
+import { checkAnswer } from './contract.ts';
+
 /** An answer, with its body parsed when it is JSON. */
 export interface Answer {
   status: number;
@@ -11,7 +13,7 @@ interface Tokens {
   refreshToken: string;
 }
 
-/** A REST client over real HTTP, with or without a user's token. */
+/** A REST client over real HTTP, with or without a user's token. It refuses answers that are not as documented. */
 export class Client {
   readonly url: string;
   readonly tokens: Tokens | undefined;
@@ -62,6 +64,8 @@ export class Client {
     });
     const text = await response.text();
     const isJson = /json/.test(response.headers.get('content-type') ?? '');
-    return { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text };
+    const answer = { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text };
+    checkAnswer(method, response.url, answer);
+    return answer;
   }
 }

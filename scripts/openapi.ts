@@ -1,0 +1,3 @@
+import { writtenDocument } from '../src/docs/document.ts';
+
+process.stdout.write(writtenDocument());
