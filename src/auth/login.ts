@@ -1,16 +1,16 @@
 import { z } from 'zod';
 import { User } from '../control/entities.ts';
 import { problem } from '../errors.ts';
-import { lengths, text } from '../http/fields.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import { issueTokens, loginResponse } from './issue-tokens.ts';
-import { normaliseEmail, passwordLength } from './passwords.ts';
+import { emailText } from './email.ts';
+import { issueTokens, loadHolder, loginResponse } from './issue-tokens.ts';
+import { passwordLength } from './passwords.ts';
 import type { AuthParts } from './routes.ts';
 import { openSession } from './sessions.ts';
 
 const credentials = z.object({
-  email: text({ max: lengths.email }),
+  email: emailText(),
   // Taken as it was typed: white space counts. Longer than any that could be set is simply wrong.
   password: z
     .string()
@@ -21,8 +21,10 @@ const credentials = z.object({
 /** The address that a login body names, as it would be looked up; '' when it names none. */
 export function loginAccount(body: object): string {
   const email = credentials.shape.email.safeParse((body as { email?: unknown }).email);
-  return email.success ? normaliseEmail(email.data) : '';
+  return email.success ? email.data : '';
 }
+
+const maxAttempts = 3; // a hash that another login renews meanwhile is judged anew
 
 /** Every failure is the same answer after the same work: unknown, wrong, unconfirmed, disabled. */
 export function login(parts: AuthParts): TenantRoute {
@@ -39,16 +41,18 @@ export function login(parts: AuthParts): TenantRoute {
     rateLimit: 'login',
     response: loginResponse,
     handler: async ({ body: { email, password } }, context) => {
-      const em = control.em.fork();
-      const user = await em.findOne(User, { tenant: context.tenant.id, email: normaliseEmail(email) });
-      const matches = await passwords.verify(user?.passwordHash, password);
-      if (!user || !matches || !user.confirmedAt || user.disabledAt) throw problem('invalid_credentials');
-      if (passwords.isOutdated(user.passwordHash)) {
-        user.passwordHash = await passwords.hash(password);
-        await em.flush();
+      const { tenant } = context;
+      for (let attempt = 1; attempt <= maxAttempts; attempt++) {
+        const user = await control.em.fork().findOne(User, { tenant: tenant.id, email });
+        const matches = await passwords.verify(user?.passwordHash, password);
+        if (!user || !matches || !user.confirmedAt || user.disabledAt) break;
+        const holder = await loadHolder(parts, context, user.id);
+        if (!holder) break;
+        const renewedHash = passwords.isOutdated(user.passwordHash) ? await passwords.hash(password) : undefined;
+        const session = await openSession(control, user, renewedHash);
+        if (session) return issueTokens(parts, tenant, holder, session);
       }
-      const session = await openSession(control, { id: user.id, tenantId: context.tenant.id });
-      return issueTokens(parts, context, user.id, session);
+      throw problem('invalid_credentials');
     },
   });
 }

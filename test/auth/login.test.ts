@@ -191,17 +191,18 @@ describe('Login', () => {
       const times: Record<string, number[]> = {};
       for (let round = 0; round < 60; round++) {
         for (const [kind, credentials] of Object.entries(kinds)) {
-          if (round % 3 !== 0 && kind !== 'wrong' && kind !== 'unknown') continue;
+          if (round % 2 !== 0 && kind !== 'wrong' && kind !== 'unknown') continue;
           const startedAt = performance.now();
           await login(credentials());
           times[kind] = [...(times[kind] ?? []), performance.now() - startedAt];
         }
       }
-      const medians = Object.fromEntries(Object.entries(times).map(([kind, all]) => [kind, median(all)]));
-      const shown = Object.entries(medians).map(([kind, ms]) => `${kind} ${ms.toFixed(1)} ms`);
+      const shown = Object.entries(times).map(([kind, all]) => `${kind} ${quantile(all, 0.5).toFixed(1)} ms`);
       console.log(`      medians: ${shown.join(', ')}`);
-      for (const [kind, ms] of Object.entries(medians)) {
-        const ratio = ms / medians.wrong!;
+      // What else runs on the machine only adds: the quicker quarter shows what the service itself takes.
+      const wrongTakes = quantile(times.wrong ?? [], 0.25);
+      for (const [kind, all] of Object.entries(times)) {
+        const ratio = quantile(all, 0.25) / wrongTakes;
         expect(Math.max(ratio, 1 / ratio), `${kind} against a wrong password`).to.be.below(1.3);
       }
     });
@@ -346,7 +347,7 @@ describe('Login', () => {
       expect(Number(headers.get('retry-after'))).to.be.at.least(1);
     }
     expect(turnedAway.length, 'turned away').to.be.within(1, 64 + 20);
-    expect(median(meanwhile), 'a call meanwhile, median of ms').to.be.below(250);
+    expect(quantile(meanwhile, 0.5), 'a call meanwhile, median of ms').to.be.below(250);
     expect((await login({ email: person.email, password })).status, 'afterwards').to.equal(200);
     const [sessions] = await controlSql<{ count: string }>(
       world,
@@ -436,6 +437,6 @@ function keys(count: number): string {
   return Array.from({ length: count }, (_, i) => String.fromCodePoint(0x1f511 + ((i * 7) % 26))).join('');
 }
 
-function median(values: number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+function quantile(values: number[], share: number): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] ?? 0;
 }
