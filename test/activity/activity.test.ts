@@ -1,0 +1,404 @@
+import { expect } from 'chai';
+import { owners } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/servers.ts';
+import { withConnection } from '../../src/fleet/admin-connection.ts';
+import { findTenant } from '../../src/fleet/tenants.ts';
+import { auditOf, expectRefused, withField } from '../resources/expect.ts';
+import { int, text } from '../resources/fields.ts';
+import type { Answer, Client } from '../support/client.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+
+const path = '/api/v1/Activity';
+const rights = ['full.read', 'full.manage'];
+
+describe('Activity', () => {
+  let world: World;
+  let admin: Client;
+  let globex: Client;
+
+  before(async () => {
+    world = await createWorld();
+    admin = await world.login(world.acme);
+    globex = await world.login(world.globex);
+  });
+  after(() => world.close());
+
+  const record = async (body: object, client = admin): Promise<Answer['body']> => {
+    const answer = await client.post(path, { ActivityCode: 1, ...body });
+    expect(answer.status, JSON.stringify(answer.body)).to.equal(201);
+    return answer.body;
+  };
+  const idsOf = async (query: string, client = admin): Promise<number[]> => {
+    const { status, body } = await client.get(`${path}${query}`);
+    expect(status).to.equal(200);
+    return body.map(({ Id }: { Id: number }) => Id);
+  };
+
+  it('of which there is none is a list of nothing, not 404', async () => {
+    const answer = await globex.get(path);
+    expect([answer.status, answer.body]).to.deep.equal([200, []]);
+    expectRefused(await globex.get(`${path}/1`), 404, 'not_found');
+  });
+
+  describe('recording', () => {
+    it('answers 201 with every field as it was sent, where it can be read, and makes no audit entry', async () => {
+      const body = {
+        ActivityCode: -7,
+        UserId: 2 ** 53 - 1,
+        Comment: 'Called,\n\tleft a message',
+        EntityId: 2 ** 53 - 1,
+        Screen: 'Order / new',
+        IPAddress: '2001:db8::1',
+      };
+      const started = Date.now();
+      const { status, body: activity, headers } = await admin.post(path, body);
+      expect(status).to.equal(201);
+      expect(headers.get('location')).to.equal(`${path}/${activity.Id}`);
+      expect(headers.get('cache-control')).to.equal('no-store');
+      expect(activity).to.deep.equal({ Id: activity.Id, CreatedAt: activity.CreatedAt, ...body });
+      expect(Object.keys(activity)).to.deep.equal([
+        ...['Id', 'CreatedAt', 'ActivityCode', 'UserId', 'Comment', 'EntityId', 'Screen', 'IPAddress'],
+      ]);
+      expect(activity.CreatedAt).to.match(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+      expect(Date.parse(activity.CreatedAt)).to.be.within(started - 1_000, Date.now() + 1_000);
+      expect((await admin.get(`${path}/${activity.Id}`)).body).to.deep.equal(activity);
+      expect(await auditOf(admin, 'Activity', activity.Id)).to.deep.equal([]);
+    });
+
+    it('has ids as JSON numbers, in records and in lists', async () => {
+      const { Id } = await record({ UserId: 2 ** 53 - 1, EntityId: 2 ** 53 - 1 });
+      const text = await (
+        await fetch(`${world.url}${path}/${Id}`, { headers: { Authorization: `Bearer ${admin.tokens?.accessToken}` } })
+      ).text();
+      expect(text).to.include(`"Id":${Id},`).and.include('"UserId":9007199254740991,');
+      expect(text).to.include('"EntityId":9007199254740991,');
+    });
+
+    it('gives the caller as user and their address unless the body names others, or null', async () => {
+      const guid = (await admin.get('/api/v1/auth/me')).body.userGuid;
+      const absent = await record({});
+      expect(absent).to.include({ IPAddress: '127.0.0.1', Comment: null, EntityId: null, Screen: null });
+      const [user] = await world.control.em
+        .fork()
+        .execute<{ id: string }[]>('select id from users where guid = ?', [guid]);
+      expect(absent.UserId).to.equal(Number(user?.id));
+      expect(await record({ UserId: 77, IPAddress: '10.1.2.3' })).to.include({ UserId: 77, IPAddress: '10.1.2.3' });
+      expect(await record({ UserId: null, IPAddress: null })).to.include({ UserId: null, IPAddress: null });
+    });
+
+    it('keeps who really recorded it and from where, and shows neither', async () => {
+      const honest = await record({});
+      const forged = await record({ UserId: 77, IPAddress: '10.1.2.3', RecordedBy: 78, recordedFrom: '10.1.2.4' });
+      const [row] = await sql<object>(world.acme, 'select recorded_by, recorded_from from activities where id = $1', [
+        forged.Id,
+      ]);
+      expect(row).to.deep.equal({ recorded_by: String(honest.UserId), recorded_from: '127.0.0.1' });
+      expect(forged).not.to.have.any.keys('RecordedBy', 'RecordedFrom');
+    });
+
+    it('sets id and time itself', async () => {
+      const told = await record({
+        Id: 1_000_000,
+        CreatedAt: '2001-01-01T00:00:00Z',
+        createdAt: '2002-01-01T00:00:00Z',
+      });
+      expect(told.Id).to.be.below(1_000_000);
+      expect(Date.parse(told.CreatedAt)).to.be.closeTo(Date.now(), 60_000);
+    });
+
+    it('takes camelCase names, and refuses two spellings with different values', async () => {
+      const told = { activityCode: 5, userId: 6, entityId: 7, comment: 'c', screen: 's', ipAddress: '10.0.0.1' };
+      const { body } = await admin.post(path, told);
+      expect(body).to.include({ ActivityCode: 5, UserId: 6, EntityId: 7, Comment: 'c', Screen: 's', IPAddress: '10.0.0.1' }); // biome-ignore format: as it was sent
+      expectRefused(await admin.post(path, { ActivityCode: 1, IPAddress: 'a', ipAddress: 'b' }), 400, 'validation_failed', ['IPAddress']); // biome-ignore format: one line
+    });
+
+    const id = int({ min: 1, max: Number.MAX_SAFE_INTEGER, nullable: true });
+    const fields = {
+      ActivityCode: int({ required: true }),
+      UserId: id,
+      EntityId: id,
+      Comment: text({ max: 4_000, multiline: true, mayBeEmpty: true, nullable: true }),
+      Screen: text({ max: 255, mayBeEmpty: true, nullable: true }),
+      IPAddress: text({ max: 45, mayBeEmpty: true, nullable: true }),
+    };
+    for (const [field, { good, bad }] of Object.entries(fields)) {
+      it(`keeps every ${field} that is allowed, exactly`, async () => {
+        for (const [json, stored] of good({ statusId: 0, currencyId: 0, countryCode: '', entityId: 0 })) {
+          const { status, body } = await admin.post(path, withField({ ActivityCode: 1 }, field, json));
+          expect([status, body[field]], json).to.deep.equal([201, stored]);
+          expect((await admin.get(`${path}/${body.Id}`)).body).to.deep.equal(body);
+        }
+      });
+
+      it(`refuses every other ${field} by its name, and stores nothing`, async () => {
+        const before = await idsOf('?limit=1');
+        for (const json of bad) {
+          const answer = await admin.post(path, withField({ ActivityCode: 1 }, field, json));
+          expectRefused(answer, 400, 'validation_failed', [field]);
+        }
+        expect(await idsOf('?limit=1')).to.deep.equal(before);
+      });
+    }
+
+    it('needs an ActivityCode and nothing else', async () => {
+      for (const body of [undefined, '', {}, { Comment: 'no code' }]) {
+        expectRefused(await admin.post(path, body), 400, 'validation_failed', ['ActivityCode']);
+      }
+    });
+  });
+
+  describe('the list', () => {
+    it('has the newest first, those of one moment by id', async () => {
+      const insert = `insert into activities (activity_code, created_at, user_id, recorded_by, recorded_from)
+        select code, at::timestamptz, 4242, 1, 'test' from unnest($1::int[], $2::text[]) as told (code, at) returning id`;
+      const rows = await sql<{ id: string }>(world.acme, insert, [
+        [1, 2, 3, 4],
+        ['2020-01-02', '2020-01-03', '2020-01-01', '2020-01-02'],
+      ]);
+      const [a, b, c, d] = rows.map(({ id }) => Number(id));
+      expect(await idsOf('?userId=4242')).to.deep.equal([b, d, a, c]);
+    });
+
+    it('has 20 unless the query says how many, and never more than 1,000', async () => {
+      await sql(
+        world.acme,
+        `insert into activities (activity_code, user_id, recorded_by, recorded_from) select n, 4343, 1, 'test' from generate_series(1, 1005) n`,
+      );
+      const newest = await idsOf('?userId=4343&limit=1000');
+      expect(newest).to.have.lengthOf(1_000);
+      expect(await idsOf('?userId=4343')).to.deep.equal(newest.slice(0, 20));
+      expect(await idsOf('?userId=4343&limit=1')).to.deep.equal(newest.slice(0, 1));
+      expect(await idsOf('?userId=4343&limit=1001')).to.deep.equal(newest);
+      expect(await idsOf(`?userId=4343&limit=${'9'.repeat(400)}`)).to.deep.equal(newest);
+    });
+
+    it('is of one user, of one entity, or of both together', async () => {
+      const [user, entity] = [5_001, 6_001];
+      const both = await record({ UserId: user, EntityId: entity });
+      const ofUser = await record({ UserId: user, EntityId: entity + 1 });
+      const ofEntity = await record({ UserId: user + 1, EntityId: entity });
+      const neither = await record({ UserId: user + 1, EntityId: entity + 1 });
+      expect(await idsOf(`?userId=${user}`)).to.deep.equal([ofUser.Id, both.Id]);
+      expect(await idsOf(`?entityId=${entity}`)).to.deep.equal([ofEntity.Id, both.Id]);
+      expect(await idsOf(`?userId=${user}&entityId=${entity}`)).to.deep.equal([both.Id]);
+      expect(await idsOf(`?entityId=${entity}&limit=1&userId=${user + 1}`)).to.deep.equal([ofEntity.Id]);
+      expect(await idsOf(`?userId=${user + 2}`)).to.deep.equal([]);
+      expect((await idsOf('?limit=4')).toReversed()).to.deep.equal(
+        [both, ofUser, ofEntity, neither].map(({ Id }) => Id),
+      );
+    });
+
+    for (const name of ['limit', 'userId', 'entityId'])
+      it(`is refused when ${name} is no positive whole number, or stands there twice`, async () => {
+        const values = [
+          '0',
+          '-1',
+          'abc',
+          '1e3',
+          '%20',
+          '',
+          '1.5',
+          '01',
+          '+1',
+          '%201',
+          '0x10',
+          'null',
+          '1%00',
+          '１',
+          '1;2',
+        ];
+        for (const value of values) {
+          expectRefused(await admin.get(`${path}?${name}=${value}`), 400, 'validation_failed', [name]);
+        }
+        for (const query of [`${name}=1&${name}=2`, `${name}[]=1`, `${name}[$gt]=0`, `${name}%5B%24gt%5D=0`]) {
+          expectRefused(await admin.get(`${path}?${query}`), 400, 'validation_failed', [name]);
+        }
+      });
+
+    it('is refused when an id is more than JSON numbers hold', async () => {
+      for (const id of ['9007199254740992', '9223372036854775808', '1'.repeat(30)]) {
+        expectRefused(await admin.get(`${path}?userId=${id}`), 400, 'validation_failed', ['userId']);
+      }
+      expect(await idsOf('?userId=9007199254740990')).to.deep.equal([]);
+    });
+
+    it('takes no notice of names it does not know', async () => {
+      expect(await idsOf('?limit=1&UserId=99999&LIMIT=0&sort=asc&offset=-1&select[]=x')).to.have.lengthOf(1);
+    });
+
+    it('has nothing of the other tenant', async () => {
+      const own = await record({ UserId: 7_001 });
+      expect(await idsOf('?userId=7001', globex)).to.deep.equal([]);
+      expectRefused(await globex.get(`${path}/${own.Id}`), 404, 'not_found');
+    });
+  });
+
+  it('answers 404 to what is no id', async () => {
+    for (const id of [
+      '0',
+      '-1',
+      '01',
+      '1e3',
+      '2147483648',
+      '9007199254740992',
+      '9223372036854775808',
+      '%00',
+      '%zz',
+      'abc',
+    ]) {
+      expectRefused(await admin.get(`${path}/${id}`), 404, 'not_found');
+    }
+  });
+
+  it('is read with full.read and recorded with full.manage, neither standing for the other', async () => {
+    const { Id } = await record({});
+    const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
+    const writer = await world.loginAs(world.acme, { permissions: ['full.manage'] });
+    expect((await reader.get(path)).status).to.equal(200);
+    expect((await reader.get(`${path}/${Id}`)).status).to.equal(200);
+    expectRefused(await reader.post(path, { ActivityCode: 1 }), 403, 'forbidden');
+    expectRefused(await writer.get(path), 403, 'forbidden');
+    expectRefused(await writer.get(`${path}/${Id}`), 403, 'forbidden');
+    expect((await writer.post(path, { ActivityCode: 1 })).status).to.equal(201);
+  });
+
+  describe('for a caller of scope Self', () => {
+    let self: Client;
+    let nobody: Client;
+    let own: number;
+    let other: number;
+
+    before(async () => {
+      const entity = async (Name: string): Promise<number> =>
+        (await admin.post('/api/v1/Entities', { Name, EntityType: 'customer' })).body.Id;
+      [own, other] = [await entity('Own'), await entity('Other')];
+      self = await world.loginAs(world.acme, { permissions: rights, scope: 'Self', entityId: own });
+      nobody = await world.loginAs(world.acme, { permissions: rights, scope: 'Self', entityId: null });
+    });
+
+    for (const spelling of ['EntityId', 'EntityID', 'entityId', 'entityID'])
+      it(`${spelling} becomes the own entity, whatever is sent`, async () => {
+        for (const sent of [other, own, null, String(other), 'x', 0, -1, 1.5, true, [other], { id: other }, 2 ** 60]) {
+          const activity = await record({ [spelling]: sent }, self);
+          expect(activity.EntityId, JSON.stringify(sent)).to.equal(own);
+          expect((await admin.get(`${path}/${activity.Id}`)).body.EntityId).to.equal(own);
+        }
+      });
+
+    it('several spellings with different values become the own entity together', async () => {
+      const sent = { EntityId: other, EntityID: other + 1, entityId: 'x', entityID: null };
+      expect((await record(sent, self)).EntityId).to.equal(own);
+      const twice = `{"ActivityCode":1,"EntityId":${own},"EntityId":${other}}`;
+      expect((await self.post(path, twice)).body.EntityId).to.equal(own);
+      const escaped = `{"ActivityCode":1,"Entity\\u0049d":${other}}`;
+      expect((await self.post(path, escaped)).body.EntityId).to.equal(own);
+    });
+
+    it('a body without the property stays without it, also when the query string or a nested object has it', async () => {
+      const { status, body } = await self.post(`${path}?EntityId=${other}&entityId=${other}`, {
+        ActivityCode: 1,
+        Nested: { EntityId: other },
+        ENTITYID: other,
+      });
+      expect([status, body.EntityId]).to.deep.equal([201, null]);
+    });
+
+    it('becomes null when the caller has no entity', async () => {
+      for (const sent of [own, null, 'x']) expect((await record({ EntityId: sent }, nobody)).EntityId).to.equal(null);
+    });
+
+    it('stays as it was sent for a caller of scope All', async () => {
+      expect((await record({ EntityId: other })).EntityId).to.equal(other);
+      expect((await record({ EntityID: other })).EntityId).to.equal(null);
+      expectRefused(await admin.post(path, { ActivityCode: 1, EntityId: 'x' }), 400, 'validation_failed', ['EntityId']);
+    });
+
+    it('only activities of the own entity are there', async () => {
+      const mine = await record({ EntityId: own });
+      const theirs = await record({ EntityId: other });
+      const nobodys = await record({ EntityId: null });
+      expect(await idsOf('?limit=1000', self))
+        .to.include(mine.Id)
+        .and.not.include(theirs.Id)
+        .and.not.include(nobodys.Id);
+      expect(await idsOf(`?entityId=${own}&limit=1`, self)).to.deep.equal([mine.Id]);
+      expect(await idsOf(`?entityId=${other}`, self)).to.deep.equal([]);
+      expect((await self.get(`${path}/${mine.Id}`)).body).to.deep.equal(mine);
+      for (const { Id } of [theirs, nobodys]) expectRefused(await self.get(`${path}/${Id}`), 404, 'not_found');
+    });
+
+    it('there are none when the caller has no entity', async () => {
+      const { Id } = await record({ EntityId: null });
+      for (const query of ['', `?entityId=${own}`]) expect(await idsOf(query, nobody)).to.deep.equal([]);
+      expectRefused(await nobody.get(`${path}/${Id}`), 404, 'not_found');
+    });
+  });
+
+  describe('once recorded', () => {
+    it('has no PUT, PATCH or DELETE', async () => {
+      const activity = await record({ Comment: 'for ever' });
+      for (const method of ['PUT', 'PATCH', 'DELETE']) {
+        const one = await admin.send(method, `${path}/${activity.Id}`, { Comment: 'changed' });
+        expectRefused(one, 405, 'method_not_allowed');
+        expect(one.headers.get('allow')?.split(', ')).to.include('GET').and.not.include(method);
+        expectRefused(await admin.send(method, path), 405, 'method_not_allowed');
+      }
+      expect((await admin.get(`${path}/${activity.Id}`)).body).to.deep.equal(activity);
+    });
+
+    for (const table of ['activities', 'audit_log'])
+      for (const statement of [
+        `update ${table} set created_at = now()`,
+        `update ${table} set created_at = now() where false`,
+        `delete from ${table}`,
+        `truncate ${table}`,
+      ])
+        it(`the service, and even the owner of the tables, is refused: ${statement}`, async () => {
+          const rows = `select count(*)::int, max(created_at) from ${table}`;
+          const before = await sql<{ count: number }>(world.acme, rows);
+          expect(before[0]?.count).to.be.above(0);
+          expect(await sqlState(await serviceUrl(world), statement)).to.equal('42501');
+          expect(await sqlState(world.acme.adminUrl, statement)).to.equal('42501');
+          expect(await sql(world.acme, rows)).to.deep.equal(before);
+        });
+
+    it('the service can neither switch the guard off nor become who could, nor write an audit entry itself', async () => {
+      const [{ owner } = { owner: '' }] = await sql<{ owner: string }>(
+        world.acme,
+        `select tableowner as owner from pg_tables where tablename = 'activities'`,
+      );
+      const url = await serviceUrl(world);
+      for (const statement of [
+        'alter table activities disable trigger all',
+        'drop trigger append_only on audit_log',
+        'create or replace function refuse_change() returns trigger language plpgsql as $$ begin return null; end $$',
+        `set session_replication_role = 'replica'`,
+        'drop table activities',
+        `set role "${owner}"`,
+        `insert into audit_log (action, resource, record_key, database_user) values ('delete', 'Country', 'NO', 'me')`,
+      ]) {
+        expect(await sqlState(url, statement), statement).to.equal('42501');
+      }
+    });
+  });
+});
+
+/** Where the service reaches the database of acme: with the tenant's own login role. */
+async function serviceUrl({ installation, acme }: World): Promise<string> {
+  const { roleName: user, rolePassword } = await findTenant(installation, acme.slug);
+  const password = installation.secrets.open(rolePassword, owners.rolePassword(acme.guid)).toString();
+  return databaseUrl(acme.adminUrl, acme.database, { user, password });
+}
+
+/** The code of the error that a statement ends with; undefined when it succeeds. */
+function sqlState(url: string, statement: string): Promise<string | undefined> {
+  return withConnection(url, async client => {
+    try {
+      await client.query(statement);
+      return undefined;
+    } catch (error) {
+      return (error as { code?: string }).code;
+    }
+  });
+}
