@@ -72,7 +72,7 @@ export async function startService({
     log,
   });
 
-  const server = createApiServer(app.callback(), () => signal.aborted);
+  const server = createApiServer(app.callback(), signal);
   const management = createManagementServer(() => feed.current && !signal.aborted);
   try {
     await listen(server, config.port, config.host, 'PORT');
@@ -103,7 +103,7 @@ export async function startService({
 /** Slow and endless requests are ended; these limits are far above what a client of the API needs. */
 function createApiServer(
   handle: (request: IncomingMessage, response: ServerResponse) => unknown,
-  isDraining: () => boolean,
+  stopping: AbortSignal,
 ): Server {
   const limits = {
     headersTimeout: 5_000,
@@ -111,15 +111,23 @@ function createApiServer(
     keepAliveTimeout: 5_000,
     connectionsCheckingInterval: 1_000,
   };
-  const server = createServer(limits, (request, response) => {
-    if (isDraining()) response.setHeader('Connection', 'close');
+  const running = new Set<ServerResponse>();
+  const accept = (request: IncomingMessage, response: ServerResponse): void => {
+    if (stopping.aborted) response.setHeader('Connection', 'close');
+    running.add(response);
+    response.once('close', () => running.delete(response));
     void handle(request, response);
+  };
+  // Kept open after its answer, a connection would hold up the stop until its client or a time limit ends it.
+  stopping.addEventListener('abort', () => {
+    for (const response of running) if (!response.headersSent) response.setHeader('Connection', 'close');
   });
+  const server = createServer(limits, accept);
   server.maxHeadersCount = 100;
   // A client that asks first whether it may send its body is told no before it sends one that is too large.
   server.on('checkContinue', (request, response) => {
     if (!(Number(request.headers['content-length'] ?? 0) > bodyLimits.resource)) response.writeContinue();
-    void handle(request, response);
+    accept(request, response);
   });
   return server;
 }

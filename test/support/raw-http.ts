@@ -13,13 +13,15 @@ interface RawOptions {
   /** Stop waiting for an end when this has been received. */
   until?: RegExp;
   withinMs?: number;
+  /** Is given the way to send more on the same connection. */
+  more?: (write: (bytes: string) => void) => void;
 }
 
 /** Sends bytes that no HTTP client would, on a connection of their own, and collects what comes back until it ends. */
 export function sendRaw(
   url: string,
   chunks: string | Uint8Array | (string | Uint8Array)[],
-  { until, withinMs = 3_000 }: RawOptions = {},
+  { until, withinMs = 3_000, more }: RawOptions = {},
 ): Promise<RawAnswer> {
   const { hostname, port } = new URL(url);
   return new Promise(resolve => {
@@ -38,6 +40,7 @@ export function sendRaw(
     socket.on('error', () => {}); // a reset is an end as well
     socket.on('close', () => end(true));
     for (const chunk of [chunks].flat() as (string | Uint8Array)[]) socket.write(chunk);
+    more?.(bytes => socket.write(bytes));
   });
 }
 
