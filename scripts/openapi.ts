@@ -1,3 +1,4 @@
-import { writtenDocument } from '../src/docs/document.ts';
+import { routesToRead } from '../src/docs/document.ts';
+import { writeDocument } from '../src/docs/openapi.ts';
 
-process.stdout.write(writtenDocument());
+process.stdout.write(writeDocument(routesToRead()));

@@ -5,8 +5,15 @@ import type { TenantRoute } from '../tenancy/define-route.ts';
 
 type Json = Record<string, unknown>;
 
+const version = '1.0.0';
+
+/** The document as it is served and printed. */
+export function writeDocument(routes: readonly TenantRoute[]): string {
+  return `${JSON.stringify(openApiDocument(routes), null, 2)}\n`;
+}
+
 /** An OpenAPI 3.1 document, made from the routes that are mounted: what it says is what is served. */
-export function openApiDocument(routes: readonly TenantRoute[], version: string): Json {
+export function openApiDocument(routes: readonly TenantRoute[]): Json {
   const paths: Record<string, Json> = {};
   for (const route of routes) {
     const path = route.path.replace(/:(\w+)/g, '{$1}');
@@ -33,6 +40,7 @@ export function openApiDocument(routes: readonly TenantRoute[], version: string)
           bearerFormat: 'JWT',
           description: 'The `accessToken` that login or refresh answers with.',
         },
+        basic: { type: 'http', scheme: 'basic', description: 'The id and the secret of an API client.' },
       },
       schemas: { ...namedSchemas(routes), Problem: problemSchema },
       headers,
@@ -42,13 +50,16 @@ export function openApiDocument(routes: readonly TenantRoute[], version: string)
 }
 
 function operation(route: TenantRoute): Json {
+  const caller = callers[route.access];
   return {
     operationId: operationId(route),
     tags: [route.tag],
     summary: route.summary,
-    description: [route.description, access(route)].filter(Boolean).join('\n\n'),
-    ...(route.access === 'anonymous' ? { security: [] } : {}),
-    ...(route.access === 'anonymous' || route.access === 'user' ? {} : { 'x-permission': route.access }),
+    description: [route.description, caller?.needs ?? `Needs a token with the permission \`${route.access}\`.`]
+      .filter(Boolean)
+      .join('\n\n'),
+    ...(caller?.security ? { security: caller.security } : {}),
+    ...(caller ? {} : { 'x-permission': route.access }),
     parameters: [...tenantHeader(route), ...pathParameters(route), ...queryParameters(route)],
     ...requestBody(route),
     responses: {
@@ -60,10 +71,13 @@ function operation(route: TenantRoute): Json {
   };
 }
 
-function access({ access }: TenantRoute): string {
-  if (access === 'anonymous') return 'Needs no token, but `X-Tenant`.';
-  return access === 'user' ? 'Needs a token.' : `Needs a token with the permission \`${access}\`.`;
-}
+/** Who may call, in words; any other access is the name of a permission. */
+const callers: Record<string, { needs: string; security?: Json[] }> = {
+  anonymous: { needs: 'Needs no token, but `X-Tenant`.', security: [] },
+  optional: { needs: 'Needs `X-Tenant`, or a token.', security: [{}, { bearer: [] }] },
+  client: { needs: 'Needs the id and the secret of an API client.', security: [{ basic: [] }] },
+  user: { needs: 'Needs a token.' },
+};
 
 /** `GET /api/v1/Countries/code/{code}` → `getCountriesCodeByCode`. */
 function operationId({ method, path }: TenantRoute): string {
@@ -77,9 +91,11 @@ function capital(word: string): string {
 }
 
 function tenantHeader({ access }: TenantRoute): Json[] {
-  if (access !== 'anonymous') return [];
+  const security = callers[access]?.security;
+  if (security === undefined || security.some(scheme => 'basic' in scheme)) return [];
   const schema = { type: 'string', format: 'uuid' };
-  return [{ name: 'X-Tenant', in: 'header', required: true, description: 'The guid of the tenant.', schema }];
+  const required = security.length === 0;
+  return [{ name: 'X-Tenant', in: 'header', required, description: 'The guid of the tenant.', schema }];
 }
 
 function pathParameters({ path }: TenantRoute): Json[] {

@@ -4,7 +4,7 @@ import type { Middleware } from 'koa';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { errorsPage } from './errors-page.ts';
 import { guidePage } from './guide.ts';
-import { openApiDocument } from './openapi.ts';
+import { openApiDocument, writeDocument } from './openapi.ts';
 import { referencePage } from './reference.ts';
 import { swaggerFile, swaggerPage, swaggerStart } from './swagger.ts';
 
@@ -24,19 +24,16 @@ const types = {
 const contentSecurityPolicy =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-export const apiVersion = '1.0.0';
-
 /**
  * The documentation: pages, style sheet, OpenAPI document and explorer, at exactly these paths. They need no tenant and
  * no user, and know nothing of either.
  */
 export function documentationPages(routes: readonly TenantRoute[], base: string): Middleware {
-  const document = () => openApiDocument(routes, apiVersion);
   const contents = new Map<string, Content>([
     ['/docs', { type: 'html', load: () => guidePage(base) }],
-    ['/docs/reference', { type: 'html', load: () => referencePage(document()) }],
+    ['/docs/reference', { type: 'html', load: () => referencePage(openApiDocument(routes)) }],
     ['/docs/errors', { type: 'html', load: errorsPage }],
-    ['/docs/openapi.json', { type: 'json', load: () => JSON.stringify(document(), null, 2) }],
+    ['/docs/openapi.json', { type: 'json', load: () => writeDocument(routes) }],
     ['/css/docs.css', { type: 'css', load: () => readFile(new URL('style.css', import.meta.url), 'utf8') }],
     ['/swagger', { type: 'html', load: () => swaggerPage }],
     ['/swagger/start.js', { type: 'js', load: () => swaggerStart }],

@@ -2,7 +2,6 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { routesToRead } from '../../src/docs/document.ts';
 import { openApiDocument } from '../../src/docs/openapi.ts';
-import { apiVersion } from '../../src/docs/pages.ts';
 
 interface Response {
   $ref?: string;
@@ -36,7 +35,7 @@ interface Judged {
 }
 
 export const routes = routesToRead();
-export const document = openApiDocument(routes, apiVersion) as unknown as Document;
+export const document = openApiDocument(routes) as unknown as Document;
 
 // Formats beyond JSON Schema's own and OpenAPI's own keywords are annotations.
 const ajv = new Ajv2020({ strict: false, allErrors: true });
