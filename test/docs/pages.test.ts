@@ -1,0 +1,228 @@
+import { type IncomingHttpHeaders, request } from 'node:http';
+import { expect } from 'chai';
+import { problems } from '../../src/errors.ts';
+import type { Client } from '../support/client.ts';
+import { document } from '../support/contract.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const html = ['/docs', '/docs/reference', '/docs/errors', '/swagger'];
+const files: Record<string, string> = {
+  ...Object.fromEntries(html.map(path => [path, 'text/html; charset=utf-8'])),
+  '/docs/openapi.json': 'application/json; charset=utf-8',
+  '/css/docs.css': 'text/css; charset=utf-8',
+  '/swagger/start.js': 'text/javascript; charset=utf-8',
+  '/swagger/swagger-ui.css': 'text/css; charset=utf-8',
+  '/swagger/swagger-ui-bundle.js': 'text/javascript; charset=utf-8',
+};
+
+interface Raw {
+  status: number;
+  headers: IncomingHttpHeaders;
+  body: string;
+}
+
+/** Sends a path as it stands: `fetch` would resolve its dots first. */
+function rawGet(url: string, path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Raw> {
+  const { hostname, port } = new URL(url);
+  return new Promise((resolve, reject) => {
+    const call = request({ hostname, port, path, method, headers, agent: false }, response => {
+      let body = '';
+      response.setEncoding('utf8').on('data', text => (body += text));
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers, body }));
+    });
+    call.on('error', reject).end();
+  });
+}
+
+describe('The documentation', () => {
+  let world: World;
+  let admin: Client;
+  let tokens: Record<string, string>;
+  const pages = new Map<string, string>();
+
+  before(async () => {
+    world = await createWorld();
+    admin = await world.login(world.acme);
+    tokens = { Authorization: `Bearer ${admin.tokens?.accessToken}` };
+    for (const path of html) pages.set(path, (await rawGet(world.url, path)).body);
+  });
+  after(() => world.close());
+
+  for (const [path, type] of Object.entries(files)) {
+    it(`answers ${path} to anyone, and keeps browsers from loading anything from elsewhere`, async () => {
+      const { status, headers, body } = await rawGet(world.url, path);
+      expect(status).to.equal(200);
+      expect(headers['content-type']).to.equal(type);
+      expect(body.length).to.be.greaterThan(100);
+      expect(headers['x-content-type-options']).to.equal('nosniff');
+      const policy = String(headers['content-security-policy']);
+      expect(policy).to.include("default-src 'none'").and.include("script-src 'self';");
+      expect(policy).to.include("frame-ancestors 'none'").and.include("base-uri 'none'");
+      expect(policy).not.to.match(/https?:|\*|unsafe-eval/);
+    });
+
+    it(`answers HEAD of ${path} as GET, without the body`, async () => {
+      const get = await rawGet(world.url, path);
+      const head = await rawGet(world.url, path, {}, 'HEAD');
+      expect(head.status).to.equal(200);
+      expect(head.body).to.equal('');
+      for (const name of ['content-type', 'content-length', 'etag', 'cache-control'])
+        expect(head.headers[name], name).to.equal(get.headers[name]);
+    });
+
+    it(`sends ${path} again only when it has changed`, async () => {
+      const { headers } = await rawGet(world.url, path);
+      const again = await rawGet(world.url, path, { 'If-None-Match': String(headers.etag) });
+      expect([again.status, again.body]).to.deep.equal([304, '']);
+      const other = await rawGet(world.url, path, { 'If-None-Match': '"other"' });
+      expect(other.status).to.equal(200);
+      expect(headers['cache-control']).to.equal('no-cache');
+    });
+  }
+
+  it('is where the root leads', async () => {
+    const { status, headers } = await rawGet(world.url, '/');
+    expect([status, headers.location]).to.deep.equal([302, '/docs']);
+  });
+
+  it('reads the same whoever asks, and whichever tenant they name', async () => {
+    for (const path of html) {
+      const answer = await rawGet(world.url, path, { ...tokens, 'X-Tenant': world.globex.guid });
+      expect(answer.body, path).to.equal(pages.get(path));
+      const wrong = await rawGet(world.url, path, { Authorization: 'Bearer x', 'X-Tenant': 'nobody' });
+      expect(wrong.body, path).to.equal(pages.get(path));
+    }
+  });
+
+  it('refers to nothing outside of the service', () => {
+    for (const [path, text] of pages) {
+      const references = [...text.matchAll(/\b(?:href|src|action|srcset|poster|data)="([^"]*)"/g)].map(
+        match => match[1],
+      );
+      expect(references).to.not.be.empty;
+      for (const reference of references) expect(reference, path).to.match(/^(\/(?!\/)|#|data:,$)/);
+      const elsewhere = [...text.matchAll(/https?:\/\/[^\s"'<]+/g)].map(([url]) => url);
+      for (const url of elsewhere) expect(url, path).to.match(/^http:\/\/backoffice\.test\//); // the base of the examples
+      expect(text).not.to.match(/<script>|\bon\w+="|style="|@import|url\(/);
+    }
+  });
+
+  it('has no link that leads nowhere', async () => {
+    for (const [page, text] of pages) {
+      const ids = [...text.matchAll(/\bid="([^"]+)"/g)].map(match => match[1]);
+      expect(new Set(ids).size, `ids of ${page}`).to.equal(ids.length);
+      for (const [, link = ''] of text.matchAll(/\b(?:href|src)="([#/][^"]*)"/g)) {
+        const [path = '', anchor] = link.split('#');
+        const target = path === '' ? text : (await rawGet(world.url, path)).body;
+        if (path) expect((await rawGet(world.url, path)).status, `${link} on ${page}`).to.equal(200);
+        if (anchor) expect(target, `${link} on ${page}`).to.include(`id="${anchor}"`);
+      }
+    }
+  });
+
+  it('has a row for every code, at the address that the problem gives', async () => {
+    const text = pages.get('/docs/errors') ?? '';
+    for (const [code, { status }] of Object.entries(problems)) {
+      const row = text.match(new RegExp(`<tr id="${code}">.*?</tr>`))?.[0];
+      expect(row, code).to.include(`>${status}<`).and.include(`<code>${code}</code>`);
+    }
+    const { body } = await world.anonymous.get('/api/v1/EntityStatus');
+    expect(text).to.include(`id="${body.type.split('#')[1]}"`);
+    expect(body.type.split('#')[0]).to.equal('/docs/errors');
+  });
+
+  it('has every endpoint in the reference, with its permission and its fields', () => {
+    const text = pages.get('/docs/reference') ?? '';
+    const endpoints = text.split('<details').slice(1);
+    const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
+    );
+    expect(endpoints).to.have.length(operations.length);
+    for (const { path, method, operation } of operations) {
+      const found = endpoints.find(part => part.includes(`>${method}<`) && part.includes(`>${path}<`)) ?? '';
+      expect(found, `${method} ${path}`).to.include(operation.summary);
+      if (operation['x-permission']) expect(found).to.include(`<code>${operation['x-permission']}</code>`);
+      const body = operation.requestBody?.content['application/json']?.schema as { properties?: object } | undefined;
+      for (const field of Object.keys(body?.properties ?? {})) expect(found).to.include(`<code>${field}</code>`);
+    }
+  });
+
+  it('says nothing of this installation: no tenant, no user, no database, no setting', () => {
+    const { acme, config } = world;
+    const secrets = [acme.guid, acme.database, acme.admin.email, acme.admin.password, String(config.databaseUrl)];
+    for (const [page, text] of pages) for (const secret of secrets) expect(text, page).not.to.include(secret);
+  });
+
+  describe('opens no way around', () => {
+    const detours = [
+      '/docs/../api/v1/EntityStatus',
+      '/docs/..%2fapi/v1/EntityStatus',
+      '/docs%2f..%2fapi/v1/EntityStatus',
+      '/docs%2F..%2Fapi%2Fv1%2FEntityStatus',
+      '/docs/%2e%2e/api/v1/EntityStatus',
+      '/docs/.%2e/api/v1/EntityStatus',
+      '/docs//api/v1/EntityStatus',
+      '/docs;/api/v1/EntityStatus',
+      '/docs\\..\\api\\v1\\EntityStatus',
+      '//docs',
+      '/./docs',
+      '/docs/',
+      '/DOCS',
+      '/docsX',
+      '/%64ocs',
+      '/docs/reference/',
+      '/docs/../docs',
+      '/css/../docs',
+      '/css/..%2f..%2fpackage.json',
+      '/css/../../package.json',
+      '/css',
+      '/CSS/docs.css',
+      '/swagger/',
+      '/swagger/../api/v1/EntityStatus',
+      '/swagger/package.json',
+      '/swagger/..%2f..%2fpackage.json',
+      '/swagger/%2e%2e/swagger-ui-dist/package.json',
+      '/swagger/swagger-ui.css.map',
+      '/swagger/index.html',
+      '/api/Data/GenerateToken/../../v1/Countries',
+      '/api/Data/GenerateToken%2f..%2f..%2fv1/Countries',
+      '/.git/config',
+      '/.git/HEAD',
+      '/.env',
+      '/package.json',
+      '/package-lock.json',
+      '/src/app.ts',
+      '/node_modules/koa/package.json',
+      '/tenants/demo.json',
+      '/docs/style.css',
+      '/docs/pages.ts',
+    ];
+
+    for (const path of detours) {
+      it(`${path} is refused without headers, and not found with a token`, async () => {
+        for (const method of ['GET', 'HEAD']) {
+          const nobody = await rawGet(world.url, path, {}, method);
+          expect([nobody.status, nobody.headers['content-type']]).to.deep.equal([403, 'application/problem+json']);
+          const user = await rawGet(world.url, path, tokens, method);
+          expect([user.status, user.headers['content-type']]).to.deep.equal([404, 'application/problem+json']);
+          if (method === 'GET') expect(JSON.parse(nobody.body).code).to.equal('tenant_required');
+          if (method === 'GET') expect(JSON.parse(user.body).code).to.equal('not_found');
+        }
+      });
+    }
+
+    it('takes no other method than GET and HEAD', async () => {
+      for (const path of Object.keys(files)) {
+        for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
+          expect((await rawGet(world.url, path, {}, method)).status, `${method} ${path}`).to.equal(403);
+          expect((await rawGet(world.url, path, tokens, method)).status, `${method} ${path}`).to.equal(404);
+        }
+      }
+    });
+
+    it('ignores what a query string says', async () => {
+      const answer = await rawGet(world.url, '/docs?path=/api/v1/EntityStatus&X-Tenant=1');
+      expect(answer.body).to.equal(pages.get('/docs'));
+    });
+  });
+});
