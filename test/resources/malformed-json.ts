@@ -1,0 +1,150 @@
+const deep = (depth: number, open: string, close: string, inside = ''): string =>
+  `${open.repeat(depth)}${inside}${close.repeat(depth)}`;
+
+/** Texts and bytes that are not JSON (RFC 8259), or not an object, or one that would be more than data. */
+export const notJsonObjects: (string | Uint8Array)[] = [
+  // Another root, or none
+  ...['null', 'true', 'false', '0', '-1', '1e5', '"text"', '[]', '[{}]', '[[]]', '""', ' ', '\n', '\t\r\n '],
+  // Structure
+  ...[
+    '{',
+    '}',
+    '[',
+    ']',
+    '{]',
+    '[}',
+    '{{}}',
+    '{}{}',
+    '{} {}',
+    '{},',
+    ',{}',
+    '{}}',
+    '{}]',
+    '{"a":1',
+    '{"a"',
+    '{"a":',
+    '{"',
+  ],
+  ...[
+    '{"a" 1}',
+    '{"a"::1}',
+    '{:1}',
+    '{"a":1,}',
+    '{,"a":1}',
+    '{"a":1,,"b":2}',
+    '{"a":1 "b":2}',
+    '{"a":[1,]}',
+    '{"a":[,1]}',
+  ],
+  ...[
+    '{"a":[1 2]}',
+    '{"a":(1)}',
+    '{1:1}',
+    '{null:1}',
+    '{[]:1}',
+    '{"a":1;"b":2}',
+    '{"a"=1}',
+    '{"a":}',
+    '{}x',
+    'x{}',
+    '{}\0',
+  ],
+  // Names and strings
+  ...[
+    `{'a':1}`,
+    '{a:1}',
+    `{"a":'b'}`,
+    '{"a":"b}',
+    '{"a":b"}',
+    '{"a":"\\x41"}',
+    '{"a":"\\u12"}',
+    '{"a":"\\u12G4"}',
+    '{"a":"\\U0041"}',
+  ],
+  ...[
+    '{"a":"\\"}',
+    '{"a":"\\a"}',
+    '{"a":"\\0"}',
+    '{"a":"line\nfeed"}',
+    '{"a":"tab\there"}',
+    '{"a":"nul\0"}',
+    '{"a":"unit\u001f"}',
+  ],
+  ...['{"a":`b`}', '{"a":"b""c"}', '{"\\":1}'],
+  // Numbers
+  ...[
+    '01',
+    '+1',
+    '.5',
+    '5.',
+    '-',
+    '--1',
+    '1e',
+    '1e+',
+    '1E5.5',
+    '0x10',
+    '0b1',
+    '1_000',
+    '1,5',
+    'NaN',
+    'Infinity',
+    '-Infinity',
+    '1n',
+    '１',
+  ].map(number => `{"a":${number}}`),
+  // Words, comments, what other parsers let through
+  ...['True', 'TRUE', 'nul', 'undefined', 'None', 'new Date()', '@', '#', '$', '\\u0031'].map(word => `{"a":${word}}`),
+  ...[
+    '{/**/}',
+    '{"a":1}//',
+    '{"a":1/*b*/}',
+    '#{}',
+    '<a/>',
+    'a=1&b=2',
+    '{"a":1}\u00a0',
+    '\u2028{}',
+    ")]}'\n{}",
+    '{"a":\u00a01}',
+  ],
+  // A prototype
+  '{"Name":"Proto","__proto__":{"polluted":true}}',
+  '{"Name":"Proto","\\u005f\\u005fproto\\u005f\\u005f":{"polluted":true}}',
+  '{"Name":"Proto","a":[{"__proto__":{"polluted":true}}]}',
+  // Deep, and never closed
+  deep(30_000, '[', ''),
+  deep(10_000, '{"a":', ''),
+  deep(30_000, '[', ']'),
+  // Bytes that are not UTF-8
+  ...[
+    [0x7b, 0x22, 0x61, 0x22, 0x3a, 0x22, 0xff, 0x22, 0x7d],
+    [0x7b, 0x22, 0x61, 0x22, 0x3a, 0x22, 0xc0, 0xaf, 0x22, 0x7d],
+    [0x7b, 0x22, 0x61, 0x22, 0x3a, 0x22, 0xed, 0xa0, 0x80, 0x22, 0x7d],
+    [0x7b, 0x22, 0x61, 0x22, 0x3a, 0x22, 0xe2, 0x82, 0x22, 0x7d],
+    [0x7b, 0x22, 0xf5, 0x80, 0x80, 0x80, 0x22, 0x3a, 0x31, 0x7d],
+    [0x7b, 0x00, 0x7d, 0x00],
+    [0xff, 0xfe, 0x7b, 0x00, 0x7d, 0x00],
+    [0xe2],
+  ].map(bytes => Uint8Array.from(bytes)),
+];
+
+/** Objects that are JSON, however odd, with `"Name":"Odd"` among their members. */
+export const oddJsonObjects: string[] = [
+  ' \t\r\n{"Name"\n:\t"Odd"}\r\n',
+  '{"\\u004eame":"\\u004fdd"}',
+  '{"Name":"\\u004f\\u0064\\u0064"}',
+  '{"Name":"first","Name":"Odd"}',
+  '{"":0,"Name":"Odd"," ":0}',
+  '{"Name":"Odd","a":"\\u0000\\ud800\\uDFFF"}',
+  '{"Name":"Odd","a":[1e400,-1e400,1e-400,-0,0e0,0E+1,123456789012345678901234567890,0.1e1]}',
+  '{"Name":"Odd","a":"\u2028\u2029\u007f\uffff\u{10ffff}"}',
+  '{"Name":"Odd","a":"\\/\\"\\\\\\b\\f\\n\\r\\t"}',
+  '{"Name":"Odd","constructor":{"prototype":{"polluted":true}}}',
+  '{"Name":"Odd","toString":1,"valueOf":null,"hasOwnProperty":false,"then":{},"toJSON":"x","length":-1}',
+  `{"Name":"Odd","a":${deep(30_000, '[', ']')}}`,
+  `{"Name":"Odd","a":${deep(9_000, '{"a":', '}', '1')}}`,
+  `{"Name":"Odd",${Array.from({ length: 5_000 }, (_, n) => `"k${n}":${n}`).join(',')}}`,
+  `{"Name":"Odd","${'x'.repeat(60_000)}":1}`,
+];
+
+/** JSON objects with both spellings of a field, as deep as a body can be. */
+export const deepTwice: string = `{"Name":${deep(15_000, '[', ']')},"name":${deep(15_000, '[', ']')}}`;
