@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http';
 import { type ProblemCode, problems } from '../errors.ts';
 import { html, page } from './html.ts';
 
@@ -36,11 +37,14 @@ export function errorsPage(): string {
     code =>
       html`<tr id="${code}"><td>${problems[code].status}</td><td><code>${code}</code></td><td>${withCode(meanings[code])}</td></tr>`,
   );
+  // One line for each status, which leads to its first code.
+  const first = new Map(codes.toReversed().map(code => [problems[code].status, code]));
+  const contents = [...first].reverse().map(([status, code]) => [code, `${status} ${STATUS_CODES[status]}`] as const);
   const body = html`
 <h1>Errors</h1>
 <p class="lead">A problem has a status, a code that does not change, and a trace id that finds its cause in the log.</p>
-<div class="table"><table><tr><th>Status</th><th>Code</th><th>What it means</th></tr>${rows}</table></div>`;
-  return page({ path: '/docs/errors', title: 'Errors', contents: codes.map(code => [code, code] as const), body });
+<div class="table errors"><table><tr><th>Status</th><th>Code</th><th>What it means</th></tr>${rows}</table></div>`;
+  return page({ path: '/docs/errors', title: 'Errors', contents, body });
 }
 
 /** Text in which `…` is code. */

@@ -69,7 +69,7 @@ function endpoint(
     ([status, { content }]) => status.startsWith('2') && content?.['application/json'],
   );
   const rows = parameters.map(({ name, in: place, required, description, schema }) =>
-    row(name, `${place}, ${kind(schema)}`, required, description),
+    row(name, `${place}, ${kind(schema)}`, required, description ?? ''),
   );
   return html`<details class="endpoint"><summary><span class="method ${method}">${method}</span><code class="path">${path}</code><span class="about">${summary}</span></summary>
 <div class="inside">${markdown(description)}
@@ -91,16 +91,17 @@ function answerTable(schema: Schema, resolve: Resolve) {
 
 function fields({ properties = {}, required = [] }: Schema, input = true) {
   return Object.entries(properties).map(([name, schema]) =>
-    row(name, kind(schema), input && required.includes(name), limits(schema, input)),
+    row(name, kind(schema), input && required.includes(name), input ? limits(schema) : undefined),
   );
 }
 
-function row(name: string, type: string, required: boolean, note = '') {
-  return html`<tr><td><code>${name}</code></td><td>${type}${required ? ', required' : ''}</td><td>${note}</td></tr>`;
+/** @param note undefined = a row of two columns */
+function row(name: string, type: string, required: boolean, note?: string) {
+  return html`<tr><td><code>${name}</code></td><td>${type}${required ? ', required' : ''}</td>${note === undefined ? '' : html`<td>${note}</td>`}</tr>`;
 }
 
 function table(rows: ReturnType<typeof row>[]) {
-  return html`<div class="table"><table><tr><th>Name</th><th>Type</th><th></th></tr>${rows}</table></div>`;
+  return html`<div class="table"><table>${rows}</table></div>`;
 }
 
 function kind({ type, anyOf, format, enum: values, items }: Schema): string {
@@ -110,16 +111,16 @@ function kind({ type, anyOf, format, enum: values, items }: Schema): string {
   return [type, format].filter(Boolean).join(', ') || 'anything';
 }
 
-function limits({ maxLength, minimum, maximum, default: fallback, anyOf }: Schema, input: boolean): string {
-  if (!input) return '';
+function limits({ maxLength, minimum, maximum, default: fallback, anyOf }: Schema): string {
   const inner = anyOf?.[0] ?? {};
   const longest = maxLength ?? inner.maxLength;
-  const lowest = minimum ?? inner.minimum;
-  const highest = maximum ?? inner.maximum;
+  const range = [
+    ['from', minimum ?? inner.minimum],
+    ['to', maximum ?? inner.maximum],
+  ] as const;
   return [
-    longest === undefined ? '' : `at most ${longest} characters`,
-    lowest === undefined ? '' : `from ${lowest.toLocaleString('en')}`,
-    highest === undefined ? '' : `to ${highest.toLocaleString('en')}`,
+    longest === undefined ? '' : `at most ${longest.toLocaleString('en')} characters`,
+    range.flatMap(([word, end]) => (end === undefined ? [] : [`${word} ${end.toLocaleString('en')}`])).join(' '),
     fallback === undefined || fallback === null ? '' : `${JSON.stringify(fallback)} when absent`,
   ]
     .filter(Boolean)

@@ -28,4 +28,5 @@ export const swaggerPage = html`<!doctype html>
 `.html;
 
 /** Scripts stand in files of their own, so that the page may forbid all others. */
-export const swaggerStart = `SwaggerUIBundle({ url: '/docs/openapi.json', dom_id: '#explorer', deepLinking: true, tryItOutEnabled: true, docExpansion: 'list', defaultModelsExpandDepth: -1, validatorUrl: null });\n`;
+export const swaggerStart = `document.documentElement.classList.toggle('dark-mode', matchMedia('(prefers-color-scheme: dark)').matches);
+SwaggerUIBundle({ url: '/docs/openapi.json', dom_id: '#explorer', deepLinking: true, tryItOutEnabled: true, docExpansion: 'list', defaultModelsExpandDepth: -1, validatorUrl: null });\n`;
