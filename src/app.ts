@@ -5,6 +5,7 @@ import type { z } from 'zod';
 import { activityRoutes } from './activity/activity.ts';
 import { auditRoutes } from './audit/audit-log.ts';
 import { authenticate } from './auth/authenticate.ts';
+import { authenticateClient } from './auth/authenticate-client.ts';
 import { enforceScope } from './auth/enforce-scope.ts';
 import { loginAccount } from './auth/login.ts';
 import { type AuthParts, authRoutes } from './auth/routes.ts';
@@ -23,9 +24,9 @@ import { securityHeaders } from './http/security-headers.ts';
 import { sendAnswer } from './http/send-answer.ts';
 import { resources } from './resources/index.ts';
 import { type Caller, RequestContext } from './tenancy/context.ts';
-import type { TenantRoute } from './tenancy/define-route.ts';
+import { type Access, permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
 import type { TenantDatabases } from './tenancy/tenant-databases.ts';
-import { tenantRouter } from './tenancy/tenant-router.ts';
+import { requestToken, tenantRouter } from './tenancy/tenant-router.ts';
 
 export interface AppParts extends AuthParts {
   config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits'>;
@@ -47,12 +48,18 @@ export function apiRoutes(parts: AuthParts): TenantRoute[] {
 
 /** The middleware stack, top to bottom. */
 export function createApp(parts: AppParts): Koa {
-  const { config, directory, tokens, databases, windows, stopping, log } = parts;
+  const { config, directory, databases, windows, stopping, log } = parts;
   const routes = apiRoutes(parts);
   const limits = createRateLimits({ rates: config.rateLimits, windows, stopping, loginAccount });
 
-  const user = compose([tenantRouter(directory, { anonymous: false }), authenticate(directory, tokens)]);
+  const user = compose([tenantRouter(directory, { anonymous: false }), authenticate(parts)]);
   const anonymous = tenantRouter(directory, { anonymous: true });
+  const identify = (access: Access): Middleware => {
+    if (access === 'anonymous') return anonymous;
+    if (access === 'optional')
+      return (ctx, next) => (requestToken(ctx.req) === undefined ? anonymous : user)(ctx, next);
+    return access === 'client' ? authenticateClient(parts) : user;
+  };
 
   const router = new Router({ sensitive: true, strict: true });
   for (const route of routes) {
@@ -62,7 +69,7 @@ export function createApp(parts: AppParts): Koa {
       [
         nameRoute(route),
         limits.ofRoute(route),
-        route.access === 'anonymous' ? anonymous : user,
+        identify(route.access),
         requirePermission(route),
         answer(route, databases),
       ],
@@ -93,13 +100,10 @@ function nameRoute(route: TenantRoute): Middleware {
   };
 }
 
-function requirePermission({ access }: TenantRoute): Middleware {
+function requirePermission(route: TenantRoute): Middleware {
+  const permission = requiredPermission(route);
   return (ctx, next) => {
-    if (access !== 'anonymous' && access !== 'user' && !ctx.state.caller.permissions.has(access)) {
-      throw problem('forbidden', {
-        headers: { 'WWW-Authenticate': `Bearer error="insufficient_scope", scope="${access}"` },
-      });
-    }
+    if (permission && !ctx.state.caller.permissions.has(permission)) throw permissionMissing(permission);
     return next();
   };
 }
@@ -138,7 +142,9 @@ const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', '
 
 /** A path or method that is not there is only told to those who could call what is: 403 and 401 come first. */
 function unknownRoute(router: Router, routes: TenantRoute[], user: Middleware): Middleware {
-  const anonymousPaths = new Set(routes.filter(route => route.access === 'anonymous').map(route => route.path));
+  const anonymousPaths = new Set(
+    routes.filter(route => ['anonymous', 'optional', 'client'].includes(route.access)).map(route => route.path),
+  );
   return async ctx => {
     if (!knownMethods.has(ctx.method)) throw problem('not_implemented');
     const layers = router.match(ctx.path, ctx.method).path;

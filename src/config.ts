@@ -91,6 +91,9 @@ const variables = z
     MASTER_KEY: masterKey.optional(),
     DATA_DIR: z.string().default('.data'),
     PUBLIC_URL: url('http:', 'https:').optional(),
+    SMTP_URL: url('smtp:', 'smtps:').optional(),
+    MAIL_FROM: z.string().default('Sales back office <no-reply@localhost>'),
+    MASTER_KEY_PREVIOUS: masterKey.optional(),
     TRUSTED_PROXIES: networks.optional(),
     REDIS_URL: url('redis:', 'rediss:').optional(),
     RATE_LIMIT_GLOBAL: rate.default({ max: 500, windowMs: 60_000 }),
@@ -125,9 +128,14 @@ function toConfig(env: z.output<typeof variables>) {
     databaseUrl: env.DATABASE_URL,
     /** Seals signing keys and database passwords; undefined = made once and kept under `dataDir`. */
     masterKey: env.MASTER_KEY,
+    /** The master key before it, while what it sealed is still about. */
+    previousMasterKey: env.MASTER_KEY_PREVIOUS,
     dataDir: resolve(env.DATA_DIR),
     /** Issuer of the access tokens, base of links in mails. */
     publicUrl: (env.PUBLIC_URL ?? `http://localhost:${env.PORT}`).replace(/\/+$/, ''),
+    /** Where mail is handed in; undefined = messages are written to files under `dataDir`. */
+    smtpUrl: env.SMTP_URL,
+    mailFrom: env.MAIL_FROM,
     /** Peers whose X-Forwarded-For is believed. */
     trustedProxies: env.TRUSTED_PROXIES ?? new BlockList(),
     /** Where all processes count requests together; undefined = each counts its own. */

@@ -1,7 +1,11 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { createApp } from './app.ts';
+import { createMail } from './auth/mail.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
+import { createUsageCounter } from './auth/usage-counter.ts';
+import { createBackground } from './background.ts';
 import type { Config } from './config.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { createDirectory } from './control/directory.ts';
@@ -9,6 +13,7 @@ import type { Installation } from './fleet/installation.ts';
 import { tenantHead } from './fleet/migrate-tenants.ts';
 import { OperatorError } from './fleet/operator-error.ts';
 import { createManagementServer } from './http/management.ts';
+import { describeError } from './http/problem-details.ts';
 import { createWindows } from './http/rate-limit/windows.ts';
 import { bodyLimits } from './http/route.ts';
 import { TenantDatabases } from './tenancy/tenant-databases.ts';
@@ -57,6 +62,12 @@ export async function startService({
   const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
   const tokens = { issuer: config.publicUrl, audience, now: unixTime };
   const windows = await createWindows({ redisUrl: config.redisUrl, log, now });
+  const background = createBackground(log);
+  const usage = createUsageCounter(control, error =>
+    log.warn({ err: describeError(error) }, 'uses of legacy tokens were not counted'),
+  );
+  const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
+  const sendMail = createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log });
   const stopping = new AbortController();
   const { signal } = stopping;
   const app = createApp({
@@ -66,6 +77,10 @@ export async function startService({
     passwords,
     secrets,
     tokens,
+    usage,
+    background,
+    sendMail,
+    publicUrl,
     databases,
     windows,
     stopping: signal,
@@ -80,6 +95,7 @@ export async function startService({
   } catch (error) {
     server.close();
     windows.close();
+    await usage.stop();
     await feed.stop();
     throw error;
   }
@@ -91,6 +107,8 @@ export async function startService({
       stopping.abort();
       const finished = await drain(server);
       windows.close();
+      await background.drain();
+      await usage.stop();
       await databases.close();
       await feed.stop();
       management.closeAllConnections();

@@ -1,21 +1,36 @@
-import type { Middleware } from 'koa';
-import type { Directory, TenantRecord } from '../control/directory.ts';
+import type { Context, Middleware } from 'koa';
+import type { Directory, LegacyTokenRecord, TenantRecord } from '../control/directory.ts';
+import { hashOfLegacyToken } from '../control/legacy-token.ts';
 import { problem } from '../errors.ts';
 import { invalidToken } from '../http/bearer-token.ts';
 import type { Caller } from '../tenancy/context.ts';
-import { type AccessClaims, type TokenSettings, verifyAccessToken } from './access-token.ts';
+import { type AccessClaims, verifyAccessToken } from './access-token.ts';
+import type { AuthParts } from './routes.ts';
+
+/** What the tenant router has left for us. */
+interface ResolvedState {
+  tenant: TenantRecord;
+  token: string | undefined;
+  /** The record of the token, when it is one of an old client. */
+  legacyToken: LegacyTokenRecord | undefined;
+}
 
 /**
  * Proves who is calling and puts it in `ctx.state.caller`: the token's signature and claims, its session, and the user,
  * with entity and scope as they are now. The tenant router has run before.
  */
-export function authenticate(directory: Directory, settings: TokenSettings): Middleware {
+export function authenticate(parts: Pick<AuthParts, 'directory' | 'tokens' | 'usage'>): Middleware {
+  const { directory, tokens } = parts;
   return async (ctx, next) => {
-    const { tenant, token } = ctx.state as { tenant: TenantRecord; token: string | undefined };
+    const { tenant, token, legacyToken } = ctx.state as ResolvedState;
     if (token === undefined) throw problem('unauthorized', { headers: { 'WWW-Authenticate': 'Bearer' } });
-    const claims = verifyAccessToken(token, tenant, settings);
-    if (tenant.status !== 'active') throw problem('tenant_inactive');
-    ctx.state.caller = await identify(claims, tenant, directory);
+    if (legacyToken) {
+      ctx.state.caller = await identifyLegacy(ctx, legacyToken, parts);
+    } else {
+      const claims = verifyAccessToken(token, tenant, tokens);
+      if (tenant.status !== 'active') throw problem('tenant_inactive');
+      ctx.state.caller = await identify(claims, tenant, directory);
+    }
     await next();
   };
 }
@@ -23,22 +38,68 @@ export function authenticate(directory: Directory, settings: TokenSettings): Mid
 async function identify(claims: AccessClaims, tenant: TenantRecord, directory: Directory): Promise<Caller> {
   const session = await directory.session(claims.sid);
   if (!session || session.revoked || session.tenantId !== tenant.id) throw invalidToken();
-  const user = await directory.user(session.userId);
-  if (!user || user.disabled || user.tenantId !== tenant.id || user.guid !== claims.user_guid) throw invalidToken();
-  const role = await directory.role(user.roleId);
-  if (!role) throw invalidToken();
+  const proof = { sessionId: claims.sid, tokenId: claims.jti, entityType: claims.entity_type };
+  const caller = await callerOf(directory, tenant, session.userId, proof);
+  if (!caller || caller.userGuid !== claims.user_guid) throw invalidToken();
+  // A permission counts while the token carries it *and* the role still grants it: taking one away works at once.
   return {
-    sessionId: claims.sid,
-    tokenId: claims.jti,
+    ...caller,
+    permissions: new Set(claims.permissions.filter(permission => caller.permissions.has(permission))),
+  };
+}
+
+/** An old client's token: no session and no claims, so everything is as it stands in the control database. */
+async function identifyLegacy(
+  ctx: Context,
+  legacyToken: LegacyTokenRecord,
+  { directory, tokens, usage }: Pick<AuthParts, 'directory' | 'tokens' | 'usage'>,
+): Promise<Caller> {
+  const { tenant, token } = ctx.state as ResolvedState;
+  announceSunset(ctx);
+  if (legacyToken.revoked || legacyToken.expiresAt <= tokens.now() * 1_000) throw invalidToken();
+  if (tenant.status !== 'active') throw problem('tenant_inactive');
+  requireLegacyTokens(tenant);
+  const hash = hashOfLegacyToken(token ?? '') ?? '';
+  const proof = { sessionId: '', tokenId: hash.slice(0, 16), entityType: legacyToken.entityType };
+  const caller = await callerOf(directory, tenant, legacyToken.userId, proof);
+  if (!caller) throw invalidToken();
+  usage.count(hash);
+  return caller;
+}
+
+/** A user of the tenant as they are now, with the permissions of their role; undefined when they may not call at all. */
+export async function callerOf(
+  directory: Directory,
+  tenant: TenantRecord,
+  userId: number,
+  proof: Pick<Caller, 'sessionId' | 'tokenId' | 'entityType'>,
+): Promise<Caller | undefined> {
+  const user = await directory.user(userId);
+  if (!user || user.disabled || user.tenantId !== tenant.id) return undefined;
+  const role = await directory.role(user.roleId);
+  if (!role) return undefined;
+  return {
+    ...proof,
     userId: user.id,
     userGuid: user.guid,
     firstName: user.firstName,
     lastName: user.lastName,
     role: role.name,
     entityId: user.entityId,
-    entityType: claims.entity_type,
     scope: user.scope,
-    // A permission counts while the token carries it *and* the role still grants it: taking one away works at once.
-    permissions: new Set(claims.permissions.filter(permission => role.permissions.has(permission))),
+    permissions: role.permissions,
   };
+}
+
+/** The feature by which a company keeps its old clients. */
+export function requireLegacyTokens({ features }: TenantRecord): void {
+  if (!features.includes('legacyTokens')) throw problem('gone', { detail: 'Legacy tokens have been switched off.' });
+}
+
+const deprecatedSince = new Date('2026-11-21T00:00:00Z');
+const sunset = new Date('2027-12-31T23:59:59Z');
+
+/** Tells an old client that its way of calling ends, and when (RFC 9745, RFC 8594). */
+export function announceSunset(ctx: Context): void {
+  ctx.set({ Deprecation: `@${deprecatedSince.getTime() / 1_000}`, Sunset: sunset.toUTCString() });
 }

@@ -15,6 +15,9 @@ export const emailText = () =>
     .refine(value => [...value].length <= lengths.email, `must be at most ${lengths.email} characters long`)
     .meta({ minLength: 1, maxLength: lengths.email });
 
+/** An e-mail address in a request, as it is stored and looked up. */
+export const email = () => emailText().refine(isEmail, 'must be an e-mail address');
+
 /**
  * As stored and looked up: NFC, and ASCII letters only in lower case, so that no look-alike becomes another address. For
  * the same reason the three characters that NFC itself turns into ASCII (`;`, `` ` `` and `K`) stay as they are.
@@ -24,4 +27,9 @@ export function normaliseEmail(address: string): string {
     .trim()
     .replace(/[^\u037e\u1fef\u212a]+/g, part => part.normalize('NFC'))
     .replace(/[A-Z]/g, letter => letter.toLowerCase());
+}
+
+/** Something before and after one `@`, without white space: whether it exists, only a mail can tell. */
+export function isEmail(address: string): boolean {
+  return /^[^\s@<>,;:"]+@[^\s@<>,;:"]+$/.test(address) && address.length <= lengths.email;
 }

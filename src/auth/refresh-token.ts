@@ -1,4 +1,3 @@
-import { timingSafeEqual } from 'node:crypto';
 import type { SecretBox } from '../control/secret-box.ts';
 
 /**
@@ -11,6 +10,7 @@ export interface RefreshToken {
   readonly generation: number;
 }
 
+const purpose = 'refresh_token';
 const idBytes = 16;
 const generationBytes = 4;
 const macBytes = 32;
@@ -24,7 +24,7 @@ export function writeRefreshToken(
   const head = Buffer.alloc(idBytes + generationBytes);
   head.write(sessionId.replaceAll('-', ''), 'hex');
   head.writeUInt32BE(generation, idBytes);
-  return Buffer.concat([head, code(sessionId, generation, tenantGuid, secrets)]).toString('base64url');
+  return Buffer.concat([head, secrets.mac(purpose, tenantGuid, sessionId, String(generation))]).toString('base64url');
 }
 
 /** Undefined when the token was not issued by us for this tenant. */
@@ -33,10 +33,6 @@ export function readRefreshToken(token: string, tenantGuid: string, secrets: Sec
   if (bytes.length !== idBytes + generationBytes + macBytes || bytes.toString('base64url') !== token) return undefined;
   const sessionId = bytes.toString('hex', 0, idBytes).replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
   const generation = bytes.readUInt32BE(idBytes);
-  const good = timingSafeEqual(bytes.subarray(-macBytes), code(sessionId, generation, tenantGuid, secrets));
+  const good = secrets.verifyMac(bytes.subarray(-macBytes), purpose, tenantGuid, sessionId, String(generation));
   return good ? { sessionId, generation } : undefined;
-}
-
-function code(sessionId: string, generation: number, tenantGuid: string, secrets: SecretBox): Buffer {
-  return secrets.mac('refresh_token', tenantGuid, sessionId, String(generation));
 }

@@ -1,4 +1,4 @@
-import type { EntityManager } from '@mikro-orm/postgresql';
+import { type EntityManager, raw } from '@mikro-orm/postgresql';
 import type { ControlDatabase } from '../control/database.ts';
 import { Session, User } from '../control/entities.ts';
 import type { RefreshToken } from './refresh-token.ts';
@@ -70,6 +70,12 @@ export async function rotateSession(
   if (found.repeated) return { outcome: 'rotated', successor };
   await revokeSession(control, sessionId, 'refresh_reuse');
   return { outcome: 'reused' };
+}
+
+/** The sessions of a user that are good, the newest first. */
+export async function liveSessions(control: ControlDatabase, userId: number): Promise<Session[]> {
+  const where = { user: userId, revokedAt: null, [raw(live)]: [] };
+  return control.em.fork().find(Session, where, { orderBy: { createdAt: 'desc', id: 'asc' } });
 }
 
 /** Ends a session; every process refuses it within a second. Ending it again changes nothing. */

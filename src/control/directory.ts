@@ -1,10 +1,12 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
+import { raw } from '@mikro-orm/postgresql';
 import type { Logger } from 'pino';
 import { problem } from '../errors.ts';
 import { ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { ControlDatabase } from './database.ts';
-import { Role, type Scope, Session, SigningKey, Tenant, type TenantStatus, User } from './entities.ts';
+import { LegacyToken, Role, type Scope, Session, SigningKey, Tenant, type TenantStatus, User } from './entities.ts';
+import { hashOfLegacyToken } from './legacy-token.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 import { databaseUrl, type Servers } from './servers.ts';
 
@@ -51,12 +53,23 @@ export interface RoleRecord {
   readonly permissions: ReadonlySet<string>;
 }
 
-/** The control database as requests ask it: four look-ups, each kept until its row changes. */
+export interface LegacyTokenRecord {
+  readonly tenantGuid: string;
+  readonly userId: number;
+  readonly entityType: 'supplier' | 'customer' | null;
+  /** Milliseconds since 1970. */
+  readonly expiresAt: number;
+  readonly revoked: boolean;
+}
+
+/** The control database as requests ask it: five look-ups, each kept until its row changes. */
 export interface Directory {
   tenant(guid: string): Promise<TenantRecord | undefined>;
   session(id: string): Promise<SessionRecord | undefined>;
   user(id: number): Promise<UserRecord | undefined>;
   role(id: number): Promise<RoleRecord | undefined>;
+  /** By the token itself; undefined also when it is not well-formed. */
+  legacyToken(token: string): Promise<LegacyTokenRecord | undefined>;
 }
 
 const minutes = 60_000;
@@ -113,7 +126,31 @@ export function createDirectory(parts: DirectoryParts): Directory {
       return role ? { name: role.name, permissions: new Set(role.permissions) } : undefined;
     },
   });
+  const legacyTokens = new ControlCache<LegacyTokenRecord>({
+    feed,
+    table: 'legacy_tokens',
+    max: 10_000,
+    maxAbsent: 1_000,
+    ttlMs: 5 * minutes,
+    load: async key => {
+      const hash = Buffer.from(key.replace(/^\\x/, ''), 'hex');
+      const token = await em().findOne(LegacyToken, { hash }, { populate: ['tenant'] });
+      if (!token) return undefined;
+      const { tenant, user, entityType, expiresAt, revokedAt } = token;
+      return {
+        tenantGuid: tenant.guid,
+        userId: user.id,
+        entityType: entityType ?? null,
+        expiresAt: expiresAt.getTime(),
+        revoked: revokedAt !== null,
+      };
+    },
+  });
   return {
+    legacyToken: async token => {
+      const hash = hashOfLegacyToken(token);
+      return hash === undefined ? undefined : legacyTokens.get(`\\x${hash}`); // as PostgreSQL writes bytes, and so the change feed
+    },
     tenant: guid => tenants.get(guid),
     session: id => sessions.get(id),
     user: id => users.get(String(id)),
@@ -143,7 +180,14 @@ async function loadTenant(
   const em = control.em.fork();
   const tenant = await em.findOne(Tenant, { guid }, { populate: ['server'] });
   if (!tenant) return undefined;
-  const keys = await em.find(SigningKey, { tenant, status: { $ne: 'disabled' } });
+  // A key that retired an hour ago has no token left that is good.
+  const stillUsed = {
+    $or: [
+      { status: 'active' as const },
+      { status: 'retiring' as const, [raw(`retired_at > now() - interval '1 hour'`)]: [] },
+    ],
+  };
+  const keys = await em.find(SigningKey, { tenant, ...stillUsed });
   try {
     const password = secrets.open(tenant.rolePassword, owners.rolePassword(guid)).toString();
     return {

@@ -128,4 +128,60 @@ const SessionSchema = defineEntity({
 export class Session extends SessionSchema.class {}
 SessionSchema.setClass(Session);
 
-export const controlEntities = [Server, Tenant, SigningKey, Role, User, Session];
+/** A token sent by mail; only its hash is kept, and only the newest of each purpose. */
+const MailTokenSchema = defineEntity({
+  name: 'MailToken',
+  tableName: 'mail_tokens',
+  properties: {
+    /** SHA-256 of the token. */
+    hash: p.blob().primary(),
+    tenant: () => p.manyToOne(Tenant),
+    user: () => p.manyToOne(User),
+    purpose: p.text().$type<'confirm' | 'reset'>(),
+    expiresAt: p.datetime(),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+export class MailToken extends MailTokenSchema.class {}
+MailTokenSchema.setClass(MailToken);
+
+/** An old program that acts for a user. */
+const ApiClientSchema = defineEntity({
+  name: 'ApiClient',
+  tableName: 'api_clients',
+  properties: {
+    id: p.text().primary(),
+    tenant: () => p.manyToOne(Tenant),
+    user: () => p.manyToOne(User),
+    name: p.text(),
+    /** SHA-256; the secret is random, so it needs no slow hash. */
+    secretHash: p.blob(),
+    createdAt: p.datetime().defaultRaw('now()'),
+    revokedAt: p.datetime().nullable(),
+  },
+});
+export class ApiClient extends ApiClientSchema.class {}
+ApiClientSchema.setClass(ApiClient);
+
+/** What such a program calls with. */
+const LegacyTokenSchema = defineEntity({
+  name: 'LegacyToken',
+  tableName: 'legacy_tokens',
+  properties: {
+    /** SHA-256 of the token. */
+    hash: p.blob().primary(),
+    tenant: () => p.manyToOne(Tenant),
+    user: () => p.manyToOne(User),
+    client: () => p.manyToOne(ApiClient),
+    entityType: p.text().$type<'supplier' | 'customer'>().nullable(),
+    createdAt: p.datetime().defaultRaw('now()'),
+    expiresAt: p.datetime(),
+    revokedAt: p.datetime().nullable(),
+    uses: p.bigint('number').default(0),
+    lastUsedAt: p.datetime().nullable(),
+  },
+});
+export class LegacyToken extends LegacyTokenSchema.class {}
+LegacyTokenSchema.setClass(LegacyToken);
+
+export const controlEntities = [Server, Tenant, SigningKey, Role, User, Session, MailToken, ApiClient, LegacyToken];

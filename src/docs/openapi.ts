@@ -145,7 +145,7 @@ function requestBody({ body, example }: TenantRoute): Json {
   return { requestBody: { required: true, content: { 'application/json': content } } };
 }
 
-function success({ status, response, cache }: TenantRoute): Json {
+function success({ status, response, cache, mayBeEmpty }: TenantRoute): Json {
   const common = { 'X-Request-Id': { $ref: '#/components/headers/RequestId' } };
   if (!response || status === 204) return { [status]: { description: 'Done; no body.', headers: common } };
   const etag = { ETag: { $ref: '#/components/headers/ETag' } };
@@ -157,6 +157,7 @@ function success({ status, response, cache }: TenantRoute): Json {
   const content = { 'application/json': { schema: answerSchema(response) } };
   const answers = { [status]: { description: status === 201 ? 'Created.' : 'The answer.', headers, content } };
   const unchanged = { description: 'What `If-None-Match` names is current; no body.', headers: { ...common, ...etag } };
+  if (mayBeEmpty) return { ...answers, 204: { description: 'Done; no body.', headers: common } };
   return cache === 'revalidate' ? { ...answers, 304: unchanged } : answers;
 }
 
@@ -174,7 +175,7 @@ const headers = {
   WWWAuthenticate: { description: 'What is wrong with the token, or missing.', schema: { type: 'string' } },
 };
 
-const statuses = [400, 401, 403, 404, 413, 415, 429, 500, 503] as const;
+const statuses = [400, 401, 403, 404, 410, 413, 415, 429, 500, 503] as const;
 
 function failures(route: TenantRoute): (typeof statuses)[number][] {
   const { access, body, query, path, method, response } = route;
@@ -182,6 +183,7 @@ function failures(route: TenantRoute): (typeof statuses)[number][] {
   const mayBeEmpty = !(response instanceof z.ZodArray) || query?.shape.limit !== undefined;
   return statuses.filter(status => {
     if (status === 400) return takesInput || access !== 'anonymous';
+    if (status === 410) return access !== 'anonymous'; // the tokens of old clients
     if (status === 413 || status === 415) return body !== undefined;
     if (status === 404) return path.includes(':') || !mayBeEmpty;
     return true;

@@ -45,6 +45,8 @@ export async function startEmbeddedPostgres(
     const server = await readPidFile(data);
     if (server) {
       const client = await joinServer(server.port, password);
+      // Nobody but the superuser has business there.
+      if (client && started) await client.query('revoke all on database postgres, template1 from public');
       if (client) return membership(client, data, urlOf(server.port, password));
     } else if (!started || started.exitCode !== null) {
       started = await launch(data, folder, runner, settings);

@@ -1,8 +1,9 @@
 import type { Command } from 'commander';
 import { readConfig } from '../config.ts';
 import { explain } from '../explain.ts';
-import { createCommand, printJson } from './command.ts';
+import { createCommand, printJson, withInstallation } from './command.ts';
 import { openInstallation } from './installation.ts';
+import { resealSecrets } from './keys.ts';
 import { createControlDatabase, migrateControl } from './migrate-control.ts';
 
 /** `npm run control -- …`: the control database itself. */
@@ -28,5 +29,18 @@ export function controlCommand(): Command {
         process.exitCode = 1;
       }
     });
+  control
+    .command('reseal')
+    .description(
+      'seal every secret under MASTER_KEY again, after it was changed (MASTER_KEY_PREVIOUS holds the one before)',
+    )
+    .option('--json', 'one JSON document on stdout')
+    .action(
+      withInstallation(async (installation, { json }: { json?: boolean }) => {
+        const secrets = await resealSecrets(installation);
+        if (json) printJson({ secrets });
+        else process.stdout.write(`${secrets} secrets are sealed under MASTER_KEY.\n`);
+      }),
+    );
   return control;
 }

@@ -26,7 +26,7 @@ export async function openInstallation(config: Config): Promise<Installation> {
 }
 
 function assemble(config: Config, controlUrl: string, masterKey: Buffer, leave?: () => Promise<void>): Installation {
-  const secrets = createSecretBox(masterKey);
+  const secrets = createSecretBox(masterKey, config.previousMasterKey);
   const control = openControlDatabase(controlUrl, config.controlConnections);
   return {
     controlUrl,

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
+import { isEmail } from '../auth/email.ts';
 import { scopes } from '../control/entities.ts';
 import { lengths, text } from '../http/fields.ts';
 import { OperatorError } from './operator-error.ts';
-import { isEmail } from './users.ts';
 
 const email = text({ max: lengths.email }).refine(isEmail, 'must be an e-mail address');
 const name = text({ max: lengths.name });

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
 import { databaseUrl } from '../control/servers.ts';
 import { loadMigrations, runMigrations } from '../migrations.ts';
 import { holdLock, lockSpaces, quoteIdentifier, withConnection } from './admin-connection.ts';
@@ -7,8 +8,16 @@ import { holdLock, lockSpaces, quoteIdentifier, withConnection } from './admin-c
 export async function migrateControl(controlUrl: string): Promise<string[]> {
   return withConnection(controlUrl, async client => {
     await holdLock(client, lockSpaces.control, 0);
-    return runMigrations(controlUrl, await loadMigrations('control'));
+    const applied = await runMigrations(controlUrl, await loadMigrations('control'));
+    await closeToOthers(client);
+    return applied;
   });
+}
+
+/** Without this, every login of the server, also a tenant's, could connect and listen to the change feed. */
+async function closeToOthers(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ name: string }>('select current_database() as name');
+  await client.query(`revoke all on database ${quoteIdentifier(rows[0]?.name ?? '')} from public`);
 }
 
 /** Makes the control database on the embedded server, where nobody else would. */

@@ -2,13 +2,14 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type pg from 'pg';
 import type { Passwords } from '../auth/passwords.ts';
-import { Role, Server, SigningKey, Tenant } from '../control/entities.ts';
+import { Role, Server, Tenant } from '../control/entities.ts';
 import { initialRoles } from '../control/permissions.ts';
 import { owners } from '../control/secret-box.ts';
 import { databaseUrl } from '../control/servers.ts';
 import { migrationNames } from '../migrations.ts';
 import { holdLock, lockKey, lockSpaces, quoteIdentifier, quoteLiteral, withConnection } from './admin-connection.ts';
 import type { Installation } from './installation.ts';
+import { addSigningKey } from './keys.ts';
 import type { Manifest } from './manifest.ts';
 import { OperatorError } from './operator-error.ts';
 import { ensureTemplate, tenantGroup } from './template.ts';
@@ -82,8 +83,7 @@ async function reserve(em: EntityManager, { secrets }: Installation, manifest: M
       rolePassword: secrets.seal(randomBytes(24).toString('base64url'), owners.rolePassword(guid)),
     });
     for (const role of initialRoles) tx.create(Role, { tenant, ...role });
-    const kid = randomUUID();
-    tx.create(SigningKey, { kid, tenant, secret: secrets.seal(randomBytes(64), owners.signingKey(guid, kid)) });
+    addSigningKey(tx, tenant, secrets);
     await tx.flush();
     return tenant;
   });

@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { createPasswords } from '../auth/passwords.ts';
 import { scopes } from '../control/entities.ts';
+import { addClientCommands, addKeyCommands, addSessionCommands } from './access-commands.ts';
 import { createCommand, printFields, printJson, printTable, readStdin, withInstallation } from './command.ts';
 import type { Installation } from './installation.ts';
 import { checkManifest, type Manifest, readManifest } from './manifest.ts';
@@ -8,7 +9,7 @@ import { type MigrationOutcome, migrateTenants } from './migrate-tenants.ts';
 import { OperatorError } from './operator-error.ts';
 import { provision } from './provision.ts';
 import { findTenant, listTenants, listUsers, showTenant, summarise } from './tenants.ts';
-import { addUser, generatePassword, setPassword } from './users.ts';
+import { addUser, generatePassword, setDisabled, setPassword } from './users.ts';
 
 interface Json {
   json?: boolean;
@@ -21,6 +22,9 @@ export function tenantCommand(): Command {
   addList(tenant);
   addMigrate(tenant);
   addUsers(tenant.command('user').description('the people of a tenant'));
+  addKeyCommands(tenant.command('key').description('what access tokens are signed with'));
+  addSessionCommands(tenant.command('session').description('open logins'));
+  addClientCommands(tenant.command('client').description('old programs with legacy tokens'));
   return tenant;
 }
 
@@ -207,6 +211,8 @@ function addUsers(user: Command): void {
         else printTable(users, 'No users.');
       }),
     );
+  addStateCommand(user, 'disable', 'shut a user out and end all their sessions');
+  addStateCommand(user, 'enable', 'let a disabled user in again');
   user
     .command('password')
     .description('set a new password and end all sessions of the user; it is generated and shown once')
@@ -219,6 +225,22 @@ function addUsers(user: Command): void {
         const password = options.passwordStdin ? await readStdin() : generatePassword();
         const changed = await setPassword(installation, createPasswords(), slug, email, password);
         printLogin({ guid: changed.guid, email: changed.email }, password, options);
+      }),
+    );
+}
+
+function addStateCommand(user: Command, name: 'disable' | 'enable', description: string): void {
+  user
+    .command(name)
+    .description(description)
+    .argument('<slug>')
+    .argument('<email>')
+    .option('--json', 'one JSON document on stdout')
+    .action(
+      withInstallation(async (installation, slug: string, email: string, { json }: Json) => {
+        const changed = await setDisabled(installation, slug, email, name === 'disable');
+        if (json) printJson({ guid: changed.guid, email: changed.email, state: `${name}d` });
+        else process.stdout.write(`${changed.email} is ${name}d.\n`);
       }),
     );
 }

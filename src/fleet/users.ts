@@ -1,15 +1,15 @@
 import { randomInt } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
-import { normaliseEmail } from '../auth/email.ts';
-import { type Passwords, passwordLength } from '../auth/passwords.ts';
+import { isEmail, normaliseEmail } from '../auth/email.ts';
+import { passwordFault } from '../auth/new-password.ts';
+import type { Passwords } from '../auth/passwords.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
 import { Role, type Scope, type Tenant, User } from '../control/entities.ts';
 import { databaseUrl } from '../control/servers.ts';
-import { lengths } from '../http/fields.ts';
 import { withConnection } from './admin-connection.ts';
+import { findUser } from './clients.ts';
 import type { Installation } from './installation.ts';
 import { OperatorError } from './operator-error.ts';
-import { findTenant } from './tenants.ts';
 
 export interface NewUser {
   tenant: Tenant;
@@ -64,16 +64,28 @@ export async function setPassword(
   email: string,
   password: string,
 ): Promise<User> {
-  const tenant = await findTenant(installation, slug);
+  const user = await findUser(installation, slug, email);
   const passwordHash = await passwords.hash(checkPassword(password));
-  return installation.control.em.fork().transactional(async em => {
-    const user = await em.findOne(User, { tenant: tenant.id, email: normaliseEmail(email) });
-    if (!user) throw new OperatorError(`${slug} has no user ${email}`);
-    user.passwordHash = passwordHash;
-    await em.flush();
+  await installation.control.em.fork().transactional(async em => {
+    await em.nativeUpdate(User, { id: user.id }, { passwordHash });
     await revokeSessionsOf(em, user.id, 'password_changed');
-    return user;
   });
+  return user;
+}
+
+/** Shuts a user out, ending every session, or lets them in again. */
+export async function setDisabled(
+  installation: Installation,
+  slug: string,
+  email: string,
+  disabled: boolean,
+): Promise<User> {
+  const user = await findUser(installation, slug, email);
+  await installation.control.em.fork().transactional(async em => {
+    await em.nativeUpdate(User, { id: user.id }, { disabledAt: disabled ? new Date() : null });
+    if (disabled) await revokeSessionsOf(em, user.id, 'user_disabled');
+  });
+  return user;
 }
 
 async function requireEntity({ servers }: Installation, tenant: Tenant, id: number): Promise<void> {
@@ -83,17 +95,10 @@ async function requireEntity({ servers }: Installation, tenant: Tenant, id: numb
   });
 }
 
-/** Something before and after one `@`, without white space: whether it exists, only a mail can tell. */
-export function isEmail(text: string): boolean {
-  return /^[^\s@]+@[^\s@]+$/.test(text) && text.length <= lengths.email;
-}
-
-/** @throws {OperatorError} when a password is too short or too long; @returns it as it is */
-export function checkPassword(password: string): string {
-  const length = [...password].length;
-  if (length < passwordLength.min || length > passwordLength.max) {
-    throw new OperatorError(`a password has ${passwordLength.min} to ${passwordLength.max} characters`);
-  }
+/** @returns the password as it is; @throws {OperatorError} when it cannot be one */
+function checkPassword(password: string): string {
+  const fault = passwordFault(password);
+  if (fault) throw new OperatorError(`the password ${fault}`);
   return password;
 }
 

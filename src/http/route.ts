@@ -31,6 +31,8 @@ export interface Route<Access = unknown, Context = unknown> {
   /** What a success answers with; undefined = no body. */
   readonly response?: z.ZodType | undefined;
   readonly status: 200 | 201 | 202 | 204;
+  /** Whether it can also answer 204 and nothing, instead. */
+  readonly mayBeEmpty?: boolean | undefined;
   /** `no-store`, or a representation that a client may keep as long as it asks whether it is current. */
   readonly cache: 'no-store' | 'revalidate';
   /** Where a created record is read. */

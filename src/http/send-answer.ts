@@ -4,8 +4,8 @@ import type { Route } from './route.ts';
 
 /** Writes a handler's answer: status, `Location`, and an `ETag` where a client may ask whether its copy is current. */
 export function sendAnswer(ctx: Context, route: Pick<Route, 'status' | 'location' | 'cache'>, answer: unknown): void {
-  ctx.status = route.status;
-  if (route.status === 204) {
+  ctx.status = answer === undefined ? 204 : route.status;
+  if (ctx.status === 204) {
     ctx.body = null;
     return;
   }

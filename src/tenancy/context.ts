@@ -54,6 +54,11 @@ export class RequestContext {
     return this.#caller;
   }
 
+  /** Undefined when nobody is logged in, where that is allowed. */
+  get possibleCaller(): Caller | undefined {
+    return this.#caller;
+  }
+
   /** For reading: this request's entity manager. */
   async em(): Promise<EntityManager> {
     const lease = await this.#leased();

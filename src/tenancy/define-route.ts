@@ -1,13 +1,27 @@
 import type { z } from 'zod';
 import type { Permission } from '../control/permissions.ts';
+import { type Problem, problem } from '../errors.ts';
 import { bodyLimits, type Route, type RouteInput } from '../http/route.ts';
 import type { RequestContext } from './context.ts';
 
 /**
- * Who may call a route: anyone who names a tenant; any user; or the users with one permission. There is no default, and
- * no way to ask for several.
+ * Who may call a route: anyone who names a tenant; the same, but a token is looked at when there is one; an API client
+ * with its secret; any user; or the users with one permission. There is no default, and no way to ask for several.
  */
-export type Access = 'anonymous' | 'user' | Permission;
+export type Access = 'anonymous' | 'optional' | 'client' | 'user' | Permission;
+
+/** 403 with the permission that is missing, as in RFC 6750 §3.1. */
+export function permissionMissing(permission: Permission): Problem {
+  const challenge = `Bearer error="insufficient_scope", scope="${permission}"`;
+  return problem('forbidden', { headers: { 'WWW-Authenticate': challenge } });
+}
+
+/** The permission that a route asks for; undefined when it asks for none. */
+export function requiredPermission({ access }: Pick<TenantRoute, 'access'>): Permission | undefined {
+  return access === 'anonymous' || access === 'optional' || access === 'client' || access === 'user'
+    ? undefined
+    : access;
+}
 
 export type TenantRoute = Route<Access, RequestContext>;
 
@@ -25,12 +39,13 @@ interface RouteOptions<Body extends z.ZodObject, Answer extends z.ZodType, Query
   rateLimit?: Route['rateLimit'];
   response?: Answer;
   status?: Route['status'];
+  mayBeEmpty?: boolean;
   cache?: Route['cache'];
   location?: (answer: z.input<Answer>) => string;
   handler: (
     input: RouteInput<z.output<Body>, z.output<Query>>,
     context: RequestContext,
-  ) => Promise<z.input<Answer> extends undefined ? void : z.input<Answer>>;
+  ) => Promise<z.input<Answer> extends undefined ? void : z.input<Answer> | undefined>;
 }
 
 /** Defines an endpoint of the API: what `body` lets in is what the handler gets, what `response` names is what leaves. */

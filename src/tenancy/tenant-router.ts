@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Context, Middleware } from 'koa';
 import type { Directory, TenantRecord } from '../control/directory.ts';
+import { isLegacyToken } from '../control/legacy-token.ts';
 import { problem } from '../errors.ts';
 import { bearerToken, invalidToken, parseToken } from '../http/bearer-token.ts';
 
@@ -9,16 +10,23 @@ import { bearerToken, invalidToken, parseToken } from '../http/bearer-token.ts';
  *
  *   a token                        the tenant it claims, whatever X-Tenant says; the token is verified with that
  *                                  tenant's keys next, so a false claim ends there. No such tenant: 401
+ *   a token of an old client       the tenant that its record in the control database names, or 401
  *   no token, X-Tenant             the active tenant of that guid
  *   no token, no good X-Tenant     403, the same for missing, malformed, unknown and inactive
  *   an anonymous route             X-Tenant alone counts
  */
 export function tenantRouter(directory: Directory, { anonymous }: { anonymous: boolean }): Middleware {
   return async (ctx, next) => {
-    const token = anonymous ? undefined : bearerToken(ctx.req);
+    const token = anonymous ? undefined : requestToken(ctx.req);
     ctx.state.token = token;
-    ctx.state.tenant =
-      token === undefined ? await namedTenant(ctx.req, directory) : await claimedTenant(token, directory);
+    if (token === undefined) {
+      ctx.state.tenant = await namedTenant(ctx.req, directory);
+    } else if (isLegacyToken(token)) {
+      ctx.state.legacyToken = await directory.legacyToken(token);
+      ctx.state.tenant = await tokenTenant(ctx.state.legacyToken?.tenantGuid, directory);
+    } else {
+      ctx.state.tenant = await tokenTenant(parseToken(token).payload.tenant_guid, directory);
+    }
     warnOfOtherTenant(ctx);
     await next();
   };
@@ -26,8 +34,14 @@ export function tenantRouter(directory: Directory, { anonymous }: { anonymous: b
 
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
-async function claimedTenant(token: string, directory: Directory): Promise<TenantRecord> {
-  const guid = parseToken(token).payload.tenant_guid;
+/** The access token, or the token of an old client, which may also stand in a header of its own. */
+export function requestToken(request: IncomingMessage): string | undefined {
+  const bearer = bearerToken(request);
+  const old = request.headers['x-api-token'];
+  return bearer ?? (typeof old === 'string' && isLegacyToken(old) ? old : undefined);
+}
+
+async function tokenTenant(guid: unknown, directory: Directory): Promise<TenantRecord> {
   const tenant = typeof guid === 'string' && uuid.test(guid) ? await directory.tenant(guid) : undefined;
   if (!tenant) throw invalidToken();
   return tenant;

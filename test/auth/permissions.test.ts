@@ -1,8 +1,6 @@
 import { expect } from 'chai';
-import { apiRoutes } from '../../src/app.ts';
-import { ChangeFeed } from '../../src/control/change-feed.ts';
-import { createDirectory } from '../../src/control/directory.ts';
 import { type Permission, permissions } from '../../src/control/permissions.ts';
+import { routesToRead } from '../../src/docs/document.ts';
 import type { Access, TenantRoute } from '../../src/tenancy/define-route.ts';
 import type { Answer, Client } from '../support/client.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -22,9 +20,10 @@ const expected: Record<string, { read: Access; write: Access }> = {
   AuditLog: { read: 'full.read', write: 'full.read' },
   'auth/login': { read: 'anonymous', write: 'anonymous' },
   'auth/refresh': { read: 'anonymous', write: 'anonymous' },
-  'auth/register': { read: 'anonymous', write: 'anonymous' },
+  'auth/register': { read: 'optional', write: 'optional' },
   'auth/confirm': { read: 'anonymous', write: 'anonymous' },
   'auth/reset-password': { read: 'anonymous', write: 'anonymous' },
+  Data: { read: 'client', write: 'client' },
   'auth/me': { read: 'user', write: 'user' },
   'auth/logout': { read: 'user', write: 'user' },
   'auth/sessions': { read: 'user', write: 'user' },
@@ -36,11 +35,12 @@ describe('Permissions', () => {
 
   before(async () => {
     world = await createWorld();
-    routes = routesOf(world);
+    routes = routesToRead();
   });
   after(() => world.close());
 
-  const closed = (): TenantRoute[] => routes.filter(({ access }) => access !== 'anonymous');
+  const closed = (): TenantRoute[] =>
+    routes.filter(({ access }) => !['anonymous', 'optional', 'client'].includes(access));
   const guarded = () =>
     routes.filter((route): route is TenantRoute & { access: Permission } =>
       (permissions as readonly string[]).includes(route.access),
@@ -54,7 +54,7 @@ describe('Permissions', () => {
     const found = Object.fromEntries(routes.map(route => [name(route), route.access]));
     const wanted = Object.fromEntries(
       routes.map(route => {
-        const [area = '', more] = route.path.replace('/api/v1/', '').split('/');
+        const [area = '', more] = route.path.replace(/^\/api\/(v1\/)?/, '').split('/');
         const rule = expected[area === 'auth' ? `${area}/${more}` : area];
         return [name(route), route.method === 'GET' ? rule?.read : rule?.write];
       }),
@@ -121,11 +121,3 @@ describe('Permissions', () => {
       expect((await reader.post('/api/v1/EntityStatus', body)).status).to.equal(403);
   });
 });
-
-/** The route table of the service that runs; its handlers are not called. */
-function routesOf({ installation, config, log, passwords }: World): TenantRoute[] {
-  const { control, controlUrl, secrets, servers } = installation;
-  const directory = createDirectory({ control, feed: new ChangeFeed(controlUrl, log), secrets, servers, log });
-  const tokens = { issuer: config.publicUrl, audience: '', now: () => 0 };
-  return apiRoutes({ control, directory, log, passwords, secrets, tokens });
-}

@@ -62,6 +62,8 @@ export interface World {
 export async function createWorld(environment: Record<string, string> = {}): Promise<World> {
   const name = `world_${randomBytes(5).toString('hex')}`;
   await withConnection(postgresUrl(), client => client.query(`create database ${name} template ${controlTemplate}`));
+  // A copy has not the rights of its template.
+  await withConnection(postgresUrl(), client => client.query(`revoke all on database ${name} from public`));
   const controlUrl = databaseUrl(postgresUrl(), name);
   // Worlds share a server, so the numbers that make their databases' names unique begin far apart.
   await withConnection(controlUrl, client =>

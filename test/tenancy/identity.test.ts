@@ -130,7 +130,7 @@ describe('Tenant identity', () => {
     });
 
     // Pending: nobody takes the right to connect, which PostgreSQL gives to everyone, from a control database.
-    it.skip('cannot connect to the control database', async () => {
+    it('cannot connect to the control database', async () => {
       await expectRefusal(databaseUrl(record.databaseUrl, controlName()), 'select 1');
     });
 

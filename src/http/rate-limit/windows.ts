@@ -18,7 +18,7 @@ interface WindowsOptions {
   now?: (() => number) | undefined;
 }
 
-const mostClients = 100_000; // about 20 MB at most
+const mostClients = 100_000; // 25 MB, and at the very worst 100
 const probe = { key: 'rl:probe', rate: { max: 1, windowMs: 1_000 } };
 
 /**

@@ -1,0 +1,41 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Middleware } from 'koa';
+import { ApiClient } from '../control/entities.ts';
+import { type Problem, problem } from '../errors.ts';
+import { announceSunset, callerOf, requireLegacyTokens } from './authenticate.ts';
+import type { AuthParts } from './routes.ts';
+
+/** Proves an API client by `Authorization: Basic` (RFC 7617) and puts its tenant, and its user as caller, into the state. */
+export function authenticateClient({ control, directory }: AuthParts): Middleware {
+  return async (ctx, next) => {
+    announceSunset(ctx);
+    const client = await findClient(control, ctx.req.headers.authorization ?? '');
+    const tenant = client && (await directory.tenant(client.tenant.guid));
+    if (!client || !tenant) throw basicRequired();
+    if (tenant.status !== 'active') throw problem('tenant_inactive');
+    requireLegacyTokens(tenant);
+    ctx.state.tenant = tenant;
+    ctx.state.caller = await callerOf(directory, tenant, client.user.id, {
+      sessionId: '',
+      tokenId: client.id,
+      entityType: null,
+    });
+    if (!ctx.state.caller) throw basicRequired();
+    await next();
+  };
+}
+
+function basicRequired(): Problem {
+  return problem('unauthorized', { headers: { 'WWW-Authenticate': 'Basic realm="API clients", charset="UTF-8"' } });
+}
+
+const nothing = createHash('sha256').digest();
+
+async function findClient(control: AuthParts['control'], authorization: string): Promise<ApiClient | undefined> {
+  const encoded = /^Basic +([A-Za-z0-9+/=]+) *$/i.exec(authorization)?.[1];
+  const [, id, secret] = /^([^:]*):(.*)$/s.exec(Buffer.from(encoded ?? '', 'base64').toString()) ?? [];
+  if (id === undefined || secret === undefined || !/^[\w-]{1,100}$/.test(id)) return undefined;
+  const client = await control.em.fork().findOne(ApiClient, { id, revokedAt: null }, { populate: ['tenant'] });
+  const hash = createHash('sha256').update(secret).digest();
+  return timingSafeEqual(hash, client?.secretHash ?? nothing) ? (client ?? undefined) : undefined;
+}

@@ -1,0 +1,31 @@
+import { z } from 'zod';
+import { User } from '../control/entities.ts';
+import { problem } from '../errors.ts';
+import { bodyLimits } from '../http/route.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { takeMailToken } from './mail-token.ts';
+import type { AuthParts } from './routes.ts';
+
+export const badToken = () => problem('validation_failed', { errors: { token: ['is not good, or not any more'] } });
+
+/** Confirms an address with the token that was sent to it. */
+export function confirm({ control }: AuthParts): TenantRoute {
+  return defineRoute({
+    method: 'POST',
+    path: '/api/v1/auth/confirm',
+    access: 'anonymous',
+    rateLimit: 'account',
+    tag: 'Authentication',
+    summary: 'Confirm an e-mail address',
+    body: z.object({ token: z.string().min(1) }),
+    example: { token: 'the token of the mail' },
+    bodyLimit: bodyLimits.auth,
+    handler: async ({ body }, { tenant }) => {
+      await control.em.fork().transactional(async em => {
+        const userId = await takeMailToken(em, tenant.id, body.token, 'confirm');
+        if (userId === undefined) throw badToken();
+        await em.nativeUpdate(User, { id: userId, confirmedAt: null }, { confirmedAt: new Date() });
+      });
+    },
+  });
+}

@@ -1,0 +1,41 @@
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import { LegacyToken } from '../control/entities.ts';
+import { createLegacyToken } from '../control/legacy-token.ts';
+import { timestamp } from '../http/fields.ts';
+import { Entity } from '../resources/entity.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+
+import type { AuthParts } from './routes.ts';
+
+const lifetimeMs = 90 * 24 * 3_600_000;
+
+/** A legacy token for the user that an old client acts for. */
+export function generateToken({ control, tokens }: AuthParts): TenantRoute {
+  return defineRoute({
+    method: 'GET',
+    path: '/api/Data/GenerateToken',
+    access: 'client',
+    rateLimit: 'token',
+    tag: 'Authentication',
+    summary: 'A token for an old client',
+    description: 'Deprecated. With `Authorization: Basic` of an API client. The token is good for 90 days.',
+    response: z.object({ token: z.string(), expiresAt: timestamp() }),
+    handler: async (_input, context) => {
+      const { caller, tenant } = context;
+      const token = createLegacyToken();
+      const expiresAt = new Date(tokens.now() * 1_000 + lifetimeMs);
+      const entity =
+        caller.entityId === null ? null : await (await context.em()).findOne(Entity, { id: caller.entityId });
+      await control.em.fork().insert(LegacyToken, {
+        hash: createHash('sha256').update(token).digest(),
+        tenant: tenant.id,
+        user: caller.userId,
+        client: caller.tokenId,
+        entityType: entity?.entityType ?? null,
+        expiresAt,
+      });
+      return { token, expiresAt: expiresAt.toISOString() };
+    },
+  });
+}

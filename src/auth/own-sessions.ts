@@ -1,0 +1,51 @@
+import { z } from 'zod';
+import { Session } from '../control/entities.ts';
+import { timestamp } from '../http/fields.ts';
+import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
+import type { AuthParts } from './routes.ts';
+import { liveSessions, revokeSession } from './sessions.ts';
+
+const view = z.object({ id: z.string(), createdAt: timestamp(), refreshedAt: timestamp(), current: z.boolean() });
+const path = '/api/v1/auth/sessions';
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+/** The caller's sessions, and ending one of them. */
+export function sessionRoutes({ control }: AuthParts): TenantRoute[] {
+  return [
+    defineRoute({
+      method: 'GET',
+      path,
+      access: 'user',
+      tag: 'Authentication',
+      summary: 'Your sessions, the newest first',
+      response: z.array(view),
+      handler: async (_input, { caller }) => {
+        const sessions = await liveSessions(control, caller.userId);
+        return sessions.map(session => ({
+          id: session.id,
+          createdAt: session.createdAt.toISOString(),
+          refreshedAt: session.refreshedAt.toISOString(),
+          current: session.id === caller.sessionId,
+        }));
+      },
+    }),
+    defineRoute({
+      method: 'DELETE',
+      path: `${path}/:id`,
+      access: 'user',
+      tag: 'Authentication',
+      summary: 'End a session',
+      description:
+        'Your own; that of somebody else needs the permission `users.manage`. An unknown one is as good as ended.',
+      handler: async ({ params: { id = '' } }, { caller, tenant }) => {
+        if (!uuid.test(id)) return;
+        const session = await control.em.fork().findOne(Session, { id, tenant: tenant.id });
+        if (!session) return;
+        if (session.user.id !== caller.userId && !caller.permissions.has('users.manage')) {
+          throw permissionMissing('users.manage');
+        }
+        await revokeSession(control, id, 'ended');
+      },
+    }),
+  ];
+}

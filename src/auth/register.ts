@@ -1,0 +1,96 @@
+import { z } from 'zod';
+import { Role, User } from '../control/entities.ts';
+import { problem } from '../errors.ts';
+import { lengths, text } from '../http/fields.ts';
+import { bodyLimits } from '../http/route.ts';
+import type { RequestContext } from '../tenancy/context.ts';
+import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
+import { email } from './email.ts';
+import { letter } from './mail.ts';
+import { createMailToken } from './mail-token.ts';
+import { newPassword } from './new-password.ts';
+import type { AuthParts } from './routes.ts';
+
+export const accepted = z.object({ status: z.literal('accepted') });
+
+const registration = z.object({
+  email: email(),
+  password: newPassword(),
+  firstName: text({ max: lengths.name }),
+  lastName: text({ max: lengths.name }),
+});
+
+/**
+ * Adds a user who must confirm the address. By anyone, where the company has the feature `selfRegistration`; else by users
+ * with `users.manage`. Answer and time are the same whether or not the address is known: what depends on it is done
+ * afterwards.
+ */
+export function register(parts: AuthParts): TenantRoute {
+  const { passwords, background } = parts;
+  return defineRoute({
+    method: 'POST',
+    path: '/api/v1/auth/register',
+    access: 'optional',
+    rateLimit: 'account',
+    tag: 'Authentication',
+    summary: 'Add a user, who gets a mail to confirm the address',
+    description:
+      'Open to anyone when the company has the feature `selfRegistration`; otherwise it needs a token with the permission `users.manage`. The answer does not tell whether the address was known.',
+    body: registration,
+    example: { email: 'new@example.com', password: 'correct horse battery', firstName: 'Nora', lastName: 'Newman' },
+    bodyLimit: bodyLimits.auth,
+    response: accepted,
+    status: 202,
+    handler: async ({ body: { password, ...person } }, context) => {
+      requireMayRegister(context);
+      const passwordHash = await passwords.hash(password);
+      background.run('register', () => addUnconfirmed(parts, context.tenant, { ...person, passwordHash }));
+      return { status: 'accepted' as const };
+    },
+  });
+}
+
+function requireMayRegister({ tenant, possibleCaller }: RequestContext): void {
+  if (!possibleCaller) {
+    if (!tenant.features.includes('selfRegistration')) {
+      throw problem('unauthorized', { headers: { 'WWW-Authenticate': 'Bearer' } });
+    }
+  } else if (!possibleCaller.permissions.has('users.manage')) {
+    throw permissionMissing('users.manage');
+  }
+}
+
+interface Person {
+  email: string;
+  firstName: string;
+  lastName: string;
+  passwordHash: string;
+}
+
+async function addUnconfirmed(
+  { control, sendMail, publicUrl }: AuthParts,
+  tenant: RequestContext['tenant'],
+  person: Person,
+): Promise<void> {
+  const em = control.em.fork();
+  const token = await em.transactional(async tx => {
+    const known = await tx.findOne(User, { tenant: tenant.id, email: person.email });
+    if (known?.confirmedAt || known?.disabledAt) return undefined;
+    const role = await tx.findOneOrFail(Role, { tenant: tenant.id, name: 'Member' });
+    // An address that never confirmed is asked again; what the first one typed stays.
+    const user = known ?? tx.create(User, { ...person, tenant: tenant.id, role, scope: 'Self' });
+    await tx.flush();
+    return createMailToken(tx, { id: user.id, tenantId: tenant.id }, 'confirm');
+  });
+  if (token === undefined) return;
+  await sendMail({
+    to: person.email,
+    subject: `Confirm your address for ${tenant.name}`,
+    text: letter(
+      `Somebody, probably you, registered this address with\n${tenant.name}.`,
+      `To confirm it, send this token within 24 hours to\n${publicUrl}/api/v1/auth/confirm`,
+      token,
+      'If it was not you, do nothing: without it the account cannot be used.',
+    ),
+  });
+}

@@ -1,0 +1,93 @@
+import { z } from 'zod';
+import { User } from '../control/entities.ts';
+import { problem } from '../errors.ts';
+import { bodyLimits } from '../http/route.ts';
+import type { RequestContext } from '../tenancy/context.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { badToken } from './confirm.ts';
+import { email } from './email.ts';
+import { letter } from './mail.ts';
+import { createMailToken, takeMailToken } from './mail-token.ts';
+import { newPassword } from './new-password.ts';
+import { accepted } from './register.ts';
+import type { AuthParts } from './routes.ts';
+import { revokeSessionsOf } from './sessions.ts';
+
+const request = z.object({
+  email: email().optional(),
+  token: z.string().min(1).optional(),
+  newPassword: newPassword().optional(),
+});
+
+/** Two steps at one path: an address gets a mail, whether or not it is known; the token of the mail sets a password. */
+export function resetPassword(parts: AuthParts): TenantRoute {
+  return defineRoute({
+    method: 'POST',
+    path: '/api/v1/auth/reset-password',
+    access: 'anonymous',
+    rateLimit: 'account',
+    tag: 'Authentication',
+    summary: 'Ask for a mail that lets one set a new password, or set it',
+    description:
+      'With `email`: 202, and a mail if there is such a user. With `token` (of that mail, good once, for an hour) and `newPassword`: 204, and every session of the user is ended.',
+    body: request,
+    example: { email: 'you@example.com' },
+    bodyLimit: bodyLimits.auth,
+    response: accepted,
+    status: 202,
+    mayBeEmpty: true,
+    handler: async ({ body }, { tenant }) => {
+      const { email, token, newPassword } = body;
+      if (email !== undefined && token === undefined && newPassword === undefined) {
+        parts.background.run('reset-password', () => sendToken(parts, tenant, email));
+        return { status: 'accepted' as const };
+      }
+      const missing = Object.entries({ token, newPassword }).filter(([, value]) => value === undefined);
+      if (email !== undefined || missing.length === 2) {
+        throw problem('validation_failed', { errors: { email: ['is required, alone; or token and newPassword'] } });
+      }
+      if (token === undefined || newPassword === undefined) {
+        throw problem('validation_failed', {
+          errors: Object.fromEntries(missing.map(([name]) => [name, ['is required']])),
+        });
+      }
+      return setPassword(parts, tenant.id, token, newPassword);
+    },
+  });
+}
+
+async function sendToken(
+  { control, sendMail, publicUrl }: AuthParts,
+  tenant: RequestContext['tenant'],
+  address: string,
+): Promise<void> {
+  const em = control.em.fork();
+  const user = await em.findOne(User, { tenant: tenant.id, email: address, disabledAt: null });
+  if (!user?.confirmedAt) return;
+  const token = await createMailToken(em, { id: user.id, tenantId: tenant.id }, 'reset');
+  await sendMail({
+    to: user.email, // as stored, never as it was typed
+    subject: `A new password for ${tenant.name}`,
+    text: letter(
+      `Somebody, probably you, asked for a new password for\n${tenant.name}.`,
+      `To set it, send this token with the new password within an hour to\n${publicUrl}/api/v1/auth/reset-password`,
+      token,
+      'If it was not you, do nothing: your password stays as it is.',
+    ),
+  });
+}
+
+async function setPassword(
+  { control, passwords }: AuthParts,
+  tenantId: number,
+  token: string,
+  password: string,
+): Promise<undefined> {
+  const passwordHash = await passwords.hash(password); // before the transaction, which must be short
+  await control.em.fork().transactional(async em => {
+    const userId = await takeMailToken(em, tenantId, token, 'reset');
+    if (userId === undefined) throw badToken();
+    await em.nativeUpdate(User, { id: userId }, { passwordHash });
+    await revokeSessionsOf(em, userId, 'password_reset');
+  });
+}
