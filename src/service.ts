@@ -170,12 +170,14 @@ function portOf(server: Server): number {
 async function drain(server: Server): Promise<boolean> {
   let finished = true;
   const closed = new Promise(resolve => server.close(resolve));
-  server.closeIdleConnections();
+  // What is idle now, and what becomes idle: no client is to send one more request on it.
+  const sweep = setInterval(() => server.closeIdleConnections(), 50);
   const timer = setTimeout(() => {
     finished = false;
     server.closeAllConnections();
   }, drainMs);
   await closed;
+  clearInterval(sweep);
   clearTimeout(timer);
   return finished;
 }
