@@ -184,7 +184,7 @@ async function loadTenant(
   const stillUsed = {
     $or: [
       { status: 'active' as const },
-      { status: 'retiring' as const, [raw(`retired_at > now() - interval '1 hour'`)]: [] },
+      { status: 'retiring' as const, [raw(`coalesce(retired_at > now() - interval '1 hour', true)`)]: [] },
     ],
   };
   const keys = await em.find(SigningKey, { tenant, ...stillUsed });

@@ -162,13 +162,17 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
     },
     close: async () => {
       await Promise.all([service, ...others].map(each => each.stop()));
+      const made = await installation.control.em
+        .fork()
+        .execute<{ database: string; role: string }[]>(
+          'select database_name as database, role_name as role from tenants',
+        );
       await installation.close();
       await withConnection(postgresUrl(), async client => {
-        const { rows } = await client.query<{ datname: string }>(
-          `select datname from pg_database where datname = any ($1)`,
-          [[name, acme.database, globex.database]],
-        );
-        for (const { datname } of rows) await client.query(`drop database "${datname}" with (force)`);
+        for (const database of [...made.map(({ database }) => database), name]) {
+          await client.query(`drop database if exists "${database}" with (force)`);
+        }
+        for (const { role } of made) await client.query(`drop role if exists "${role}"`);
       });
     },
   };
