@@ -5,7 +5,9 @@ import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/def
 import type { AuthParts } from './routes.ts';
 import { liveSessions, revokeSession } from './sessions.ts';
 
-const view = z.object({ id: z.string(), createdAt: timestamp(), refreshedAt: timestamp(), current: z.boolean() });
+const view = z
+  .object({ id: z.string(), createdAt: timestamp(), refreshedAt: timestamp(), current: z.boolean() })
+  .meta({ title: 'Session' });
 const path = '/api/v1/auth/sessions';
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 

@@ -104,8 +104,13 @@ function pathParameters({ path }: TenantRoute): Json[] {
     in: 'path',
     required: true,
     description: pathDescriptions[name] ?? name,
-    schema: /code$/i.test(name) ? { type: 'string' } : { type: 'integer', minimum: 1 },
+    schema: pathSchema(name, path),
   }));
+}
+
+function pathSchema(name: string, path: string): Json {
+  if (/code$/i.test(name)) return { type: 'string' };
+  return path.includes('/sessions/') ? { type: 'string', format: 'uuid' } : { type: 'integer', minimum: 1 };
 }
 
 const pathDescriptions: Record<string, string> = {
@@ -178,14 +183,15 @@ const headers = {
 const statuses = [400, 401, 403, 404, 410, 413, 415, 429, 500, 503] as const;
 
 function failures(route: TenantRoute): (typeof statuses)[number][] {
-  const { access, body, query, path, method, response } = route;
+  const { access, body, query, path, method, response, cache } = route;
   const takesInput = body !== undefined || query !== undefined || method !== 'GET';
-  const mayBeEmpty = !(response instanceof z.ZodArray) || query?.shape.limit !== undefined;
+  // A whole list of reference data is not found when it is empty; others are just empty.
+  const isWholeList = response instanceof z.ZodArray && cache === 'revalidate' && query?.shape.limit === undefined;
   return statuses.filter(status => {
     if (status === 400) return takesInput || access !== 'anonymous';
     if (status === 410) return access !== 'anonymous'; // the tokens of old clients
     if (status === 413 || status === 415) return body !== undefined;
-    if (status === 404) return path.includes(':') || !mayBeEmpty;
+    if (status === 404) return path.includes(':') || isWholeList;
     return true;
   });
 }

@@ -1,0 +1,162 @@
+import { readFile } from 'node:fs/promises';
+import { expect } from 'chai';
+import createClient, { type Client, type Middleware } from 'openapi-fetch';
+import openapiTS, { astToString, COMMENT_HEADER } from 'openapi-typescript';
+import { writeDocument } from '../../src/docs/openapi.ts';
+import { routes } from '../support/contract.ts';
+import { createWorld, type World } from '../support/world.ts';
+import type { components, paths } from './api.d.ts';
+
+type Schemas = components['schemas'];
+
+describe('A client made from the document', () => {
+  let world: World;
+  let api: Client<paths>;
+  let tokens: Schemas['LoginResponse'] | undefined;
+
+  const sendToken: Middleware = {
+    onRequest: ({ request }) => {
+      if (tokens && !request.headers.has('X-Tenant'))
+        request.headers.set('Authorization', `Bearer ${tokens.accessToken}`);
+    },
+  };
+
+  before(async () => {
+    world = await createWorld();
+    api = createClient<paths>({ baseUrl: world.url });
+    api.use(sendToken);
+  });
+  after(() => world.close());
+
+  it('has the types of the document as it is now; otherwise: npm run -s openapi:types', async () => {
+    const committed = await readFile(new URL('api.d.ts', import.meta.url), 'utf8');
+    const types = await openapiTS(writeDocument(routes), { defaultNonNullable: false, silent: true });
+    expect(`${COMMENT_HEADER}${astToString(types)}` === committed, 'test/docs/api.d.ts is out of date').to.equal(true);
+  });
+
+  // That this compiles is half of the test: no type is asserted, every field is read as the document has it.
+  it('works through a day: set up, sell, look back, and leave', async () => {
+    const header = { 'X-Tenant': world.acme.guid };
+    const { email, password } = world.acme.admin;
+
+    const login = await api.POST('/api/v1/auth/login', { params: { header }, body: { email, password } });
+    tokens = found(login);
+    expect(tokens.entityType).to.equal(null);
+    const me = found(await api.GET('/api/v1/auth/me'));
+    expect([me.role, me.scope, me.tenantGuid]).to.deep.equal(['Administrator', 'All', world.acme.guid]);
+
+    const euro = found(await api.POST('/api/v1/Currency', { body: { Code: 'EUR', Name: 'Euro', Symbol: '€' } }));
+    expect(euro.DecimalPlaces).to.equal(2);
+    for (const body of [
+      { CountryCode: 'DE', CountryName: 'Germany' },
+      { CountryCode: 'AT', CountryName: 'Austria' },
+    ])
+      found(await api.POST('/api/v1/Countries', { body }));
+    const unit = found(
+      await api.POST('/api/v1/UnitsOfMeasure', { body: { Code: 'KG/M', Name: 'Kilogram per metre' } }),
+    );
+    const byCode = await api.GET('/api/v1/UnitsOfMeasure/code/{code}', { params: { path: { code: 'kg/m' } } });
+    expect(found(byCode)).to.deep.equal(unit);
+    const vat = found(await api.POST('/api/v1/TaxCodes', { body: { Code: 'VAT', Name: 'Standard', Rate: 19 } }));
+    const changed = { Code: 'VAT', Name: 'Standard', Rate: 20.5, IsActive: vat.IsActive };
+    const put = await api.PUT('/api/v1/TaxCodes/{id}', { params: { path: { id: vat.Id } }, body: changed });
+    expect(found(put)).to.deep.equal({ ...vat, Rate: 20.5 });
+
+    const customers: number[] = [];
+    for (let n = 1; n <= 7; n++) {
+      const body = { Name: `Customer ${n}`, EntityType: 'customer', CurrencyId: euro.Id, CountryCode: 'DE' } as const;
+      const entity = found(await api.POST('/api/v1/Entities', { body }));
+      expect(entity.StatusTitle).to.equal('Prospect');
+      customers.push(entity.Id);
+    }
+
+    const [first = 0, second = 0] = customers;
+    const promotion = found(
+      await api.POST('/api/v1/Promotions', {
+        body: {
+          PromoCode: 'WELCOME',
+          Name: 'Welcome',
+          DiscountType: 'Amount',
+          DiscountValue: 5,
+          CurrencyId: euro.Id,
+          EntityIds: [first],
+          EndsAt: '2090-01-01T00:00:00Z',
+        },
+      }),
+    );
+    const at = (entityId: number) => ({ params: { path: { id: promotion.Id, entityId } } });
+    const use = found(await api.POST('/api/v1/Promotions/{id}/entity/{entityId}/used', at(first)));
+    expect(use.Used).to.equal(true);
+    const again = await api.POST('/api/v1/Promotions/{id}/entity/{entityId}/used', at(first));
+    expect(again.error?.code).to.equal('duplicate');
+    const other = await api.GET('/api/v1/Promotions/{id}/entity/{entityId}/used', at(second));
+    expect(found(other).Used).to.equal(false);
+
+    for (const entityId of customers) {
+      const body = { ActivityCode: 10, EntityId: entityId, Comment: 'Called\nand sold', Screen: 'Orders' };
+      expect(found(await api.POST('/api/v1/Activity', { body })).IPAddress).to.be.a('string');
+    }
+
+    expect(await allEntities(api, 3)).to.deep.equal(customers);
+    const newest = found(await api.GET('/api/v1/Activity', { params: { query: { limit: 2 } } }));
+    expect(newest.map(({ EntityId }) => EntityId)).to.deep.equal(customers.slice(-2).reverse());
+    const ofOne = found(await api.GET('/api/v1/Activity', { params: { query: { entityId: first } } }));
+    expect(ofOne).to.have.length(1);
+
+    const wrong = await api.POST('/api/v1/Countries', { body: { CountryCode: 'de', CountryName: 'Deutschland' } });
+    expect([wrong.response.status, wrong.error?.code]).to.deep.equal([400, 'duplicate']);
+    const log = found(await api.GET('/api/v1/AuditLog', { params: { query: { resource: 'TaxCode', limit: 10 } } }));
+    expect(log.map(({ Action, Key }) => [Action, Key])).to.deep.equal([
+      ['update', String(vat.Id)],
+      ['create', String(vat.Id)],
+    ]);
+
+    const { refreshToken } = tokens;
+    tokens = found(await api.POST('/api/v1/auth/refresh', { params: { header }, body: { refreshToken } }));
+    expect(tokens.refreshToken).not.to.equal(refreshToken);
+    found(await api.GET('/api/v1/auth/me'));
+    const logout = await api.POST('/api/v1/auth/logout');
+    expect([logout.response.status, logout.error]).to.deep.equal([204, undefined]);
+    expect((await api.GET('/api/v1/auth/me')).error?.code).to.equal('invalid_token');
+  });
+
+  it('is told by the compiler what the service would refuse', () => {
+    // Never called: an error that is expected here and does not come is one itself.
+    const mistakes = () => [
+      // @ts-expect-error a field is missing
+      api.POST('/api/v1/Countries', { body: { CountryCode: 'DE' } }),
+      // @ts-expect-error a number is not a text
+      api.POST('/api/v1/UnitsOfMeasure', { body: { Code: 5, Name: 'Five' } }),
+      // @ts-expect-error not one of the types
+      api.POST('/api/v1/Entities', { body: { Name: 'X', EntityType: 'partner' } }),
+      // @ts-expect-error an id is a number
+      api.GET('/api/v1/TaxCodes/{id}', { params: { path: { id: 'VAT' } } }),
+      // @ts-expect-error login needs the tenant
+      api.POST('/api/v1/auth/login', { body: { email: 'a@b.test', password: 'x' } }),
+      // @ts-expect-error activities are never changed
+      api.PUT('/api/v1/Activity/{id}', { params: { path: { id: 1 } }, body: {} }),
+      // @ts-expect-error no such path
+      api.GET('/api/v1/countries'),
+    ];
+    expect(mistakes).to.be.a('function');
+  });
+});
+
+/** The data of an answer. @throws when it is an error */
+function found<Data>(answer: { data?: Data; error?: unknown; response: Response }): Data {
+  if (answer.data === undefined) throw new Error(`${answer.response.status} ${JSON.stringify(answer.error)}`);
+  return answer.data;
+}
+
+/** Page after page, until one is empty. */
+async function allEntities(api: Client<paths>, limit: number): Promise<number[]> {
+  const ids: number[] = [];
+  for (;;) {
+    const after = ids.at(-1);
+    const query = { limit, ...(after === undefined ? {} : { after }) };
+    const page = found(await api.GET('/api/v1/Entities', { params: { query } }));
+    if (page.length === 0) return ids;
+    expect(page.length).to.be.at.most(limit);
+    ids.push(...page.map(({ Id }) => Id));
+  }
+}
