@@ -48,7 +48,7 @@ export function apiRoutes(parts: AuthParts): TenantRoute[] {
 
 /** The middleware stack, top to bottom. */
 export function createApp(parts: AppParts): Koa {
-  const { config, directory, databases, windows, stopping, log } = parts;
+  const { config, directory, windows, stopping, log } = parts;
   const routes = apiRoutes(parts);
   const limits = createRateLimits({ rates: config.rateLimits, windows, stopping, loginAccount });
 
@@ -66,13 +66,7 @@ export function createApp(parts: AppParts): Koa {
     router.register(
       route.path,
       [route.method],
-      [
-        nameRoute(route),
-        limits.ofRoute(route),
-        identify(route.access),
-        requirePermission(route),
-        answer(route, databases),
-      ],
+      [nameRoute(route), limits.ofRoute(route), identify(route.access), requirePermission(route), answer(route, parts)],
     );
   }
 
@@ -109,12 +103,12 @@ function requirePermission(route: TenantRoute): Middleware {
 }
 
 /** Body → scope → fields → handler → answer; the tenant's database is given back whatever happens. */
-function answer(route: TenantRoute, databases: TenantDatabases): Middleware {
+function answer(route: TenantRoute, parts: AppParts): Middleware {
   return async ctx => {
     const { tenant, caller, traceId, ipAddress } = ctx.state;
     const fields = route.body ? await readInput(ctx, route, route.body, caller) : {};
     const query = route.query ? readQuery(route.query, ctx.URL.searchParams) : {};
-    const context = new RequestContext(databases, tenant, { traceId, ipAddress }, caller);
+    const context = new RequestContext(parts, tenant, { traceId, ipAddress }, caller);
     try {
       sendAnswer(
         ctx,

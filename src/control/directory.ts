@@ -68,6 +68,8 @@ export interface Directory {
   session(id: string): Promise<SessionRecord | undefined>;
   user(id: number): Promise<UserRecord | undefined>;
   role(id: number): Promise<RoleRecord | undefined>;
+  /** How many users belong to a business entity; asked each time. */
+  countUsers(tenantId: number, entityId: number): Promise<number>;
   /** By the token itself; undefined also when it is not well-formed. */
   legacyToken(token: string): Promise<LegacyTokenRecord | undefined>;
 }
@@ -155,6 +157,7 @@ export function createDirectory(parts: DirectoryParts): Directory {
     session: id => sessions.get(id),
     user: id => users.get(String(id)),
     role: id => roles.get(String(id)),
+    countUsers: (tenant, entityId) => em().count(User, { tenant, entityId }),
   };
 }
 

@@ -60,15 +60,16 @@ export const entities = defineResource({
   }),
   example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
   missing: 'not_found',
-  ready: async (entity, em) => {
+  ready: async (entity, em, before) => {
     if (!(await em.findOne(EntityStatus, { id: entity.statusId }))) throw refuse('StatusId', 'is not an entity status');
-    await requireCurrency(entity.currencyId, em);
-    if (entity.countryCode) {
+    if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
+    if (entity.countryCode && entity.countryCode !== before.countryCode) {
       const country = await em.findOne(Country, { ...byCode('countryCode', entity.countryCode), isDeleted: false });
       if (!country) throw refuse('CountryCode', 'is not a country');
       entity.countryCode = country.countryCode;
     }
   },
+  inUse: (id, context) => context.hasUsers(id),
 });
 
 /** A record may refer to a currency that is there and not deleted. */

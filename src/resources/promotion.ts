@@ -151,13 +151,13 @@ export const promotions = defineResource({
   }),
   example: { PromoCode: 'SPRING10', Name: 'Spring sale', DiscountType: 'Percentage', DiscountValue: 10 },
   missing: 'not_found',
-  ready: async (promotion, em) => {
+  ready: async (promotion, em, before) => {
     const { discountType, discountValue, currencyId, startsAt, endsAt } = promotion;
     if (discountType === 'Percentage' && discountValue > 100)
       throw refuse('DiscountValue', 'must be at most 100 for a percentage');
     if (discountType === 'Amount' && currencyId == null) throw refuse('CurrencyId', 'is required for an amount');
     if (startsAt && endsAt && endsAt <= startsAt) throw refuse('EndsAt', 'must be after StartsAt');
-    await requireCurrency(currencyId, em);
+    if (currencyId !== before.currencyId) await requireCurrency(currencyId, em);
     promotion.entityIds = [...new Set(promotion.entityIds)];
     const ids = promotion.entityIds;
     if (ids.length === 0) return;

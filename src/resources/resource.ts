@@ -4,7 +4,7 @@ import type { Permission } from '../control/permissions.ts';
 import { type Problem, problem } from '../errors.ts';
 import { flag, limit, queryId } from '../http/fields.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
-import type { Caller } from '../tenancy/context.ts';
+import type { Caller, RequestContext } from '../tenancy/context.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { all, byCode, pascalCase, renderer, toRow } from './record.ts';
 
@@ -62,8 +62,13 @@ interface ResourceOptions<
   scopedBy?: keyof Row & string;
   /** Whether the view holds something that the database computes, which is read again after a write. */
   computed?: boolean;
-  /** The readiness check, against the data, before a record is written: references, rules across fields. Throws a problem. */
-  ready?: (record: Row, em: EntityManager) => Promise<void>;
+  /**
+   * The readiness check, against the data, before a record is written: references, rules across fields. Throws a problem.
+   * `before` is the record as it was; a reference that stays as it is, is not looked at again.
+   */
+  ready?: (record: Row, em: EntityManager, before: Partial<Row>) => Promise<void>;
+  /** Whether something that no foreign key of the database knows of refers to the record, which then stays. */
+  inUse?: (id: number, context: RequestContext) => Promise<boolean>;
   /** Endpoints of this resource beside the usual ones. */
   more?: TenantRoute[];
 }
@@ -91,7 +96,7 @@ export function defineResource<
   // From here on a row is an object with properties; that view, contracts and entity agree, the types have shown.
   const entity = options.entity as EntityClass<object>;
   const orderBy = options.orderBy as QueryOrderMap<object>;
-  const ready = options.ready as ((record: object, em: EntityManager) => Promise<void>) | undefined;
+  const ready = options.ready as ((record: object, em: EntityManager, before: object) => Promise<void>) | undefined;
   const view: z.ZodObject = options.view.meta({ title: name });
   const create: z.ZodObject = options.create;
   const partial: z.ZodObject | undefined = options.update;
@@ -114,8 +119,8 @@ export function defineResource<
     return id === undefined ? undefined : { id };
   };
 
-  const stored = async (row: object, em: EntityManager): Promise<Record<string, unknown>> => {
-    await ready?.(row, em);
+  const stored = async (row: object, em: EntityManager, before: object = {}): Promise<Record<string, unknown>> => {
+    await ready?.(row, em, before);
     await em.flush();
     if (options.computed) await em.refresh(row);
     return render(row);
@@ -194,7 +199,8 @@ export function defineResource<
         const lock = { lockMode: LockMode.PESSIMISTIC_WRITE } as const;
         const row = where && (await em.findOne(entity, all(where, visible(context.caller)), lock));
         if (!row) throw problem(missing);
-        return stored(Object.assign(row, changes), em);
+        const before = { ...row };
+        return stored(Object.assign(row, changes), em, before);
       });
     },
   });
@@ -207,6 +213,8 @@ export function defineResource<
     summary: softDelete ? `Mark one ${name} record as deleted` : `Delete one ${name} record`,
     handler: async ({ params }, context) => {
       if (scopedBy) requireAll(context.caller);
+      const id = 'id' in key ? pathId(params.id, key.id) : undefined;
+      if (id !== undefined && (await options.inUse?.(id, context))) throw problem('in_use');
       const changed = await context.write(async em => {
         const where = keyed(params);
         if (!where) return 0;

@@ -1,5 +1,5 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
-import type { TenantRecord } from '../control/directory.ts';
+import type { Directory, TenantRecord } from '../control/directory.ts';
 import type { Scope } from '../control/entities.ts';
 import { sqlState } from '../database-error.ts';
 import type { Lease, TenantDatabases } from './tenant-databases.ts';
@@ -26,6 +26,11 @@ export interface Origin {
   readonly ipAddress: string;
 }
 
+interface ContextParts {
+  databases: TenantDatabases;
+  directory: Pick<Directory, 'countUsers'>;
+}
+
 const maxAttempts = 3;
 const retryable = new Set(['40001', '40P01']); // serialization_failure, deadlock_detected
 
@@ -38,11 +43,13 @@ export class RequestContext {
   readonly origin: Origin;
   readonly #caller: Caller | undefined;
   readonly #databases: TenantDatabases;
+  readonly #directory: Pick<Directory, 'countUsers'>;
   #lease: Promise<Lease> | undefined;
   #em: EntityManager | undefined;
 
-  constructor(databases: TenantDatabases, tenant: TenantRecord, origin: Origin, caller?: Caller) {
+  constructor({ databases, directory }: ContextParts, tenant: TenantRecord, origin: Origin, caller?: Caller) {
     this.#databases = databases;
+    this.#directory = directory;
     this.tenant = tenant;
     this.origin = origin;
     this.#caller = caller;
@@ -82,6 +89,11 @@ export class RequestContext {
         if (attempt === maxAttempts || !retryable.has(sqlState(error) ?? '')) throw error;
       }
     }
+  }
+
+  /** Whether users, who live in the control database, belong to a business entity. */
+  async hasUsers(entityId: number): Promise<boolean> {
+    return (await this.#directory.countUsers(this.tenant.id, entityId)) > 0;
   }
 
   /** Gives the database back. Called once, when the request has ended. */

@@ -123,6 +123,29 @@ describe('Entity', () => {
     expect((await admin.delete(`${path}/${largest}`)).status).to.equal(204);
   });
 
+  it('stays while users belong to it', async () => {
+    const { body } = await admin.post('/api/v1/Entities', { Name: 'Employer', EntityType: 'customer' });
+    await world.loginAs(world.acme, { scope: 'Self', entityId: body.Id });
+    const refused = await admin.delete(`/api/v1/Entities/${body.Id}`);
+    expect([refused.status, refused.body.code]).to.deep.equal([400, 'in_use']);
+    expect((await admin.get(`/api/v1/Entities/${body.Id}`)).status).to.equal(200);
+  });
+
+  it('can be changed while it refers to a currency and a country that are deleted, but not to another such one', async () => {
+    const currency = (await admin.post('/api/v1/Currency', { Code: 'OLD', Name: 'Old' })).body;
+    const other = (await admin.post('/api/v1/Currency', { Code: 'OTH', Name: 'Other' })).body;
+    await admin.post('/api/v1/Countries', { CountryCode: 'OLDLAND', CountryName: 'Old land' });
+    const record = { Name: 'Keeper', EntityType: 'supplier', CurrencyId: currency.Id, CountryCode: 'OLDLAND' };
+    const { body } = await admin.post('/api/v1/Entities', record);
+    await admin.delete(`/api/v1/Currency/${currency.Id}`);
+    await admin.delete(`/api/v1/Currency/${other.Id}`);
+    await admin.delete('/api/v1/Countries/code/OLDLAND');
+    const renamed = await admin.put(`/api/v1/Entities/${body.Id}`, { ...record, Name: 'Renamed' });
+    expect([renamed.status, renamed.body.Name]).to.deep.equal([200, 'Renamed']);
+    const refused = await admin.put(`/api/v1/Entities/${body.Id}`, { ...record, CurrencyId: other.Id });
+    expect(refused.body.errors).to.have.property('CurrencyId');
+  });
+
   describe('for a caller of scope Self', () => {
     let own: Record<string, never>;
     let other: Record<string, never>;
