@@ -11,6 +11,8 @@ const ServerSchema = defineEntity({
     prefix: p.text(),
     /** Sealed; null: the server that the control database itself is on. */
     adminUrl: p.blob().nullable(),
+    /** Most tenants placed there without being asked for by name; null: no limit. */
+    capacity: p.integer().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });

@@ -29,7 +29,8 @@ const manifest = z.strictObject({
   name,
   appId: text({ max: lengths.code }).optional(),
   features: z.array(text({ max: lengths.code })).default([]),
-  server: name.default('default'),
+  /** Without it, the server with the most room. */
+  server: name.optional(),
   admin: z.strictObject({ email, firstName: name.default('First'), lastName: name.default('Administrator') }),
   users: z.array(user).default([]),
   entities: z.array(z.strictObject({ name, entityType: z.enum(['supplier', 'customer']) })).default([]),

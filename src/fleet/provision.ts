@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type pg from 'pg';
 import type { Passwords } from '../auth/passwords.ts';
-import { Role, Server, Tenant } from '../control/entities.ts';
+import { Role, Tenant } from '../control/entities.ts';
 import { initialRoles } from '../control/permissions.ts';
 import { owners } from '../control/secret-box.ts';
 import { databaseUrl } from '../control/servers.ts';
@@ -12,6 +12,7 @@ import type { Installation } from './installation.ts';
 import { addSigningKey } from './keys.ts';
 import type { Manifest } from './manifest.ts';
 import { OperatorError } from './operator-error.ts';
+import { placeTenant } from './servers.ts';
 import { ensureTemplate, tenantGroup } from './template.ts';
 import { generatePassword, insertUser } from './users.ts';
 
@@ -61,9 +62,9 @@ export async function provision(
 }
 
 /** The tenant's row with everything that only the control database knows: names, roles, the first signing key. */
-async function reserve(em: EntityManager, { secrets }: Installation, manifest: Manifest): Promise<Tenant> {
-  const server = await em.findOne(Server, { name: manifest.server });
-  if (!server) throw new OperatorError(`there is no server ${manifest.server}`);
+async function reserve(em: EntityManager, installation: Installation, manifest: Manifest): Promise<Tenant> {
+  const { secrets } = installation;
+  const server = em.merge(await placeTenant(installation, manifest.server));
   return em.transactional(async tx => {
     // The number is never given again, so neither is the name of the database, though a slug may be.
     const [row] = await tx.execute<{ id: string }[]>(`select nextval(pg_get_serial_sequence('tenants', 'id')) as id`);

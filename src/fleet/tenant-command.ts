@@ -8,6 +8,8 @@ import { checkManifest, type Manifest, readManifest } from './manifest.ts';
 import { type MigrationOutcome, migrateTenants } from './migrate-tenants.ts';
 import { OperatorError } from './operator-error.ts';
 import { provision } from './provision.ts';
+import { addServerCommands } from './server-commands.ts';
+import { addStateCommands } from './state-commands.ts';
 import { findTenant, listTenants, listUsers, showTenant, summarise } from './tenants.ts';
 import { addUser, generatePassword, setDisabled, setPassword } from './users.ts';
 
@@ -21,6 +23,8 @@ export function tenantCommand(): Command {
   addProvision(tenant);
   addList(tenant);
   addMigrate(tenant);
+  addStateCommands(tenant);
+  addServerCommands(tenant.command('server').description('PostgreSQL servers that tenants are placed on'));
   addUsers(tenant.command('user').description('the people of a tenant'));
   addKeyCommands(tenant.command('key').description('what access tokens are signed with'));
   addSessionCommands(tenant.command('session').description('open logins'));
@@ -33,7 +37,7 @@ interface ProvisionOptions extends Json {
   name?: string;
   appId?: string;
   feature: string[];
-  server: string;
+  server?: string;
   adminEmail?: string;
 }
 
@@ -46,7 +50,7 @@ function addProvision(tenant: Command): void {
     .option('--name <name>', 'name of the company')
     .option('--app-id <id>', 'application identifier (the slug)')
     .option('--feature <feature>', 'a feature to enable; may be repeated', collect, [])
-    .option('--server <server>', 'PostgreSQL server to place it on', 'default')
+    .option('--server <server>', 'PostgreSQL server to place it on (the one with the most room)')
     .option('--admin-email <address>', 'the first administrator, whose password is generated and shown once')
     .option('--json', 'one JSON document on stdout')
     .action(

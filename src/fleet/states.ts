@@ -1,0 +1,66 @@
+import { Tenant, type TenantStatus } from '../control/entities.ts';
+import { holdLock, lockKey, lockSpaces, quoteIdentifier, withConnection } from './admin-connection.ts';
+import type { Installation } from './installation.ts';
+import { OperatorError } from './operator-error.ts';
+import { findTenant } from './tenants.ts';
+
+/** Every move between states that an operator can make. Only `active` is served. */
+const moves = {
+  suspend: { from: ['active'], to: 'suspended' },
+  resume: { from: ['suspended'], to: 'active' },
+  delete: { from: ['active', 'suspended'], to: 'deleted' },
+  restore: { from: ['deleted'], to: 'active' },
+} as const satisfies Record<string, { from: readonly TenantStatus[]; to: TenantStatus }>;
+
+export type Move = keyof typeof moves;
+
+/**
+ * Moves a tenant to another state; every process obeys within a second, and what runs is finished. A tenant that is in
+ * that state already is left as it is.
+ * @throws {OperatorError} when the move is not possible from the state it is in
+ */
+export async function moveTenant(installation: Installation, slug: string, move: Move): Promise<Tenant> {
+  const { from, to } = moves[move];
+  const changed = await installation.control.em
+    .fork()
+    .nativeUpdate(Tenant, { slug, status: { $in: [...from] } }, { status: to, updatedAt: new Date() });
+  const tenant = await findTenant(installation, slug);
+  if (changed === 0 && tenant.status !== to) {
+    throw new OperatorError(
+      `${slug} is ${tenant.status}: only a tenant that is ${from.join(' or ')} can be ${past[move]}`,
+    );
+  }
+  return tenant;
+}
+
+const past: Record<Move, string> = { suspend: 'suspended', resume: 'resumed', delete: 'deleted', restore: 'restored' };
+
+/**
+ * Removes a deleted tenant (or one whose provisioning never ended) for good: its database, its login role, and in the
+ * control database everything but a line of record. Killed anywhere, it can be run again. The slug is free afterwards;
+ * the name of the database is never used again.
+ */
+export async function purgeTenant(installation: Installation, slug: string): Promise<void> {
+  const { control, controlUrl, servers } = installation;
+  await withConnection(controlUrl, async client => {
+    await holdLock(client, lockSpaces.slug, lockKey(slug));
+    const found = await findTenant(installation, slug);
+    await holdLock(client, lockSpaces.tenant, found.id);
+    const tenant = await findTenant(installation, slug);
+    if (tenant.status !== 'deleted' && tenant.status !== 'provisioning') {
+      throw new OperatorError(`${slug} is ${tenant.status}: delete it first`);
+    }
+    await withConnection(servers.adminUrl(tenant.server), async admin => {
+      await admin.query(`drop database if exists ${quoteIdentifier(tenant.databaseName)} with (force)`);
+      await admin.query(`drop role if exists ${quoteIdentifier(tenant.roleName)}`);
+    });
+    await control.em.fork().transactional(async em => {
+      await em.execute(
+        `insert into purged_tenants (id, guid, slug, name, database_name, created_at)
+          select id, guid, slug, name, database_name, created_at from tenants where id = ?`,
+        [tenant.id],
+      );
+      await em.nativeDelete(Tenant, { id: tenant.id });
+    });
+  });
+}
