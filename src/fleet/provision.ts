@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type pg from 'pg';
 import type { Passwords } from '../auth/passwords.ts';
-import { Role, Tenant } from '../control/entities.ts';
+import { Role, Tenant, User } from '../control/entities.ts';
 import { initialRoles } from '../control/permissions.ts';
 import { owners } from '../control/secret-box.ts';
 import { databaseUrl } from '../control/servers.ts';
@@ -33,6 +33,7 @@ export async function provision(
   installation: Installation,
   passwords: Passwords,
   manifest: Manifest,
+  populate = (tenant: Tenant) => populateFrom(installation, passwords, manifest, tenant),
 ): Promise<Provisioned> {
   const { control, controlUrl } = installation;
   return withConnection(controlUrl, async client => {
@@ -43,21 +44,33 @@ export async function provision(
 
     const tenant = found ?? (await reserve(em, installation, manifest));
     await makeDatabase(installation, tenant);
-    const entityIds = await makeEntities(installation, tenant, manifest);
-    const admin = { ...manifest.admin, role: 'Administrator', scope: 'All' as const, entity: undefined };
-    const logins: Provisioned['logins'] = [];
-    await em.transactional(async tx => {
-      for (const { entity, ...person } of [admin, ...manifest.users]) {
-        const entityId = entity === undefined ? null : (entityIds.get(entity) ?? null);
-        const password = generatePassword();
-        const { email } = await insertUser(tx, passwords, { tenant, ...person, entityId, password });
-        logins.push({ email, password });
-      }
-      tenant.status = 'active';
-      tenant.schemaVersion = (await migrationNames('tenant')).at(-1) ?? null;
-      await tx.flush();
-    });
+    const logins = await populate(tenant);
+    tenant.status = 'active';
+    tenant.schemaVersion = (await migrationNames('tenant')).at(-1) ?? null;
+    await em.flush();
     return { tenant, created: true, logins };
+  });
+}
+
+/** What the manifest says is in a new tenant. Run again after it was killed, it gives those it finds new passwords. */
+async function populateFrom(
+  installation: Installation,
+  passwords: Passwords,
+  manifest: Manifest,
+  tenant: Tenant,
+): Promise<Provisioned['logins']> {
+  const entityIds = await makeEntities(installation, tenant, manifest);
+  const admin = { ...manifest.admin, role: 'Administrator', scope: 'All' as const, entity: undefined };
+  return installation.control.em.fork().transactional(async em => {
+    await em.nativeDelete(User, { tenant: tenant.id });
+    const logins: Provisioned['logins'] = [];
+    for (const { entity, ...person } of [admin, ...manifest.users]) {
+      const entityId = entity === undefined ? null : (entityIds.get(entity) ?? null);
+      const password = generatePassword();
+      const { email } = await insertUser(em, passwords, { tenant, ...person, entityId, password });
+      logins.push({ email, password });
+    }
+    return logins;
   });
 }
 

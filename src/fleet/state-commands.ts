@@ -1,8 +1,11 @@
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
-import { printJson, withInstallation } from './command.ts';
+import { createPasswords } from '../auth/passwords.ts';
+import { cloneTenant } from './clone.ts';
+import { printFields, printJson, withInstallation } from './command.ts';
 import { OperatorError } from './operator-error.ts';
 import { type Move, moveTenant, purgeTenant } from './states.ts';
+import { summarise } from './tenants.ts';
 
 interface Options {
   json?: boolean;
@@ -30,6 +33,21 @@ export function addStateCommands(tenant: Command): void {
       }),
     );
   }
+  tenant
+    .command('clone')
+    .description(
+      'a copy of a tenant under a new slug, with its own key and login role; sessions and API clients are not copied',
+    )
+    .argument('<slug>')
+    .argument('<new-slug>')
+    .option('--json', 'one JSON document on stdout')
+    .action(
+      withInstallation(async (installation, slug: string, newSlug: string, { json }: Options) => {
+        const clone = summarise(await cloneTenant(installation, createPasswords(), slug, newSlug));
+        if (json) printJson(clone);
+        else printFields({ ...clone });
+      }),
+    );
   tenant
     .command('purge')
     .description('remove a deleted tenant for good: database, login role, keys, users, sessions')

@@ -262,7 +262,7 @@ describe('provision', () => {
 
   it('makes a database anew that was half dropped', async () => {
     // A run that is stopped when everything but the people is made leaves the row and the database.
-    const stopped = await stopAt('halved', 'lock table users in exclusive mode', /insert into "users"/i);
+    const stopped = await stopAt('halved', 'lock table users in exclusive mode', /(insert into|delete from) "users"/i);
     await withConnection(postgresUrl(), client =>
       client.query('update pg_database set datconnlimit = -2 where datname = $1', [stopped.database]),
     );
@@ -311,7 +311,7 @@ describe('provision', () => {
     ['before its row', 'lock table tenants in exclusive mode', /insert into "tenants"/i, 'none'],
     ['before its role', 'lock table pg_authid in share mode', /^create role/i, 'provisioning'],
     ['before its database', 'lock table pg_database in share mode', /^create database/i, 'provisioning'],
-    ['before its people', 'lock table users in exclusive mode', /insert into "users"/i, 'provisioning'],
+    ['before its people', 'lock table users in exclusive mode', /(insert into|delete from) "users"/i, 'provisioning'],
   ];
   for (const [moment, lock, waiting, left] of moments) {
     it(`killed ${moment} is completed by the next run, and is not served before that`, async () => {
