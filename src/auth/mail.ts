@@ -29,17 +29,22 @@ export function createMail({ smtpUrl, from, folder, log }: MailOptions): SendMai
     const timeouts = { connectionTimeout: timeoutMs, greetingTimeout: timeoutMs, socketTimeout: timeoutMs };
     const transport = createTransport({ url: smtpUrl, ...timeouts }, { from });
     return async message => {
-      await transport.sendMail(message);
+      await transport.sendMail(addressed(message));
     };
   }
   const transport = createTransport({ streamTransport: true, buffer: true }, { from });
   return async message => {
-    const { message: content } = await transport.sendMail(message);
+    const { message: content } = await transport.sendMail(addressed(message));
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const file = join(folder, `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}.eml`);
     await writeFile(file, content as Buffer, { mode: 0o600 });
     log.info({ event: 'mail_written', file }, 'no SMTP_URL is set: a message was written to a file');
   };
+}
+
+/** To the address as it stands: read as a header, `(a)b@c.test` is a comment and somebody else's address. */
+function addressed(message: Message) {
+  return { ...message, to: { name: '', address: message.to } };
 }
 
 /** The text of a message: paragraphs, whose lines are best kept under 76 characters, so that they travel as they are. */

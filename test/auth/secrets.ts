@@ -1,0 +1,38 @@
+import { expect } from 'chai';
+import type { World } from '../support/world.ts';
+import { controlSql } from './people.ts';
+
+/** Fails when one of these values stands in a line of the service's log. */
+export function expectNotLogged({ logs }: World, values: Iterable<string>): void {
+  const all = [...new Set(values)];
+  expect(all.filter(value => value.length < 7)).to.deep.equal([], 'too short to be looked for');
+  expect(all.length, 'values to look for').to.be.above(0);
+  const text = logs.join('');
+  expect(
+    all.filter(value => text.includes(JSON.stringify(value).slice(1, -1))),
+    'in the log',
+  ).to.deep.equal([]);
+}
+
+/** Fails when one of these values stands in a row of the control database, as text or as the bytes that it means. */
+export async function expectNotStored(world: World, values: string[]): Promise<void> {
+  const tables = await controlSql<{ name: string }>(
+    world,
+    `select quote_ident(table_name) as name from information_schema.tables where table_schema = 'public'`,
+  );
+  expect(tables.length).to.be.above(8);
+  const rows: string[] = [];
+  for (const { name } of tables) {
+    const found = await controlSql<{ row: string }>(world, `select t::text as row from ${name} t`);
+    rows.push(...found.map(({ row }) => row));
+  }
+  const stored = rows.join('\n');
+  for (const value of values) {
+    for (const form of [value, hex(Buffer.from(value)), hex(Buffer.from(value, 'base64url'))])
+      expect(stored.includes(form), `${value} in a table`).to.equal(false);
+  }
+}
+
+function hex(bytes: Buffer): string {
+  return bytes.toString('hex');
+}
