@@ -25,7 +25,8 @@ export function authenticateClient({ control, directory }: AuthParts): Middlewar
   };
 }
 
-function basicRequired(): Problem {
+/** The one answer to whoever is no API client, or not any more. */
+export function basicRequired(): Problem {
   return problem('unauthorized', { headers: { 'WWW-Authenticate': 'Basic realm="API clients", charset="UTF-8"' } });
 }
 

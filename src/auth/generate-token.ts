@@ -5,7 +5,7 @@ import { createLegacyToken } from '../control/legacy-token.ts';
 import { timestamp } from '../http/fields.ts';
 import { Entity } from '../resources/entity.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-
+import { basicRequired } from './authenticate-client.ts';
 import type { AuthParts } from './routes.ts';
 
 const lifetimeMs = 90 * 24 * 3_600_000;
@@ -27,13 +27,21 @@ export function generateToken({ control, tokens }: AuthParts): TenantRoute {
       const expiresAt = new Date(tokens.now() * 1_000 + lifetimeMs);
       const entity =
         caller.entityId === null ? null : await (await context.em()).findOne(Entity, { id: caller.entityId });
-      await control.em.fork().insert(LegacyToken, {
-        hash: createHash('sha256').update(token).digest(),
-        tenant: tenant.id,
-        user: caller.userId,
-        client: caller.tokenId,
-        entityType: entity?.entityType ?? null,
-        expiresAt,
+      await control.em.fork().transactional(async em => {
+        // A revocation takes along the tokens that are there: it has been, or waits for this one.
+        const [client] = await em.execute<object[]>(
+          'select from api_clients where id = ? and revoked_at is null for share',
+          [caller.tokenId],
+        );
+        if (!client) throw basicRequired();
+        await em.insert(LegacyToken, {
+          hash: createHash('sha256').update(token).digest(),
+          tenant: tenant.id,
+          user: caller.userId,
+          client: caller.tokenId,
+          entityType: entity?.entityType ?? null,
+          expiresAt,
+        });
       });
       return { token, expiresAt: expiresAt.toISOString() };
     },

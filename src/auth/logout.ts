@@ -2,7 +2,7 @@ import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthParts } from './routes.ts';
 import { revokeSession } from './sessions.ts';
 
-/** Ends the session of the token. */
+/** Ends the session of the token; that of an old client has none. */
 export function logout({ control }: AuthParts): TenantRoute {
   return defineRoute({
     method: 'POST',
@@ -11,7 +11,7 @@ export function logout({ control }: AuthParts): TenantRoute {
     tag: 'Authentication',
     summary: 'End the current session',
     handler: async (_input, { caller }) => {
-      await revokeSession(control, caller.sessionId, 'logout');
+      if (caller.sessionId !== '') await revokeSession(control, caller.sessionId, 'logout');
     },
   });
 }

@@ -9,7 +9,7 @@ const view = z
   .object({ id: z.string(), createdAt: timestamp(), refreshedAt: timestamp(), current: z.boolean() })
   .meta({ title: 'Session' });
 const path = '/api/v1/auth/sessions';
-const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /** The caller's sessions, and ending one of them. */
 export function sessionRoutes({ control }: AuthParts): TenantRoute[] {
