@@ -1,12 +1,23 @@
 import { readdir } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
 import { type Migration, Migrator } from '@mikro-orm/migrations';
-import { MikroORM } from '@mikro-orm/postgresql';
+import { MikroORM, type Options } from '@mikro-orm/postgresql';
 
 export type MigrationFolder = 'control' | 'tenant';
 type MigrationClass = new (...args: ConstructorParameters<typeof Migration>) => Migration;
 
 const migrationFile = /^\d{4}-[a-z0-9-]+\.ts$/;
 const folderUrl = (folder: MigrationFolder): URL => new URL(`../migrations/${folder}/`, import.meta.url);
+
+/**
+ * Where MikroORM finds the migrations of a folder. Hand-written SQL with triggers and grants is the truth; a snapshot of
+ * the entities would only repeat a part of it.
+ */
+export function migrationOptions(folder: MigrationFolder): NonNullable<Options['migrations']> {
+  return { path: fileURLToPath(folderUrl(folder)), tableName: trackingTable, glob: '[0-9]*.ts', snapshot: false };
+}
+
+const trackingTable = 'migrations';
 
 /** The names of all migrations of a folder in the order they run; reads no file. */
 export async function migrationNames(folder: MigrationFolder): Promise<string[]> {
@@ -62,7 +73,7 @@ export async function runMigrations(
         .map(([name, value]) => `-c ${name}=${value}`)
         .join(' '),
     },
-    migrations: { migrationsList, tableName: 'migrations', snapshot: false, silent: true },
+    migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
   });
   try {
     return (await orm.migrator.up()).map(({ name }) => name);

@@ -16,6 +16,7 @@ import { createManagementServer } from './http/management.ts';
 import { describeError } from './http/problem-details.ts';
 import { createWindows } from './http/rate-limit/windows.ts';
 import { bodyLimits } from './http/route.ts';
+import { tenantEntities } from './resources/index.ts';
 import { TenantDatabases } from './tenancy/tenant-databases.ts';
 import { createTenantOrm } from './tenancy/tenant-orm.ts';
 
@@ -53,7 +54,7 @@ export async function startService({
   await feed.start();
   const directory = createDirectory({ control, feed, secrets, servers, log });
   const databases = new TenantDatabases({
-    orm: createTenantOrm(),
+    orm: createTenantOrm(tenantEntities),
     head: await tenantHead(),
     maxOpen: config.tenantDatabasesOpen,
     connectionsEach: config.tenantDatabaseConnections,

@@ -14,8 +14,8 @@ const mayImport: Record<string, string[]> = {
   'database-error': ['errors'],
   http: ['config', 'errors', 'database-error'],
   migrations: [],
-  control: ['http', 'config', 'errors', 'database-error', 'migrations', 'mikro-orm.config'],
-  tenancy: ['control', 'http', 'config', 'errors', 'database-error', 'mikro-orm.config'],
+  control: ['http', 'config', 'errors', 'database-error', 'migrations'],
+  tenancy: ['control', 'http', 'config', 'errors', 'database-error', 'migrations'],
   resources: ['activity', 'audit', 'tenancy', 'control', 'http', 'errors', 'database-error'],
   activity: ['resources', 'tenancy', 'control', 'http', 'errors', 'database-error'],
   audit: ['resources', 'tenancy', 'control', 'http', 'errors', 'database-error'],
@@ -54,11 +54,23 @@ const mayImport: Record<string, string[]> = {
     'config',
     'errors',
   ],
-  service: ['app', 'auth', 'docs', 'background', 'tenancy', 'fleet', 'control', 'http', 'config', 'errors'],
+  service: [
+    'app',
+    'auth',
+    'resources',
+    'docs',
+    'background',
+    'tenancy',
+    'fleet',
+    'control',
+    'http',
+    'config',
+    'errors',
+  ],
   server: ['service', 'fleet', 'auth', 'tenancy', 'control', 'embedded', 'explain', 'http', 'config', 'errors'],
   scripts: ['fleet', 'docs'],
   // Both schemas and the two ways to them: for MikroORM's own command line as well.
-  'mikro-orm.config': ['resources', 'activity', 'audit', 'control', 'embedded', 'config'],
+  'mikro-orm.config': ['resources', 'tenancy', 'control', 'embedded', 'config'],
 };
 
 interface SourceFile {

@@ -1,9 +1,22 @@
-import { MikroORM } from '@mikro-orm/postgresql';
-import { controlOptions } from '../../mikro-orm.config.ts';
-import { migrationNames } from '../migrations.ts';
+import { Migrator } from '@mikro-orm/migrations';
+import { defineConfig, MikroORM, type Options } from '@mikro-orm/postgresql';
+import { migrationNames, migrationOptions } from '../migrations.ts';
+import { controlEntities } from './entities.ts';
 
 /** The control database: knows all tenants, keys, users and sessions. */
 export type ControlDatabase = MikroORM;
+
+/** MikroORM's options for the control database. */
+export function controlOptions(url: string): Options {
+  return defineConfig({
+    contextName: 'default',
+    clientUrl: url,
+    ensureDatabase: false,
+    entities: controlEntities,
+    extensions: [Migrator],
+    migrations: migrationOptions('control'),
+  });
+}
 
 /** Opens no connection yet: the pool connects on first use. Close it with `control.close()`. */
 export function openControlDatabase(url: string, connections = 2): ControlDatabase {

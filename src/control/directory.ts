@@ -1,33 +1,10 @@
-import { createSecretKey, type KeyObject } from 'node:crypto';
-import { raw } from '@mikro-orm/postgresql';
-import type { Logger } from 'pino';
-import { problem } from '../errors.ts';
 import { ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
-import type { ControlDatabase } from './database.ts';
-import { LegacyToken, Role, type Scope, Session, SigningKey, Tenant, type TenantStatus, User } from './entities.ts';
+import { LegacyToken, Role, type Scope, Session, User } from './entities.ts';
 import { hashOfLegacyToken } from './legacy-token.ts';
-import { owners, type SecretBox } from './secret-box.ts';
-import { databaseUrl, type Servers } from './servers.ts';
+import { loadTenant, type TenantParts, type TenantRecord } from './load-tenant.ts';
 
-/** A tenant as a request needs it: who it is, its keys opened, and the way to its database. */
-export interface TenantRecord {
-  readonly id: number;
-  readonly guid: string;
-  readonly slug: string;
-  readonly name: string;
-  readonly appId: string;
-  readonly features: readonly string[];
-  readonly status: TenantStatus;
-  readonly schemaVersion: string | null;
-  readonly databaseName: string;
-  /** With the tenant's own login role, which reaches this database and no other. */
-  readonly databaseUrl: string;
-  /** Keys that verify (active and retiring), by `kid`. */
-  readonly keys: ReadonlyMap<string, KeyObject>;
-  /** The key that signs; undefined when the operator has disabled the last one. */
-  readonly activeKid: string | undefined;
-}
+export type { TenantRecord } from './load-tenant.ts';
 
 export interface SessionRecord {
   readonly tenantId: number;
@@ -75,14 +52,9 @@ export interface Directory {
 }
 
 const minutes = 60_000;
-const leastKeyBytes = 64; // RFC 7518 §3.2: a key of the size of the hash, or larger
 
-interface DirectoryParts {
-  control: ControlDatabase;
+interface DirectoryParts extends TenantParts {
   feed: ChangeFeed;
-  secrets: SecretBox;
-  servers: Servers;
-  log: Logger;
 }
 
 export function createDirectory(parts: DirectoryParts): Directory {
@@ -174,53 +146,4 @@ export function toUserRecord(user: User): UserRecord {
     entityId: user.entityId ?? null,
     disabled: user.disabledAt !== null,
   };
-}
-
-async function loadTenant(
-  guid: string,
-  { control, secrets, servers, log }: DirectoryParts,
-): Promise<TenantRecord | undefined> {
-  const em = control.em.fork();
-  const tenant = await em.findOne(Tenant, { guid }, { populate: ['server'] });
-  if (!tenant) return undefined;
-  // A key that retired an hour ago has no token left that is good.
-  const stillUsed = {
-    $or: [
-      { status: 'active' as const },
-      { status: 'retiring' as const, [raw(`coalesce(retired_at > now() - interval '1 hour', true)`)]: [] },
-    ],
-  };
-  const keys = await em.find(SigningKey, { tenant, ...stillUsed });
-  try {
-    const password = secrets.open(tenant.rolePassword, owners.rolePassword(guid)).toString();
-    return {
-      id: tenant.id,
-      guid,
-      slug: tenant.slug,
-      name: tenant.name,
-      appId: tenant.appId,
-      features: tenant.features,
-      status: tenant.status,
-      schemaVersion: tenant.schemaVersion ?? null,
-      databaseName: tenant.databaseName,
-      databaseUrl: databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName, {
-        user: tenant.roleName,
-        password,
-      }),
-      keys: new Map(keys.map(key => [key.kid, openKey(key, guid, secrets)])),
-      activeKid: keys.find(key => key.status === 'active')?.kid,
-    };
-  } catch (error) {
-    log.error(
-      { event: 'tenant_secrets_unusable', tenant: guid, err: error },
-      'a secret of this tenant does not open: it is not served',
-    );
-    throw problem('unavailable', { cause: error });
-  }
-}
-
-function openKey({ kid, secret }: SigningKey, guid: string, secrets: SecretBox): KeyObject {
-  const bytes = secrets.open(secret, owners.signingKey(guid, kid));
-  if (bytes.length < leastKeyBytes) throw new Error(`signing key ${kid} is shorter than ${leastKeyBytes} bytes`);
-  return createSecretKey(bytes);
 }

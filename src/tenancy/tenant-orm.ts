@@ -1,5 +1,21 @@
-import { MikroORM } from '@mikro-orm/postgresql';
-import { tenantOptions } from '../../mikro-orm.config.ts';
+import { Migrator } from '@mikro-orm/migrations';
+import { defineConfig, MikroORM, type Options } from '@mikro-orm/postgresql';
+import { migrationOptions } from '../migrations.ts';
+
+/** What is stored in a tenant database. */
+export type TenantEntities = NonNullable<Options['entities']>;
+
+/** MikroORM's options for a tenant database. */
+export function tenantOptions(url: string, entities: TenantEntities, contextName = 'tenant'): Options {
+  return defineConfig({
+    contextName,
+    clientUrl: url,
+    ensureDatabase: false,
+    entities,
+    extensions: [Migrator],
+    migrations: migrationOptions('tenant'),
+  });
+}
 
 /** A result cache of one MikroORM is shared by all tenants, so there is none: using it fails. */
 class NoResultCache {
@@ -15,9 +31,9 @@ class NoResultCache {
  * The one MikroORM whose metadata all tenant databases share. It is never connected: its own database does not exist,
  * on a host that does not exist, so an entity manager taken from it by mistake reaches nothing.
  */
-export function createTenantOrm(): MikroORM {
+export function createTenantOrm(entities: TenantEntities): MikroORM {
   return new MikroORM({
-    ...tenantOptions('postgresql://nobody@no-tenant.invalid:1/no_tenant'),
+    ...tenantOptions('postgresql://nobody@no-tenant.invalid:1/no_tenant', entities),
     resultCache: { adapter: NoResultCache as never },
   });
 }

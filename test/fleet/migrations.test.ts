@@ -2,11 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { Migrator } from '@mikro-orm/migrations';
 import { MikroORM } from '@mikro-orm/postgresql';
 import { expect } from 'chai';
-import { controlOptions, tenantOptions } from '../../mikro-orm.config.ts';
+import { controlOptions } from '../../src/control/database.ts';
 import { databaseUrl } from '../../src/control/servers.ts';
 import { withConnection } from '../../src/fleet/admin-connection.ts';
 import { migrationSettings } from '../../src/fleet/template.ts';
 import { loadMigrations, type MigrationFolder, migrationNames, runMigrations } from '../../src/migrations.ts';
+import { tenantEntities } from '../../src/resources/index.ts';
+import { tenantOptions } from '../../src/tenancy/tenant-orm.ts';
 import { postgresUrl, server } from '../support/server.ts';
 
 interface Column {
@@ -19,7 +21,7 @@ interface Column {
 }
 
 const folders: MigrationFolder[] = ['control', 'tenant'];
-const options = { control: controlOptions, tenant: tenantOptions };
+const options = { control: controlOptions, tenant: (url: string) => tenantOptions(url, tenantEntities) };
 
 /** Everything that migrations make, as PostgreSQL itself writes it down. */
 const catalogue = `

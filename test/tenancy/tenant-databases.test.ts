@@ -5,6 +5,7 @@ import type { TenantRecord } from '../../src/control/directory.ts';
 import { Problem } from '../../src/errors.ts';
 import { tenantHead } from '../../src/fleet/migrate-tenants.ts';
 import { EntityStatus } from '../../src/resources/entity-status.ts';
+import { tenantEntities } from '../../src/resources/index.ts';
 import { type Lease, TenantDatabases } from '../../src/tenancy/tenant-databases.ts';
 import { createTenantOrm } from '../../src/tenancy/tenant-orm.ts';
 import { eventually } from '../support/eventually.ts';
@@ -40,7 +41,13 @@ describe('TenantDatabases', () => {
 
   /** A registry of the test's own; what the test leaves leased is released and closed after it. */
   function open(maxOpen: number, { acquireTimeoutMs = 5_000, connectionsEach = 2 } = {}) {
-    const databases = new TenantDatabases({ orm: createTenantOrm(), head, maxOpen, connectionsEach, acquireTimeoutMs });
+    const databases = new TenantDatabases({
+      orm: createTenantOrm(tenantEntities),
+      head,
+      maxOpen,
+      connectionsEach,
+      acquireTimeoutMs,
+    });
     const leases = new Set<Lease>();
     opened.push({ databases, leases });
     return {
@@ -307,7 +314,7 @@ describe('TenantDatabases', () => {
     });
 
     it('cannot be had without a tenant: what all share reaches no database', async () => {
-      const orm = createTenantOrm();
+      const orm = createTenantOrm(tenantEntities);
       const error = await failure(orm.em.fork().find(EntityStatus, {}));
       expect(error).to.include({ code: 'ENOTFOUND' });
       await orm.close(true);
