@@ -1,4 +1,5 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
+import { migrationRunEntities } from './migration-run.ts';
 
 /** A PostgreSQL server that tenants are placed on. */
 const ServerSchema = defineEntity({
@@ -41,6 +42,8 @@ const TenantSchema = defineEntity({
     rolePassword: p.blob(),
     /** The last migration its database has, as the control database knows it. */
     schemaVersion: p.text().nullable(),
+    /** Of its database, when that was last compared with the template. */
+    schemaFingerprint: p.text().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
     updatedAt: p
       .datetime()
@@ -186,4 +189,15 @@ const LegacyTokenSchema = defineEntity({
 export class LegacyToken extends LegacyTokenSchema.class {}
 LegacyTokenSchema.setClass(LegacyToken);
 
-export const controlEntities = [Server, Tenant, SigningKey, Role, User, Session, MailToken, ApiClient, LegacyToken];
+export const controlEntities = [
+  Server,
+  Tenant,
+  SigningKey,
+  Role,
+  User,
+  Session,
+  MailToken,
+  ApiClient,
+  LegacyToken,
+  ...migrationRunEntities,
+];
