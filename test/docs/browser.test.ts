@@ -40,11 +40,12 @@ function inBrowser(executablePath: string): void {
   let browser: Browser;
 
   before(async () => {
-    [world, browser] = await Promise.all([createWorld(), chromium.launch({ executablePath, args })]);
+    world = await createWorld();
+    browser = await chromium.launch({ executablePath, args }); // last: nothing would end it if a world could not be made
   });
   after(async () => {
-    await browser.close();
-    await world.close();
+    await browser?.close();
+    await world?.close();
   });
 
   /** Opens a page and collects whatever it complains about, and every address it loads from. */
