@@ -6,7 +6,7 @@ import type { RefreshToken } from './refresh-token.ts';
 const sessionsPerUser = 20;
 const repeatable = `interval '10 seconds'`; // a lost reply, two tabs
 /** Since the last refresh, and since the login. */
-const live = `refreshed_at > now() - interval '7 days' and created_at > now() - interval '30 days'`;
+export const live = `refreshed_at > now() - interval '7 days' and created_at > now() - interval '30 days'`;
 
 /**
  * Opens a session for a user whose password was right, and stores its renewed hash. Of a user's sessions the newest 20

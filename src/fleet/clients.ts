@@ -1,19 +1,20 @@
 import { createHash, randomBytes } from 'node:crypto';
+import { raw } from '@mikro-orm/postgresql';
 import { normaliseEmail } from '../auth/email.ts';
-import { revokeSession, revokeSessionsOf } from '../auth/sessions.ts';
+import { live, revokeSession, revokeSessionsOf } from '../auth/sessions.ts';
 import { ApiClient, LegacyToken, Session, User } from '../control/entities.ts';
 import type { Installation } from './installation.ts';
 import { OperatorError } from './operator-error.ts';
 import { findTenant } from './tenants.ts';
 
-/** The sessions of a tenant, or of one of its users, that are not revoked, the newest first. */
+/** The sessions of a tenant, or of one of its users, that can still be used, the newest first. */
 export async function listSessions(installation: Installation, slug: string, email?: string) {
   const tenant = await findTenant(installation, slug);
   const user = email === undefined ? {} : { user: (await findUser(installation, slug, email)).id };
-  const where = { tenant: tenant.id, revokedAt: null, ...user };
+  const where = { tenant: tenant.id, revokedAt: null, [raw(live)]: [], ...user };
   const sessions = await installation.control.em
     .fork()
-    .find(Session, where, { populate: ['user'], orderBy: { createdAt: 'desc' } });
+    .find(Session, where, { populate: ['user'], strategy: 'select-in', orderBy: { createdAt: 'desc' } });
   return sessions.map(session => ({
     id: session.id,
     email: session.user.email,

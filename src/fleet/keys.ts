@@ -62,10 +62,12 @@ export async function disableKey(installation: Installation, slug: string, kid: 
 
 /** One change of a tenant's keys at a time, in one transaction: there is always exactly one active key. */
 async function changeKeys<T>(
-  { control, controlUrl }: Installation,
+  { control, controlUrl, secrets }: Installation,
   tenant: Tenant,
   change: (em: EntityManager) => Promise<T>,
 ): Promise<T> {
+  // Under a master key that the service does not have, a new key would take the tenant out of service.
+  openSecret(secrets, tenant.rolePassword, owners.rolePassword(tenant.guid));
   return withConnection(controlUrl, async client => {
     await holdLock(client, lockSpaces.tenant, tenant.id);
     return control.em.fork().transactional(async em => {
@@ -83,7 +85,8 @@ async function changeKeys<T>(
  */
 export async function resealSecrets({ control, secrets }: Installation): Promise<number> {
   return control.em.fork().transactional(async em => {
-    const again = (sealed: Uint8Array, owner: string): Buffer => secrets.seal(secrets.open(sealed, owner), owner);
+    const again = (sealed: Uint8Array, owner: string): Buffer =>
+      secrets.seal(openSecret(secrets, sealed, owner), owner);
     const tenants = await em.findAll(Tenant);
     for (const tenant of tenants) tenant.rolePassword = again(tenant.rolePassword, owners.rolePassword(tenant.guid));
     const keys = await em.findAll(SigningKey, { populate: ['tenant'] });
@@ -94,4 +97,14 @@ export async function resealSecrets({ control, secrets }: Installation): Promise
     await em.flush();
     return tenants.length + keys.length + servers.length;
   });
+}
+
+/** @throws {OperatorError} when it was sealed under another master key */
+function openSecret(secrets: SecretBox, sealed: Uint8Array, owner: string): Buffer {
+  try {
+    return secrets.open(sealed, owner);
+  } catch (cause) {
+    const message = `nothing was changed: ${owner} was sealed under neither MASTER_KEY nor MASTER_KEY_PREVIOUS`;
+    throw new OperatorError(message, { cause });
+  }
 }
