@@ -33,6 +33,7 @@ const pages = [
   ['/docs', 'Guide'],
   ['/docs/reference', 'Reference'],
   ['/docs/errors', 'Errors'],
+  ['/docs/operators', 'Operators'],
   ['/swagger', 'Try it out'],
 ] as const;
 

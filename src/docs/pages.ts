@@ -5,6 +5,7 @@ import type { TenantRoute } from '../tenancy/define-route.ts';
 import { errorsPage } from './errors-page.ts';
 import { guidePage } from './guide.ts';
 import { openApiDocument, writeDocument } from './openapi.ts';
+import { operatorsPage } from './operators-page.ts';
 import { referencePage } from './reference.ts';
 import { swaggerFile, swaggerPage, swaggerStart } from './swagger.ts';
 
@@ -33,6 +34,7 @@ export function documentationPages(routes: readonly TenantRoute[], base: string)
     ['/docs', { type: 'html', load: () => guidePage(base) }],
     ['/docs/reference', { type: 'html', load: () => referencePage(openApiDocument(routes)) }],
     ['/docs/errors', { type: 'html', load: errorsPage }],
+    ['/docs/operators', { type: 'html', load: operatorsPage }],
     ['/docs/openapi.json', { type: 'json', load: () => writeDocument(routes) }],
     ['/css/docs.css', { type: 'css', load: () => readFile(new URL('style.css', import.meta.url), 'utf8') }],
     ['/swagger', { type: 'html', load: () => swaggerPage }],

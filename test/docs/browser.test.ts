@@ -14,7 +14,7 @@ const args = [
   '--disable-component-update',
   '--disable-sync',
 ];
-const pages = ['/docs', '/docs/reference', '/docs/errors'];
+const pages = ['/docs', '/docs/reference', '/docs/errors', '/docs/operators'];
 
 /** What a page can be asked in the browser, where these run: nothing of here is there. */
 interface Window {

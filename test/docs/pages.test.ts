@@ -5,7 +5,7 @@ import type { Client } from '../support/client.ts';
 import { document } from '../support/contract.ts';
 import { createWorld, type World } from '../support/world.ts';
 
-const html = ['/docs', '/docs/reference', '/docs/errors', '/swagger'];
+const html = ['/docs', '/docs/reference', '/docs/errors', '/docs/operators', '/swagger'];
 const files: Record<string, string> = {
   ...Object.fromEntries(html.map(path => [path, 'text/html; charset=utf-8'])),
   '/docs/openapi.json': 'application/json; charset=utf-8',
