@@ -14,7 +14,9 @@ export class Accounts extends Migration {
         constraint mail_tokens_user_id_purpose_unique unique (user_id, purpose),
         constraint mail_tokens_user_fkey foreign key (tenant_id, user_id) references users (tenant_id, id) on delete cascade
       )`);
-    this.addSql(`comment on table mail_tokens is 'the newest of each purpose for a user; a row is removed when it is used'`);
+    this.addSql(
+      `comment on table mail_tokens is 'the newest of each purpose for a user; a row is removed when it is used'`,
+    );
     this.addSql(`
       create table api_clients (
         id text primary key,
@@ -50,7 +52,9 @@ export class Accounts extends Migration {
         when ((old.revoked_at, old.expires_at, old.user_id, old.tenant_id, old.entity_type)
           is distinct from (new.revoked_at, new.expires_at, new.user_id, new.tenant_id, new.entity_type))
         execute function announce_change('legacy_tokens', 'hash')`);
-    this.addSql(`create trigger announce_truncate after truncate on legacy_tokens execute function announce_truncate()`);
+    this.addSql(
+      `create trigger announce_truncate after truncate on legacy_tokens execute function announce_truncate()`,
+    );
     // Its tokens are refused with it.
     this.addSql(`
       create function revoke_tokens_of_client() returns trigger language plpgsql as $$

@@ -4,7 +4,9 @@ import { Migration } from '@mikro-orm/migrations';
 export class ServersAndPurges extends Migration {
   override up(): void {
     this.addSql(`alter table servers add capacity integer constraint servers_capacity_check check (capacity >= 0)`);
-    this.addSql(`comment on column servers.capacity is 'most tenants placed there without being asked for it by name; null: no limit'`);
+    this.addSql(
+      `comment on column servers.capacity is 'most tenants placed there without being asked for it by name; null: no limit'`,
+    );
     this.addSql(`
       create table purged_tenants (
         id bigint primary key,
