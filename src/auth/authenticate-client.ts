@@ -3,7 +3,7 @@ import type { Middleware } from 'koa';
 import { ApiClient } from '../control/entities.ts';
 import { type Problem, problem } from '../errors.ts';
 import { announceSunset, callerOf, requireLegacyTokens } from './authenticate.ts';
-import type { AuthParts } from './routes.ts';
+import type { AuthParts } from './parts.ts';
 
 /** Proves an API client by `Authorization: Basic` (RFC 7617) and puts its tenant, and its user as caller, into the state. */
 export function authenticateClient({ control, directory }: AuthParts): Middleware {

@@ -5,7 +5,7 @@ import { problem } from '../errors.ts';
 import { invalidToken } from '../http/bearer-token.ts';
 import type { Caller } from '../tenancy/context.ts';
 import { type AccessClaims, verifyAccessToken } from './access-token.ts';
-import type { AuthParts } from './routes.ts';
+import type { AuthParts } from './parts.ts';
 
 /** What the tenant router has left for us. */
 interface ResolvedState {

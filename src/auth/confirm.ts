@@ -4,7 +4,7 @@ import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { takeMailToken } from './mail-token.ts';
-import type { AuthParts } from './routes.ts';
+import type { AuthParts } from './parts.ts';
 
 export const badToken = () => problem('validation_failed', { errors: { token: ['is not good, or not any more'] } });
 

@@ -6,7 +6,7 @@ import { timestamp } from '../http/fields.ts';
 import { Entity } from '../resources/entity.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { basicRequired } from './authenticate-client.ts';
-import type { AuthParts } from './routes.ts';
+import type { AuthParts } from './parts.ts';
 
 const lifetimeMs = 90 * 24 * 3_600_000;
 

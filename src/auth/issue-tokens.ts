@@ -3,8 +3,8 @@ import type { TenantRecord, UserRecord } from '../control/directory.ts';
 import { Entity } from '../resources/entity.ts';
 import type { RequestContext } from '../tenancy/context.ts';
 import { signAccessToken } from './access-token.ts';
+import type { AuthParts } from './parts.ts';
 import { type RefreshToken, writeRefreshToken } from './refresh-token.ts';
-import type { AuthParts } from './routes.ts';
 
 export const entityType = z.enum(['supplier', 'customer']).nullable();
 

@@ -5,8 +5,8 @@ import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { emailText } from './email.ts';
 import { issueTokens, loadHolder, loginResponse } from './issue-tokens.ts';
+import type { AuthParts } from './parts.ts';
 import { passwordLength } from './passwords.ts';
-import type { AuthParts } from './routes.ts';
 import { openSession } from './sessions.ts';
 
 const credentials = z.object({

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { Session } from '../control/entities.ts';
 import { timestamp } from '../http/fields.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
-import type { AuthParts } from './routes.ts';
+import type { AuthParts } from './parts.ts';
 import { liveSessions, revokeSession } from './sessions.ts';
 
 const view = z

@@ -3,8 +3,8 @@ import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { issueTokens, loadHolder, loginResponse } from './issue-tokens.ts';
+import type { AuthParts } from './parts.ts';
 import { readRefreshToken } from './refresh-token.ts';
-import type { AuthParts } from './routes.ts';
 import { rotateSession } from './sessions.ts';
 
 /** A new pair of tokens for a refresh token, which is good once. Every failure is the same answer. */

@@ -9,7 +9,7 @@ import { email } from './email.ts';
 import { letter } from './mail.ts';
 import { createMailToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
-import type { AuthParts } from './routes.ts';
+import type { AuthParts } from './parts.ts';
 
 export const accepted = z.object({ status: z.literal('accepted') });
 

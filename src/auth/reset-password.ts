@@ -9,8 +9,8 @@ import { email } from './email.ts';
 import { letter } from './mail.ts';
 import { createMailToken, takeMailToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
+import type { AuthParts } from './parts.ts';
 import { accepted } from './register.ts';
-import type { AuthParts } from './routes.ts';
 import { revokeSessionsOf } from './sessions.ts';
 
 const request = z.object({
