@@ -1,5 +1,7 @@
 import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options } from '@mikro-orm/postgresql';
+import type pg from 'pg';
+import { dropDeadConnections } from '../database-pool.ts';
 import { migrationNames, migrationOptions } from '../migrations.ts';
 import { controlEntities } from './entities.ts';
 
@@ -18,6 +20,9 @@ export function controlOptions(url: string): Options {
   });
 }
 
+const statementTimeoutMs = 8_000; // a request is answered within 10 s
+const silenceMs = statementTimeoutMs + 1_000;
+
 /** Opens no connection yet: the pool connects on first use. Close it with `control.close()`. */
 export function openControlDatabase(url: string, connections = 2): ControlDatabase {
   return new MikroORM({
@@ -28,9 +33,10 @@ export function openControlDatabase(url: string, connections = 2): ControlDataba
       max: connections,
       idleTimeoutMillis: 30_000,
       connectionTimeoutMillis: 3_000,
-      statement_timeout: 15_000,
+      statement_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: 30_000,
       keepAlive: true,
+      onPoolCreated: (pool: pg.Pool) => dropDeadConnections(pool, silenceMs),
     },
   });
 }

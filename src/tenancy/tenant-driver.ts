@@ -1,5 +1,6 @@
 import { type EntityManager, type MikroORM, PostgreSqlConnection, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import type pg from 'pg';
+import { dropDeadConnections } from '../database-pool.ts';
 
 /** Reached the database of another tenant, or none: its answers must not be used. */
 export class TenantIdentityError extends Error {
@@ -27,6 +28,7 @@ export interface TenantConnectionOptions {
 }
 
 const statementTimeoutMs = 8_000; // a request is answered within 10 s
+const silenceMs = statementTimeoutMs + 1_000;
 const idleConnectionMs = 10_000;
 
 /** A connection pool that stays closed once closed; MikroORM's own would reopen on the shared configuration's database. */
@@ -55,7 +57,7 @@ export class TenantDriver extends PostgreSqlDriver {
 
   constructor(orm: MikroORM, { url, expected, connections, connectionTimeoutMs }: TenantConnectionOptions) {
     super(orm.config);
-    const driverOptions: pg.PoolConfig & { verify: typeof verify } = {
+    const driverOptions: pg.PoolConfig & { verify: typeof verify; onPoolCreated: (pool: pg.Pool) => void } = {
       connectionString: url,
       application_name: 'backoffice-api',
       max: connections,
@@ -65,6 +67,7 @@ export class TenantDriver extends PostgreSqlDriver {
       idle_in_transaction_session_timeout: statementTimeoutMs,
       keepAlive: true,
       verify,
+      onPoolCreated: pool => dropDeadConnections(pool, silenceMs),
     };
     const { pathname } = new URL(url);
     this.connection = new TenantConnection(orm.config, {
