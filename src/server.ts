@@ -71,7 +71,7 @@ async function requireControlHead({ control }: Installation): Promise<void> {
 async function provisionDemo(installation: Installation, passwords: Passwords): Promise<Provisioned> {
   const manifest = await readManifest(new URL('../tenants/demo.json', import.meta.url).pathname);
   const demo = await provision(installation, passwords, manifest);
-  const failed = (await migrateTenants(installation)).filter(outcome => outcome.state === 'failed');
+  const failed = (await migrateTenants(installation)).outcomes.filter(outcome => outcome.state === 'failed');
   for (const { slug, error } of failed) console.error(`tenant ${slug} could not be migrated: ${error}`);
   return demo;
 }

@@ -16,13 +16,30 @@ export async function withConnection<T>(url: string, work: (client: pg.Client) =
   }
 }
 
+/** One session of which several workers ask something. */
+export interface SharedSession {
+  query<Row extends pg.QueryResultRow>(text: string, values?: unknown[]): Promise<pg.QueryResult<Row>>;
+}
+
+/** Lets several workers ask on one connection, each when it is its turn. */
+export function shareConnection(client: pg.Client): SharedSession {
+  let last: Promise<unknown> = Promise.resolve();
+  return {
+    query: <Row extends pg.QueryResultRow>(text: string, values?: unknown[]) => {
+      const answer = last.then(() => client.query<Row>(text, values));
+      last = answer.catch(() => {});
+      return answer;
+    },
+  };
+}
+
 /** Waits for an advisory lock and holds it until the connection ends, also when this process is killed. */
 export async function holdLock(client: pg.Client, space: number, key: number): Promise<void> {
   await client.query('select pg_advisory_lock($1, $2)', [space, key]);
 }
 
 /** One number for each kind of thing that is locked; the second number says which one. */
-export const lockSpaces = { control: 727_101, template: 727_102, slug: 727_103, tenant: 727_104 };
+export const lockSpaces = { control: 727_101, template: 727_102, slug: 727_103, tenant: 727_104, run: 727_110 };
 
 /** A stable 31-bit number for a text, for the second number of a lock. */
 export function lockKey(text: string): number {

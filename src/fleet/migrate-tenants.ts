@@ -1,29 +1,39 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Tenant } from '../control/entities.ts';
-import { databaseUrl } from '../control/servers.ts';
-import { loadMigrations, migrationNames, runMigrations } from '../migrations.ts';
-import { holdLock, lockSpaces, withConnection } from './admin-connection.ts';
+import { Server, Tenant } from '../control/entities.ts';
+import type { RunState } from '../control/migration-run.ts';
+import { migrationNames } from '../migrations.ts';
+import { shareConnection, withConnection } from './admin-connection.ts';
 import type { Installation } from './installation.ts';
+import { migrateTenant, type Run, shortText } from './migrate-tenant.ts';
+import { beginRun, type Candidate, endRun, type Result, type RunRequest } from './migration-runs.ts';
 import { OperatorError } from './operator-error.ts';
-import { migrationSettings } from './template.ts';
+import { readSchemaSteps } from './schema-steps.ts';
+import { headFingerprint } from './template-fingerprint.ts';
 
 /** What became of one tenant in a run. */
-export interface MigrationOutcome {
+export interface TenantOutcome extends Result {
   slug: string;
-  state: 'migrated' | 'failed';
-  from: string | null;
-  to: string | null;
-  ms: number;
-  error?: string;
 }
 
-interface MigrationRun {
-  /** Only these tenants; all without it. */
-  slugs?: string[];
-  /** Tenants migrated at the same time. */
-  concurrency?: number;
-  onOutcome?: (outcome: MigrationOutcome) => void;
+export interface RunReport {
+  id: number;
+  state: RunState;
+  /** Of the tenants that there was something to do for. */
+  outcomes: TenantOutcome[];
+  /** Tenants that the run did not get to, because it was halted. */
+  skipped: number;
 }
+
+interface Observers {
+  /** How many tenants there is something to do for. */
+  onStart?: (total: number) => void;
+  onOutcome?: (outcome: TenantOutcome) => void;
+  /** When it is aborted, no further tenant is begun. */
+  signal?: AbortSignal | undefined;
+}
+
+const defaultConcurrency = 4;
+const busyRetryMs = 50;
 
 /** The last migration of tenant databases that this build knows. */
 export async function tenantHead(): Promise<string> {
@@ -31,80 +41,104 @@ export async function tenantHead(): Promise<string> {
 }
 
 /**
- * Brings tenant databases to head. A tenant that is there already costs no connection; one that fails does not stop the
- * others. Two runs at once do not collide: each tenant is locked in the control database while it is worked on.
+ * Brings tenant databases to head and keeps the books of it. A tenant that is there already costs no connection; one
+ * that fails does not stop the others. Two runs at once do not collide: each tenant is locked in the control database
+ * while it is worked on, and what the other run is at comes last.
  */
 export async function migrateTenants(
   installation: Installation,
-  { slugs, concurrency = 4, onOutcome }: MigrationRun = {},
-): Promise<MigrationOutcome[]> {
+  request: RunRequest = {},
+  { onStart, onOutcome, signal }: Observers = {},
+): Promise<RunReport> {
+  await requireTenants(installation, request.slugs);
   const head = await tenantHead();
-  const tenants = await installation.control.em
-    .fork()
-    .find(
-      Tenant,
-      { status: { $ne: 'provisioning' }, ...(slugs ? { slug: { $in: slugs } } : {}) },
-      { orderBy: { slug: 'asc' } },
-    );
-  const unknown = slugs?.filter(slug => !tenants.some(tenant => tenant.slug === slug)) ?? [];
-  if (unknown.length > 0) throw new OperatorError(`there is no tenant ${unknown.join(', ')}`);
+  const steps = await readSchemaSteps();
+  const fingerprints = await headFingerprints(installation);
+  const concurrency = request.concurrency ?? defaultConcurrency;
 
-  const todo = tenants.filter(tenant => tenant.schemaVersion !== head);
-  const outcomes: MigrationOutcome[] = [];
-  const migrations = await loadMigrations('tenant');
-  const worker = async (): Promise<void> => {
-    for (let tenant = todo.shift(); tenant; tenant = todo.shift()) {
-      const startedAt = performance.now();
-      const from = tenant.schemaVersion ?? null;
-      const result = await migrateTenant(installation, tenant.id, migrations).then(
-        to => ({ state: 'migrated' as const, to }),
-        (error: Error) => ({ state: 'failed' as const, to: from, error: error.message }),
-      );
-      const outcome = { slug: tenant.slug, from, ...result, ms: Math.round(performance.now() - startedAt) };
-      outcomes.push(outcome);
-      onOutcome?.(outcome);
+  return withConnection(installation.controlUrl, async connection => {
+    const client = shareConnection(connection);
+    const { id, candidates } = await beginRun(client, head, fingerprints, { ...request, concurrency });
+    const run: Run = { id, installation, client, steps, head, fingerprints };
+    const todo = candidates.filter(({ atHead }) => !atHead);
+    const canaries = todo.slice(0, request.canary ?? 0);
+    const outcomes: TenantOutcome[] = [];
+    const failures = () => outcomes.filter(({ state }) => state === 'failed').length;
+    const halted = () => signal?.aborted || failures() >= (request.maxFailures ?? Number.POSITIVE_INFINITY);
+    const work = (tenants: Candidate[]) =>
+      workThrough(tenants, concurrency, halted, async candidate => {
+        const result = await migrateTenant(run, candidate);
+        if (result === 'busy') return false;
+        if (result) {
+          const outcome = { slug: candidate.slug, ...result };
+          outcomes.push(outcome);
+          onOutcome?.(outcome);
+        }
+        return true;
+      });
+    onStart?.(todo.length);
+    try {
+      let left = await work(canaries);
+      const rest = todo.slice(canaries.length);
+      left += canaries.length > 0 && failures() > 0 ? rest.length : await work(rest);
+      const state = left > 0 ? 'halted' : failures() > 0 ? 'failed' : 'succeeded';
+      await endRun(client, id, state, 'the run was halted before its turn');
+      return { id, state, outcomes, skipped: left };
+    } catch (error) {
+      await endRun(client, id, 'failed', shortText(error)).catch(() => {});
+      throw error;
     }
-  };
-  await Promise.all(Array.from({ length: concurrency }, worker));
-  return outcomes;
-}
-
-/** @returns the version that the tenant's database has now */
-async function migrateTenant(
-  { control, controlUrl, servers }: Installation,
-  id: number,
-  migrations: Awaited<ReturnType<typeof loadMigrations>>,
-): Promise<string | null> {
-  return withConnection(controlUrl, async client => {
-    await holdLock(client, lockSpaces.tenant, id);
-    const em = control.em.fork();
-    const tenant = await em.findOneOrFail(Tenant, { id }, { populate: ['server'] });
-    const adminUrl = servers.adminUrl(tenant.server);
-    // MikroORM's migrator would make a database that is missing.
-    const exists = await withConnection(adminUrl, async admin => {
-      const { rowCount } = await admin.query('select from pg_database where datname = $1', [tenant.databaseName]);
-      return rowCount === 1;
-    });
-    if (!exists) throw new OperatorError('its database does not exist');
-    await retryLocked(() =>
-      runMigrations(databaseUrl(adminUrl, tenant.databaseName), migrations, migrationSettings(tenant.server)),
-    );
-    tenant.schemaVersion = migrations.at(-1)?.name ?? null;
-    await em.flush();
-    return tenant.schemaVersion;
   });
 }
 
-const lockAttempts = 3;
+/**
+ * Does every tenant, on each server so many at the same time. One that somebody else is at goes to the end of the line.
+ * @param attempt resolves to false for those
+ * @returns how many were not begun
+ */
+async function workThrough(
+  tenants: Candidate[],
+  concurrency: number,
+  halted: () => boolean | undefined,
+  attempt: (tenant: Candidate) => Promise<boolean>,
+): Promise<number> {
+  const servers = Map.groupBy(tenants, ({ serverId }) => serverId);
+  const workers = [...servers.values()].flatMap(line =>
+    Array.from({ length: Math.min(concurrency, line.length) }, async () => {
+      while (!halted()) {
+        const tenant = line.shift();
+        if (!tenant) return;
+        if (await attempt(tenant)) continue;
+        line.push(tenant);
+        await sleep(busyRetryMs);
+      }
+    }),
+  );
+  await Promise.all(workers);
+  return [...servers.values()].reduce((sum, line) => sum + line.length, 0);
+}
 
-/** A table that a long request holds is tried again; queueing for it would hold up everybody behind. */
-async function retryLocked<T>(run: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await run();
-    } catch (error) {
-      if (attempt === lockAttempts || (error as { code?: string }).code !== '55P03') throw error;
-      await sleep(200 * attempt);
-    }
-  }
+/** Of every server that has tenants. One that is down stops nobody but its own: they fail one by one. */
+async function headFingerprints({ control, servers }: Installation): Promise<Map<number, string>> {
+  const em = control.em.fork();
+  const used = await em.execute<{ id: number }[]>('select distinct server_id as id from tenants');
+  const found = await em.find(Server, { id: { $in: used.map(({ id }) => id) } });
+  const read = async (server: Server): Promise<[number, string]> => [
+    server.id,
+    await headFingerprint(control, server, servers.adminUrl(server)).catch((error: { code?: string }) => {
+      if (/^[0-9A-Z]{5}$/.test(error.code ?? '')) throw error; // PostgreSQL itself says no: a migration is wrong
+      return '';
+    }),
+  ];
+  return new Map(await Promise.all(found.map(read)));
+}
+
+/** @throws {OperatorError} naming those that do not exist */
+async function requireTenants({ control }: Installation, slugs: string[] | undefined): Promise<void> {
+  if (!slugs) return;
+  const found = await control.em
+    .fork()
+    .find(Tenant, { slug: { $in: slugs }, status: { $ne: 'provisioning' } }, { fields: ['slug'] });
+  const unknown = slugs.filter(slug => !found.some(tenant => tenant.slug === slug));
+  if (unknown.length > 0) throw new OperatorError(`there is no tenant ${unknown.join(', ')}`);
 }

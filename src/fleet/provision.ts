@@ -14,6 +14,7 @@ import type { Manifest } from './manifest.ts';
 import { OperatorError } from './operator-error.ts';
 import { placeTenant } from './servers.ts';
 import { ensureTemplate, tenantGroup } from './template.ts';
+import { headFingerprint } from './template-fingerprint.ts';
 import { generatePassword, insertUser } from './users.ts';
 
 export interface Provisioned {
@@ -47,6 +48,11 @@ export async function provision(
     const logins = await populate(tenant);
     tenant.status = 'active';
     tenant.schemaVersion = (await migrationNames('tenant')).at(-1) ?? null;
+    tenant.schemaFingerprint = await headFingerprint(
+      control,
+      tenant.server,
+      installation.servers.adminUrl(tenant.server),
+    );
     await em.flush();
     return { tenant, created: true, logins };
   });

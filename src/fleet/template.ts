@@ -54,7 +54,7 @@ async function ensureGroup(client: { query(sql: string): Promise<unknown> }, gro
 }
 
 /** 12 hexadecimal digits that change when a migration is added or edited. */
-async function digestOfMigrations(): Promise<string> {
+export async function digestOfMigrations(): Promise<string> {
   const hash = createHash('sha256');
   for (const name of [...(await migrationNames('tenant')), 'sql']) {
     hash.update(await readFile(new URL(`../../migrations/tenant/${name}.ts`, import.meta.url)));

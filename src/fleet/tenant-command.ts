@@ -5,7 +5,7 @@ import { addClientCommands, addKeyCommands, addSessionCommands } from './access-
 import { createCommand, printFields, printJson, printTable, readStdin, withInstallation } from './command.ts';
 import type { Installation } from './installation.ts';
 import { checkManifest, type Manifest, readManifest } from './manifest.ts';
-import { type MigrationOutcome, migrateTenants } from './migrate-tenants.ts';
+import { addMigrateCommands } from './migrate-commands.ts';
 import { OperatorError } from './operator-error.ts';
 import { provision } from './provision.ts';
 import { addServerCommands } from './server-commands.ts';
@@ -22,7 +22,7 @@ export function tenantCommand(): Command {
   const tenant = createCommand('tenant').description('Tenants: make them, look at them, keep their databases at head');
   addProvision(tenant);
   addList(tenant);
-  addMigrate(tenant);
+  addMigrateCommands(tenant);
   addStateCommands(tenant);
   addServerCommands(tenant.command('server').description('PostgreSQL servers that tenants are placed on'));
   addUsers(tenant.command('user').description('the people of a tenant'));
@@ -122,44 +122,6 @@ function addList(tenant: Command): void {
         for (const key of keys) printFields({ 'signing key': `${key.kid}  ${key.status}  since ${key.createdAt}` });
       }),
     );
-}
-
-function addMigrate(tenant: Command): void {
-  tenant
-    .command('migrate')
-    .description('bring tenant databases to the version of this build')
-    .argument('[slug...]', 'only these tenants')
-    .option('--all', 'every tenant')
-    .option('--concurrency <n>', 'tenants at the same time', positive, 4)
-    .option('--json', 'a JSON line for each tenant on stdout')
-    .action(
-      withInstallation(
-        async (
-          installation,
-          slugs: string[],
-          { all, concurrency, json }: Json & { all?: boolean; concurrency: number },
-        ) => {
-          if (slugs.length === 0 && !all) throw new OperatorError('name tenants, or say --all', { usage: true });
-          const onOutcome = (outcome: MigrationOutcome): void => {
-            process.stdout.write(json ? `${JSON.stringify(outcome)}\n` : `${outcome.slug}: ${describe(outcome)}\n`);
-          };
-          const outcomes = await migrateTenants(installation, { concurrency, onOutcome, ...(all ? {} : { slugs }) });
-          const failures = outcomes.filter(outcome => outcome.state === 'failed');
-          if (!json) {
-            const text =
-              outcomes.length === 0
-                ? 'Nothing to do.'
-                : `${outcomes.length - failures.length} migrated, ${failures.length} failed.`;
-            process.stdout.write(`${text}\n`);
-          }
-          return failures.length === 0;
-        },
-      ),
-    );
-}
-
-function describe({ state, from, to, ms, error }: MigrationOutcome): string {
-  return state === 'migrated' ? `${from ?? 'nothing'} → ${to} (${ms} ms)` : `failed at ${from ?? 'nothing'}: ${error}`;
 }
 
 interface UserOptions extends Json {

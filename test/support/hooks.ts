@@ -1,11 +1,13 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { openControlDatabase } from '../../src/control/database.ts';
+import { Server } from '../../src/control/entities.ts';
 import { databaseUrl } from '../../src/control/servers.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { withConnection } from '../../src/fleet/admin-connection.ts';
 import { migrateControl } from '../../src/fleet/migrate-control.ts';
-import { ensureTemplate } from '../../src/fleet/template.ts';
+import { headFingerprint } from '../../src/fleet/template-fingerprint.ts';
 import { controlTemplate, server } from './server.ts';
 
 let folder: string;
@@ -22,7 +24,10 @@ export async function mochaGlobalSetup(): Promise<void> {
   await withConnection(postgres.url, client => client.query(`create database ${controlTemplate}`));
   await migrateControl(url);
   await withConnection(url, client => client.query('update servers set prefix = $1', [server.prefix]));
-  await ensureTemplate(server, postgres.url);
+  // With the template, and what its schema is: worlds have nothing left to find out.
+  const control = openControlDatabase(url);
+  await headFingerprint(control, await control.em.fork().findOneOrFail(Server, { name: server.name }), postgres.url);
+  await control.close(true);
 }
 
 export async function mochaGlobalTeardown(): Promise<void> {

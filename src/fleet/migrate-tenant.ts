@@ -1,0 +1,206 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { Tenant } from '../control/entities.ts';
+import { databaseUrl } from '../control/servers.ts';
+import { lockSpaces, type SharedSession } from './admin-connection.ts';
+import { fingerprint, firstDifference } from './fingerprint.ts';
+import type { Installation } from './installation.ts';
+import { type Candidate, type Result, recordOutcome } from './migration-runs.ts';
+import { OperatorError } from './operator-error.ts';
+import { changeSchema, readSchemaState, type SchemaStep, stepAlone, stepUp } from './schema-steps.ts';
+import { migrationSettings } from './template.ts';
+import { headObjects } from './template-fingerprint.ts';
+
+/** What all tenants of a run share. */
+export interface Run {
+  id: number;
+  installation: Installation;
+  /** Holds the locks of the run and of its tenants. */
+  client: SharedSession;
+  steps: SchemaStep[];
+  head: string;
+  /** At head, by the id of the server. */
+  fingerprints: Map<number, string>;
+}
+
+/**
+ * Brings one tenant's database to head and compares it with the template; nothing of it stays when they differ.
+ *
+ * No request is ever served on a schema that does not fit it, because the control database says so first: it has no
+ * version for the tenant from before the database changes until after it has changed (503), and whoever has open
+ * connections is given the time to hear of it. Killed in between, the tenant stays that way until the next run.
+ *
+ * @returns `busy` when somebody else works on the tenant, undefined when there is nothing to do (any more)
+ */
+export async function migrateTenant(run: Run, { id, serverId }: Candidate): Promise<Result | 'busy' | undefined> {
+  const { client, installation, head } = run;
+  const { rows } = await client.query<{ locked: boolean }>('select pg_try_advisory_lock($1, $2) as locked', [
+    lockSpaces.tenant,
+    id,
+  ]);
+  if (!rows[0]?.locked) return 'busy';
+  try {
+    const startedAt = performance.now();
+    const elapsed = () => Math.round(performance.now() - startedAt);
+    const tenant = await installation.control.em.fork().findOne(Tenant, { id }, { populate: ['server'] });
+    if (!tenant) return undefined; // purged meanwhile
+    const from = tenant.schemaVersion ?? null;
+    if (from === head && tenant.schemaFingerprint === run.fingerprints.get(serverId)) {
+      await recordOutcome(client, run.id, id, { state: 'current', from, to: head, ms: elapsed() });
+      return undefined;
+    }
+    await client.query(
+      `update migration_outcomes set state = 'running', started_at = now() where run_id = $1 and tenant_id = $2`,
+      [run.id, id],
+    );
+    const result: Result = await bringToHead(run, tenant).then(
+      migrated => ({ state: migrated || from !== head ? 'migrated' : 'current', from, to: head, ms: elapsed() }),
+      (error: unknown) => ({ state: 'failed', from, to: from, ms: elapsed(), error: shortText(error) }),
+    );
+    await recordOutcome(client, run.id, id, result);
+    return result;
+  } finally {
+    await client.query('select pg_advisory_unlock($1, $2)', [lockSpaces.tenant, id]);
+  }
+}
+
+/** @returns whether there was anything to migrate */
+async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
+  const { client, steps } = run;
+  return withTenantConnection(run.installation, tenant, async database => {
+    const { guid, applied } = await readSchemaState(database);
+    if (guid !== null && guid !== tenant.guid) throw new OperatorError('the database belongs to another tenant');
+    const unknown = applied.find(name => !steps.some(step => step.name === name));
+    if (unknown) throw new OperatorError(`its database has ${unknown}, which this build does not know`);
+
+    const pending = steps.filter(({ name }) => !applied.includes(name));
+    if (pending.length === 0) {
+      await compare(run, tenant, database);
+    } else {
+      await takeOutOfService(client, database, tenant);
+      try {
+        await retryLocked(() => apply(run, tenant, database, pending));
+      } catch (error) {
+        // What is in the database now, which is what it had before, unless a step ran outside of a transaction.
+        const left = await readSchemaState(database).catch(() => undefined);
+        if (left) await setVersion(client, tenant.id, left.applied.at(-1) ?? null, null);
+        throw error;
+      }
+    }
+    await setVersion(client, tenant.id, run.head, run.fingerprints.get(tenant.server.id) ?? null);
+    return pending.length > 0;
+  });
+}
+
+async function apply(run: Run, tenant: Tenant, database: pg.Client, pending: SchemaStep[]): Promise<void> {
+  const alone = pending.findIndex(({ transactional }) => !transactional);
+  if (alone >= 0) {
+    // Nothing of it can be undone as a whole: what comes before it is committed, it runs by itself, then the rest.
+    const { applied } = await readSchemaState(database);
+    const left = pending.filter(({ name }) => !applied.includes(name));
+    for (const step of left) {
+      if (step.transactional) await changeSchema(database, () => stepUp(database, step));
+      else await stepAlone(database, step);
+    }
+    return compare(run, tenant, database);
+  }
+  await changeSchema(
+    database,
+    async applied => {
+      for (const step of pending) if (!applied.includes(step.name)) await stepUp(database, step);
+    },
+    () => compare(run, tenant, database),
+  );
+}
+
+/** @throws {OperatorError} naming the first object in which the database differs from the template */
+async function compare(run: Run, { server }: Tenant, database: pg.Client): Promise<void> {
+  const actual = await fingerprint(database);
+  if (actual.hash === run.fingerprints.get(server.id)) return;
+  const objects = await headObjects(run.installation.control, server);
+  throw new OperatorError(`its schema differs from the template: ${firstDifference(actual, { objects })}`);
+}
+
+/** In this time every process has heard of a change in the control database, or serves nothing from memory. */
+const heardOfMs = 1_000;
+/** Longer than any request may take. */
+const quietDeadlineMs = 12_000;
+
+/** From now on the tenant is answered with 503; resolves when nothing of before is under way in its database. */
+export async function takeOutOfService(control: SharedSession, database: pg.Client, tenant: Tenant): Promise<void> {
+  await setVersion(control, tenant.id, null, null);
+  const others = async (condition: string): Promise<boolean> => {
+    const text = `select from pg_stat_activity where datname = current_database() and usename = $1 and ${condition}`;
+    return ((await database.query(text, [tenant.roleName])).rowCount ?? 0) > 0;
+  };
+  if (!(await others('true'))) return; // nobody has a connection, and who opens one looks for the version in the database
+  await sleep(heardOfMs);
+  const deadline = performance.now() + quietDeadlineMs;
+  while (performance.now() < deadline && (await others(`state <> 'idle'`))) await sleep(50);
+}
+
+export async function setVersion(
+  control: SharedSession,
+  tenant: number,
+  version: string | null,
+  print: string | null,
+): Promise<void> {
+  await control.query(
+    'update tenants set schema_version = $2, schema_fingerprint = $3, updated_at = now() where id = $1',
+    [tenant, version, print],
+  );
+}
+
+/** A migration must not hang a tenant behind its own lock. */
+const lockTimeoutMs = 5_000;
+const statementTimeoutMs = 5 * 60_000;
+
+/** Runs `work` on a connection to a tenant's database with the rights of the operator. */
+export async function withTenantConnection<T>(
+  { servers }: Installation,
+  tenant: Tenant,
+  work: (database: pg.Client) => Promise<T>,
+): Promise<T> {
+  const settings = Object.entries(migrationSettings(tenant.server)).map(([name, value]) => `-c ${name}=${value}`);
+  const database = new pg.Client({
+    connectionString: databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName),
+    application_name: 'backoffice-migrations',
+    connectionTimeoutMillis: 5_000,
+    lock_timeout: lockTimeoutMs,
+    statement_timeout: statementTimeoutMs,
+    options: settings.join(' '),
+  });
+  database.on('error', () => {}); // the query that runs fails by itself
+  try {
+    await database.connect();
+    return await work(database);
+  } finally {
+    await database.end().catch(() => {});
+  }
+}
+
+const lockAttempts = 3;
+
+/** A table that a long request holds is tried again; queueing for it would hold up everybody behind. */
+export async function retryLocked<T>(run: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await run();
+    } catch (error) {
+      if (attempt === lockAttempts || (error as { code?: string }).code !== '55P03') throw error;
+      await sleep(200 * attempt);
+    }
+  }
+}
+
+const longestError = 300;
+
+/** What went wrong in one line that can be shown and kept: no address of a database, and not too long. */
+export function shortText(error: unknown): string {
+  const text = error instanceof Error ? error.message || String((error as { code?: string }).code) : String(error);
+  return text
+    .replace(/\bpostgres(ql)?:\/\/\S+/g, '(address)')
+    .replace(/\s+/g, ' ')
+    .trim()
+    .slice(0, longestError);
+}

@@ -1,0 +1,44 @@
+import { holdLock, lockSpaces, shareConnection, withConnection } from './admin-connection.ts';
+import type { Installation } from './installation.ts';
+import { retryLocked, setVersion, shortText, takeOutOfService, withTenantConnection } from './migrate-tenant.ts';
+import { OperatorError } from './operator-error.ts';
+import { changeSchema, readSchemaState, readSchemaSteps, stepDown } from './schema-steps.ts';
+import { findTenant } from './tenants.ts';
+
+/**
+ * Undoes the last migration of one tenant, in one transaction. It is answered with 503 from before its database changes, and by builds that
+ * need the migration until it is migrated again.
+ * @throws {OperatorError} when it cannot be undone; the tenant is then as it was
+ */
+export async function rollback(installation: Installation, slug: string): Promise<{ from: string; to: string }> {
+  const steps = await readSchemaSteps();
+  const { id } = await findTenant(installation, slug);
+  return withConnection(installation.controlUrl, async client => {
+    await holdLock(client, lockSpaces.tenant, id);
+    const tenant = await findTenant(installation, slug);
+    if (!tenant.schemaVersion) {
+      // Undoing it once more would undo another one.
+      throw new OperatorError(`work on ${slug} was ended before its end: migrate it first`);
+    }
+    return withTenantConnection(installation, tenant, async database => {
+      const { guid, applied } = await readSchemaState(database);
+      if (guid !== tenant.guid) throw new OperatorError(`the database of ${slug} belongs to another tenant`);
+      const [from, to] = [applied.at(-1), applied.at(-2)];
+      const step = steps.find(({ name }) => name === from);
+      if (!from || !to) throw new OperatorError(`${slug} has nothing that can be undone`);
+      if (!step?.down.length) throw new OperatorError(`this build does not know how to undo ${from}`);
+
+      const control = shareConnection(client);
+      await takeOutOfService(control, database, tenant);
+      try {
+        await retryLocked(() => changeSchema(database, () => stepDown(database, step)));
+      } catch (error) {
+        const left = await readSchemaState(database).catch(() => undefined);
+        if (left) await setVersion(control, id, left.applied.at(-1) ?? null, null);
+        throw new OperatorError(`${slug} was not rolled back: ${shortText(error)}`, { cause: error });
+      }
+      await setVersion(control, id, to, null);
+      return { from, to };
+    });
+  });
+}

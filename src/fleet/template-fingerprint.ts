@@ -1,0 +1,54 @@
+import type { ControlDatabase } from '../control/database.ts';
+import type { Server } from '../control/entities.ts';
+import { SchemaFingerprint } from '../control/migration-run.ts';
+import { databaseUrl } from '../control/servers.ts';
+import { migrationNames } from '../migrations.ts';
+import { holdLock, lockKey, lockSpaces, quoteIdentifier, withConnection } from './admin-connection.ts';
+import { fingerprint } from './fingerprint.ts';
+import { digestOfMigrations, ensureTemplate } from './template.ts';
+
+/**
+ * The fingerprint that a tenant database at head has on this server: that of the template, which is read once for each
+ * set of migrations and then kept in the control database. PostgreSQL versions may write definitions differently, so each
+ * server has its own.
+ */
+export async function headFingerprint(control: ControlDatabase, server: Server, adminUrl: string): Promise<string> {
+  const key = { serverId: server.id, digest: await digestOfMigrations() };
+  const fields = ['fingerprint'] as const;
+  const kept = await control.em.fork().findOne(SchemaFingerprint, key, { fields });
+  if (kept) return kept.fingerprint;
+  const template = await ensureTemplate(server, adminUrl);
+  const { hash, objects } = await readTemplate(template, adminUrl);
+  const head = Object.fromEntries(objects);
+  const version = (await migrationNames('tenant')).at(-1) ?? '';
+  await control.em
+    .fork()
+    .upsert(
+      SchemaFingerprint,
+      { ...key, head: version, fingerprint: hash, objects: head },
+      { onConflictAction: 'ignore' },
+    );
+  return hash;
+}
+
+/** Every object that a tenant database at head has on this server, with its definition; `headFingerprint` was asked before. */
+export async function headObjects(control: ControlDatabase, server: Pick<Server, 'id'>): Promise<Map<string, string>> {
+  const key = { serverId: server.id, digest: await digestOfMigrations() };
+  const { objects } = await control.em.fork().findOneOrFail(SchemaFingerprint, key);
+  return new Map(Object.entries(objects));
+}
+
+/** The template takes no connections, so that it can be copied at any time: a copy of it is read. */
+async function readTemplate(template: string, adminUrl: string) {
+  const copy = quoteIdentifier(`${template}_read`);
+  return withConnection(adminUrl, async client => {
+    await holdLock(client, lockSpaces.template, lockKey(template));
+    await client.query(`drop database if exists ${copy} with (force)`);
+    await client.query(`create database ${copy} template ${quoteIdentifier(template)} strategy wal_log`);
+    try {
+      return await withConnection(databaseUrl(adminUrl, `${template}_read`), fingerprint);
+    } finally {
+      await client.query(`drop database if exists ${copy} with (force)`);
+    }
+  });
+}
