@@ -78,6 +78,7 @@ export function createApp(parts: AppParts): Koa {
   app.use(problemDetails(log));
   app.use(securityHeaders());
   app.use((ctx, next) => {
+    requireTarget(ctx);
     ctx.state.ipAddress = clientAddress(ctx.req, config.trustedProxies);
     return next();
   });
@@ -86,6 +87,15 @@ export function createApp(parts: AppParts): Koa {
   app.use(router.routes());
   app.use(unknownRoute(router, routes, user));
   return app;
+}
+
+/** An absolute URL may stand in a request line (RFC 9112 §3.2.2); one that is none has no path. */
+function requireTarget(ctx: Context): void {
+  try {
+    void ctx.path;
+  } catch {
+    throw problem('invalid_request', { detail: 'The request target is not well-formed.' });
+  }
 }
 
 function nameRoute(route: TenantRoute): Middleware {
@@ -108,7 +118,7 @@ function answer(route: TenantRoute, parts: AppParts): Middleware {
   return async ctx => {
     const { tenant, caller, traceId, ipAddress } = ctx.state;
     const fields = route.body ? await readInput(ctx, route, route.body, caller) : {};
-    const query = route.query ? readQuery(route.query, ctx.URL.searchParams) : {};
+    const query = route.query ? readQuery(route.query, new URLSearchParams(ctx.querystring)) : {};
     const context = new RequestContext(parts, tenant, { traceId, ipAddress }, caller);
     try {
       sendAnswer(

@@ -9,7 +9,7 @@ export function accessLog(log: Logger): Middleware {
   return async (ctx, next) => {
     const startedAt = performance.now();
     ctx.res.once('close', () => {
-      const { traceId, tenant, caller, problem, ipAddress } = ctx.state;
+      const { traceId, tenant, otherTenantNamed, caller, problem, ipAddress } = ctx.state;
       log.info({
         traceId,
         method: ctx.method,
@@ -18,6 +18,7 @@ export function accessLog(log: Logger): Middleware {
         code: problem,
         ms: Math.round((performance.now() - startedAt) * 10) / 10,
         tenant: tenant?.guid,
+        otherTenantNamed,
         user: caller?.userGuid,
         ip: ipAddress,
       });

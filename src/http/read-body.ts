@@ -60,7 +60,7 @@ async function parse(ctx: Context, limit: number): Promise<void> {
     // The parser's own errors carry the raw body: nothing of them may reach a log.
     const { status, type } = error as { status?: number; type?: string };
     if (status === 413) throw problem('payload_too_large', { headers: closing });
-    if (type === 'request.aborted')
+    if (type === 'request.aborted' || type === 'stream.not.readable')
       throw problem('malformed_json', { detail: 'The body ended too early.', headers: closing });
     if (error instanceof SyntaxError || error instanceof RangeError || status === 400) throw problem('malformed_json');
     throw new Error('the body could not be read');

@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { expect } from 'chai';
 import type { Answer, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { rawRequest, sendRaw } from '../support/raw-http.ts';
+import { type RawAnswer, rawRequest, sendRaw } from '../support/raw-http.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
@@ -314,6 +314,19 @@ describe('HTTP', () => {
       for (const path of ['/%', '/%zz', `${statuses}/%`, `${statuses}/%ff`, `${statuses}/%00`, `${statuses}/1%00`])
         expectProblem(await admin.get(path), 404, 'not_found');
       expect((await world.anonymous.get(`${statuses}/%ff`)).status).to.equal(403);
+    });
+
+    it('are read whatever the Host header says, and from an absolute URL as well', async () => {
+      const ask = (target: string, host: string): Promise<RawAnswer> =>
+        sendRaw(world.url, `GET ${target} HTTP/1.1\r\nHost: ${host}\r\n${authorization}\r\nConnection: close\r\n\r\n`);
+      for (const host of ['', '[', '%', '<>', 'a b', 'a:b:c', 'x:99999', '@', 'é']) {
+        for (const path of ['/api/v1/Activity?limit=2', 'http://other.test/api/v1/Activity?limit=2'])
+          expect((await ask(path, host)).statuses, `${host} ${path}`).to.deep.equal([200]);
+        expect((await ask('/api/v1/Activity?limit=0', host)).statuses, host).to.deep.equal([400]);
+        const { statuses, text } = await ask('http://[/api/v1/Activity', host);
+        expect(statuses).to.deep.equal([400]);
+        expect(text).to.match(/"code":"invalid_request"/);
+      }
     });
 
     it('take an id in one form; every other is an id that does not exist', async () => {

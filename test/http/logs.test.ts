@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { withConnection } from '../../src/fleet/admin-connection.ts';
 import type { Answer, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { rawRequest, sendRaw } from '../support/raw-http.ts';
@@ -47,6 +48,31 @@ describe('the log', () => {
     expect(line.ms).to.be.a('number').within(0, 10_000);
     expect(line.time).to.be.closeTo(Date.now(), 60_000);
     expect(linesOf(line.traceId)).to.have.length(1);
+  });
+
+  it('says when a client that has a token named another tenant beside it', async () => {
+    const mixed = await admin.get(path, { 'X-Tenant': world.globex.guid });
+    expect(await accessOf(mixed)).to.include({ status: 200, tenant: world.acme.guid, otherTenantNamed: true });
+    const same = await admin.get(path, { 'X-Tenant': world.acme.guid.toUpperCase() });
+    expect(await accessOf(same)).not.to.have.property('otherTenantNamed');
+  });
+
+  it('tells of no failure of ours when a client leaves before its body has been asked for', async () => {
+    const before = world.logs.length;
+    const head = [`X-Tenant: ${world.acme.guid}`, 'Content-Type: application/json', 'Content-Length: 100'];
+    await withConnection(world.installation.controlUrl, async client => {
+      await client.query('begin; lock table tenants in access exclusive mode');
+      await client.query(`notify control_changes, '*:*'; commit; begin; lock table tenants in access exclusive mode`);
+      await sendRaw(world.url, rawRequest('POST /api/v1/auth/reset-password', head, '{"email"'), { withinMs: 100 });
+      await client.query('rollback');
+    });
+    const line = await eventually(() =>
+      world.logs.slice(before).find(text => text.includes('"route":"/api/v1/auth/reset-password"')),
+    );
+    const { traceId, status } = JSON.parse(line);
+    expect(status).to.equal(499);
+    await admin.get(path);
+    expect(linesOf(traceId).filter(({ level }) => level > 30)).to.deep.equal([]);
   });
 
   it('has one line as well for requests that are refused, with the code that the client was told', async () => {
