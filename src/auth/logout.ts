@@ -3,7 +3,7 @@ import type { AuthParts } from './parts.ts';
 import { revokeSession } from './sessions.ts';
 
 /** Ends the session of the token; that of an old client has none. */
-export function logout({ control }: AuthParts): TenantRoute {
+export function logout({ control, directory }: AuthParts): TenantRoute {
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/logout',
@@ -11,7 +11,9 @@ export function logout({ control }: AuthParts): TenantRoute {
     tag: 'Authentication',
     summary: 'End the current session',
     handler: async (_input, { caller }) => {
-      if (caller.sessionId !== '') await revokeSession(control, caller.sessionId, 'logout');
+      if (caller.sessionId === '') return;
+      await revokeSession(control, caller.sessionId, 'logout');
+      directory.forgetSession(caller.sessionId);
     },
   });
 }

@@ -12,7 +12,7 @@ const path = '/api/v1/auth/sessions';
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /** The caller's sessions, and ending one of them. */
-export function sessionRoutes({ control }: AuthParts): TenantRoute[] {
+export function sessionRoutes({ control, directory }: AuthParts): TenantRoute[] {
   return [
     defineRoute({
       method: 'GET',
@@ -46,7 +46,8 @@ export function sessionRoutes({ control }: AuthParts): TenantRoute[] {
         if (session.user.id !== caller.userId && !caller.permissions.has('users.manage')) {
           throw permissionMissing('users.manage');
         }
-        await revokeSession(control, id, 'ended');
+        await revokeSession(control, session.id, 'ended');
+        directory.forgetSession(session.id);
       },
     }),
   ];

@@ -27,7 +27,7 @@ export class ControlCache<Value extends object> {
     this.#options = options;
     this.#kept = new LRUCache({ max: options.max, ttl: options.ttlMs });
     this.#absent = new LRUCache({ max: options.maxAbsent || 1, ttl: options.ttlMs });
-    options.feed.subscribe(options.table, key => this.#drop(key));
+    options.feed.subscribe(options.table, key => this.drop(key));
   }
 
   async get(key: string): Promise<Value | undefined> {
@@ -54,7 +54,8 @@ export class ControlCache<Value extends object> {
     return this.#kept.peek(key) === promise && this.#kept.delete(key);
   }
 
-  #drop(key: string): void {
+  /** Forgets a key, or all of them (`*`). The change feed does it; who changes a row here need not wait for that. */
+  drop(key: string): void {
     if (key === '*') {
       this.#kept.clear();
       this.#absent.clear();

@@ -43,6 +43,8 @@ export interface LegacyTokenRecord {
 export interface Directory {
   tenant(guid: string): Promise<TenantRecord | undefined>;
   session(id: string): Promise<SessionRecord | undefined>;
+  /** For who has just ended a session: this process obeys at once, and need not wait for the change feed. */
+  forgetSession(id: string): void;
   user(id: number): Promise<UserRecord | undefined>;
   role(id: number): Promise<RoleRecord | undefined>;
   /** How many users belong to a business entity; asked each time. */
@@ -127,6 +129,7 @@ export function createDirectory(parts: DirectoryParts): Directory {
     },
     tenant: guid => tenants.get(guid),
     session: id => sessions.get(id),
+    forgetSession: id => sessions.drop(id),
     user: id => users.get(String(id)),
     role: id => roles.get(String(id)),
     countUsers: (tenant, entityId) => em().count(User, { tenant, entityId }),

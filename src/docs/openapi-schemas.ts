@@ -1,0 +1,40 @@
+import { z } from 'zod';
+import type { TenantRoute } from '../tenancy/define-route.ts';
+
+/** A part of a JSON document. */
+export type Json = Record<string, unknown>;
+
+/** What answers hold that has a name of its own: the title of its schema. */
+export function namedSchemas(routes: readonly TenantRoute[]): Json {
+  const items = routes.flatMap(({ response }) => (response ? [itemOf(response)] : []));
+  const named = items.flatMap(item => {
+    const name = item.meta()?.title;
+    return name ? [[name, toSchema(item, 'output')] as const] : [];
+  });
+  return Object.fromEntries(named);
+}
+
+/** What an answer is, by name where it has one. */
+export function answerSchema(response: z.ZodType): Json {
+  const item = itemOf(response);
+  const name = item.meta()?.title;
+  const schema = name ? { $ref: `#/components/schemas/${name}` } : toSchema(item, 'output');
+  return item === response ? schema : { type: 'array', items: schema };
+}
+
+function itemOf(response: z.ZodType): z.ZodType {
+  return response instanceof z.ZodArray ? (response.element as z.ZodType) : response;
+}
+
+/** A contract as JSON Schema. */
+export function toSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
+  const { $schema, ...rest } = z.toJSONSchema(schema, {
+    io,
+    target: 'draft-2020-12',
+    unrepresentable: 'any',
+    override: ({ jsonSchema }) => {
+      if (jsonSchema.format === 'date-time') delete jsonSchema.pattern; // the format says it in a word
+    },
+  }) as Json;
+  return rest;
+}
