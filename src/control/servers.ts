@@ -20,8 +20,15 @@ export function databaseUrl(serverUrl: string, database: string, login?: { user:
   const url = new URL(serverUrl);
   url.pathname = `/${encodeURIComponent(database)}`;
   if (login) {
-    url.username = encodeURIComponent(login.user);
-    url.password = encodeURIComponent(login.password);
+    const { user, password } = login;
+    // In the query a login would win over the one before the host, which has no place there when there is no host (a socket).
+    const inQuery = url.hostname === '';
+    for (const [name, value] of Object.entries({ user, password })) {
+      if (inQuery) url.searchParams.set(name, value);
+      else url.searchParams.delete(name);
+    }
+    url.username = encodeURIComponent(user);
+    url.password = encodeURIComponent(password);
   }
   return url.href;
 }

@@ -20,8 +20,13 @@ async function closeToOthers(client: pg.Client): Promise<void> {
   await client.query(`revoke all on database ${quoteIdentifier(rows[0]?.name ?? '')} from public`);
 }
 
-/** Makes the control database on the embedded server, where nobody else would. */
+/** Makes the control database when it is missing. One that is there needs no right on any other database. */
 export async function createControlDatabase(controlUrl: string): Promise<void> {
+  const isMissing = await withConnection(controlUrl, async () => false).catch((error: { code?: string }) => {
+    if (error.code !== '3D000') throw error;
+    return true;
+  });
+  if (!isMissing) return;
   const name = decodeURIComponent(new URL(controlUrl).pathname.slice(1));
   await withConnection(databaseUrl(controlUrl, 'postgres'), async client => {
     const { rowCount } = await client.query('select from pg_database where datname = $1', [name]);

@@ -130,13 +130,14 @@ async function makeDatabase({ secrets, servers }: Installation, tenant: Tenant):
   await withConnection(databaseUrl(adminUrl, tenant.databaseName), client => stampIdentity(client, tenant.guid));
 }
 
-/** Logs in to one database, owns nothing, and has what the group of all tenants is granted inside that database. */
+/**
+ * Logs in to one database, owns nothing, and has what the group of all tenants is granted inside that database. A new role
+ * is nothing more by itself; to say so of one that is there takes a superuser.
+ */
 async function makeRole(client: pg.Client, name: string, password: string, group: string): Promise<void> {
   const role = quoteIdentifier(name);
   const { rowCount } = await client.query('select from pg_roles where rolname = $1', [name]);
-  await client.query(
-    `${rowCount ? 'alter' : 'create'} role ${role} login nosuperuser nocreatedb nocreaterole noreplication password ${quoteLiteral(password)}`,
-  );
+  await client.query(`${rowCount ? 'alter' : 'create'} role ${role} login password ${quoteLiteral(password)}`);
   await client.query(`grant ${quoteIdentifier(group)} to ${role}`);
 }
 
