@@ -16,13 +16,13 @@ export async function withConnection<T>(url: string, work: (client: pg.Client) =
   }
 }
 
-/** One session of which several workers ask something. */
-export interface SharedSession {
+/** The control database as those see it who work at the same time; `pg.Client` alone takes one question after the other. */
+export interface Books {
   query<Row extends pg.QueryResultRow>(text: string, values?: unknown[]): Promise<pg.QueryResult<Row>>;
 }
 
 /** Lets several workers ask on one connection, each when it is its turn. */
-export function shareConnection(client: pg.Client): SharedSession {
+export function shareConnection(client: pg.Client): Books {
   let last: Promise<unknown> = Promise.resolve();
   return {
     query: <Row extends pg.QueryResultRow>(text: string, values?: unknown[]) => {
@@ -31,6 +31,22 @@ export function shareConnection(client: pg.Client): SharedSession {
       return answer;
     },
   };
+}
+
+/** Runs `work` with a few connections: commits that arrive together cost one write to the disk. */
+export async function withConnections<T>(url: string, max: number, work: (books: Books) => Promise<T>): Promise<T> {
+  const pool = new pg.Pool({
+    connectionString: url,
+    application_name: 'backoffice-operator',
+    max,
+    connectionTimeoutMillis: 5_000,
+  });
+  pool.on('error', () => {}); // the query that runs fails by itself
+  try {
+    return await work(pool);
+  } finally {
+    await pool.end();
+  }
 }
 
 /** Waits for an advisory lock and holds it until the connection ends, also when this process is killed. */

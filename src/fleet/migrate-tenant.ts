@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { Tenant } from '../control/entities.ts';
 import { databaseUrl } from '../control/servers.ts';
-import { lockSpaces, type SharedSession } from './admin-connection.ts';
+import { type Books, lockSpaces } from './admin-connection.ts';
 import { fingerprint, firstDifference } from './fingerprint.ts';
 import type { Installation } from './installation.ts';
 import { type Candidate, type Result, recordOutcome } from './migration-runs.ts';
@@ -16,7 +16,8 @@ export interface Run {
   id: number;
   installation: Installation;
   /** Holds the locks of the run and of its tenants. */
-  client: SharedSession;
+  locks: Books;
+  books: Books;
   steps: SchemaStep[];
   head: string;
   /** At head, by the id of the server. */
@@ -33,8 +34,8 @@ export interface Run {
  * @returns `busy` when somebody else works on the tenant, undefined when there is nothing to do (any more)
  */
 export async function migrateTenant(run: Run, { id, serverId }: Candidate): Promise<Result | 'busy' | undefined> {
-  const { client, installation, head } = run;
-  const { rows } = await client.query<{ locked: boolean }>('select pg_try_advisory_lock($1, $2) as locked', [
+  const { locks, books, installation, head } = run;
+  const { rows } = await locks.query<{ locked: boolean }>('select pg_try_advisory_lock($1, $2) as locked', [
     lockSpaces.tenant,
     id,
   ]);
@@ -46,27 +47,31 @@ export async function migrateTenant(run: Run, { id, serverId }: Candidate): Prom
     if (!tenant) return undefined; // purged meanwhile
     const from = tenant.schemaVersion ?? null;
     if (from === head && tenant.schemaFingerprint === run.fingerprints.get(serverId)) {
-      await recordOutcome(client, run.id, id, { state: 'current', from, to: head, ms: elapsed() });
+      await recordOutcome(books, run.id, id, { state: 'current', from, to: head, ms: elapsed() });
       return undefined;
     }
-    await client.query(
-      `update migration_outcomes set state = 'running', started_at = now() where run_id = $1 and tenant_id = $2`,
-      [run.id, id],
+    const fingerprint = run.fingerprints.get(serverId);
+    return await bringToHead(run, tenant).then(
+      async migrated => {
+        const state = migrated || from !== head ? 'migrated' : 'current';
+        const result: Result = { state, from, to: head, ms: elapsed() };
+        await recordOutcome(books, run.id, id, result, { version: head, fingerprint });
+        return result;
+      },
+      async (error: unknown) => {
+        const result: Result = { state: 'failed', from, to: from, ms: elapsed(), error: shortText(error) };
+        await recordOutcome(books, run.id, id, result);
+        return result;
+      },
     );
-    const result: Result = await bringToHead(run, tenant).then(
-      migrated => ({ state: migrated || from !== head ? 'migrated' : 'current', from, to: head, ms: elapsed() }),
-      (error: unknown) => ({ state: 'failed', from, to: from, ms: elapsed(), error: shortText(error) }),
-    );
-    await recordOutcome(client, run.id, id, result);
-    return result;
   } finally {
-    await client.query('select pg_advisory_unlock($1, $2)', [lockSpaces.tenant, id]);
+    await locks.query('select pg_advisory_unlock($1, $2)', [lockSpaces.tenant, id]);
   }
 }
 
 /** @returns whether there was anything to migrate */
 async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
-  const { client, steps } = run;
+  const { books, steps } = run;
   return withTenantConnection(run.installation, tenant, async database => {
     const { guid, applied } = await readSchemaState(database);
     if (guid !== null && guid !== tenant.guid) throw new OperatorError('the database belongs to another tenant');
@@ -77,17 +82,16 @@ async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
     if (pending.length === 0) {
       await compare(run, tenant, database);
     } else {
-      await takeOutOfService(client, database, tenant);
+      await takeOutOfService(books, database, tenant, run.id);
       try {
         await retryLocked(() => apply(run, tenant, database, pending));
       } catch (error) {
         // What is in the database now, which is what it had before, unless a step ran outside of a transaction.
         const left = await readSchemaState(database).catch(() => undefined);
-        if (left) await setVersion(client, tenant.id, left.applied.at(-1) ?? null, null);
+        if (left) await setVersion(books, tenant.id, left.applied.at(-1) ?? null);
         throw error;
       }
     }
-    await setVersion(client, tenant.id, run.head, run.fingerprints.get(tenant.server.id) ?? null);
     return pending.length > 0;
   });
 }
@@ -127,8 +131,14 @@ const heardOfMs = 1_000;
 const quietDeadlineMs = 12_000;
 
 /** From now on the tenant is answered with 503; resolves when nothing of before is under way in its database. */
-export async function takeOutOfService(control: SharedSession, database: pg.Client, tenant: Tenant): Promise<void> {
-  await setVersion(control, tenant.id, null, null);
+export async function takeOutOfService(books: Books, database: pg.Client, tenant: Tenant, run?: number): Promise<void> {
+  await books.query(
+    `with tenant as (
+       update tenants set schema_version = null, schema_fingerprint = null, updated_at = now() where id = $1
+     )
+     update migration_outcomes set state = 'running', started_at = now() where tenant_id = $1 and run_id = $2`,
+    [tenant.id, run],
+  );
   const others = async (condition: string): Promise<boolean> => {
     const text = `select from pg_stat_activity where datname = current_database() and usename = $1 and ${condition}`;
     return ((await database.query(text, [tenant.roleName])).rowCount ?? 0) > 0;
@@ -139,15 +149,11 @@ export async function takeOutOfService(control: SharedSession, database: pg.Clie
   while (performance.now() < deadline && (await others(`state <> 'idle'`))) await sleep(50);
 }
 
-export async function setVersion(
-  control: SharedSession,
-  tenant: number,
-  version: string | null,
-  print: string | null,
-): Promise<void> {
-  await control.query(
-    'update tenants set schema_version = $2, schema_fingerprint = $3, updated_at = now() where id = $1',
-    [tenant, version, print],
+/** A version that is not known to have the schema of the template. */
+export async function setVersion(books: Books, tenant: number, version: string | null): Promise<void> {
+  await books.query(
+    'update tenants set schema_version = $2, schema_fingerprint = null, updated_at = now() where id = $1',
+    [tenant, version],
   );
 }
 
@@ -168,7 +174,7 @@ export async function withTenantConnection<T>(
     connectionTimeoutMillis: 5_000,
     lock_timeout: lockTimeoutMs,
     statement_timeout: statementTimeoutMs,
-    options: settings.join(' '),
+    options: [...settings, '-c jit=off'].join(' '), // questions to the catalogue look expensive, and are not
   });
   database.on('error', () => {}); // the query that runs fails by itself
   try {

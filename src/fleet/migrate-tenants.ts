@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Server, Tenant } from '../control/entities.ts';
 import type { RunState } from '../control/migration-run.ts';
 import { migrationNames } from '../migrations.ts';
-import { shareConnection, withConnection } from './admin-connection.ts';
+import { type Books, shareConnection, withConnection, withConnections } from './admin-connection.ts';
 import type { Installation } from './installation.ts';
 import { migrateTenant, type Run, shortText } from './migrate-tenant.ts';
 import { beginRun, type Candidate, endRun, type Result, type RunRequest } from './migration-runs.ts';
@@ -34,6 +34,8 @@ interface Observers {
 
 const defaultConcurrency = 4;
 const busyRetryMs = 50;
+/** Beside the one that holds the locks. */
+const bookConnections = 4;
 
 /** The last migration of tenant databases that this build knows. */
 export async function tenantHead(): Promise<string> {
@@ -56,16 +58,15 @@ export async function migrateTenants(
   const fingerprints = await headFingerprints(installation);
   const concurrency = request.concurrency ?? defaultConcurrency;
 
-  return withConnection(installation.controlUrl, async connection => {
-    const client = shareConnection(connection);
-    const { id, candidates } = await beginRun(client, head, fingerprints, { ...request, concurrency });
-    const run: Run = { id, installation, client, steps, head, fingerprints };
+  const work = async (locks: Books, books: Books): Promise<RunReport> => {
+    const { id, candidates } = await beginRun(locks, head, fingerprints, { ...request, concurrency });
+    const run: Run = { id, installation, locks, books, steps, head, fingerprints };
     const todo = candidates.filter(({ atHead }) => !atHead);
     const canaries = todo.slice(0, request.canary ?? 0);
     const outcomes: TenantOutcome[] = [];
     const failures = () => outcomes.filter(({ state }) => state === 'failed').length;
     const halted = () => signal?.aborted || failures() >= (request.maxFailures ?? Number.POSITIVE_INFINITY);
-    const work = (tenants: Candidate[]) =>
+    const migrate = (tenants: Candidate[]) =>
       workThrough(tenants, concurrency, halted, async candidate => {
         const result = await migrateTenant(run, candidate);
         if (result === 'busy') return false;
@@ -78,17 +79,20 @@ export async function migrateTenants(
       });
     onStart?.(todo.length);
     try {
-      let left = await work(canaries);
+      let left = await migrate(canaries);
       const rest = todo.slice(canaries.length);
-      left += canaries.length > 0 && failures() > 0 ? rest.length : await work(rest);
+      left += canaries.length > 0 && failures() > 0 ? rest.length : await migrate(rest);
       const state = left > 0 ? 'halted' : failures() > 0 ? 'failed' : 'succeeded';
-      await endRun(client, id, state, 'the run was halted before its turn');
+      await endRun(locks, id, state, 'the run was halted before its turn');
       return { id, state, outcomes, skipped: left };
     } catch (error) {
-      await endRun(client, id, 'failed', shortText(error)).catch(() => {});
+      await endRun(locks, id, 'failed', shortText(error)).catch(() => {});
       throw error;
     }
-  });
+  };
+  return withConnection(installation.controlUrl, connection =>
+    withConnections(installation.controlUrl, bookConnections, books => work(shareConnection(connection), books)),
+  );
 }
 
 /**

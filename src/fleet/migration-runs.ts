@@ -1,6 +1,6 @@
 import { hostname, userInfo } from 'node:os';
 import type { OutcomeState, RunState } from '../control/migration-run.ts';
-import { lockSpaces, type SharedSession } from './admin-connection.ts';
+import { type Books, lockSpaces } from './admin-connection.ts';
 
 /** What an operator asked for. */
 export interface RunRequest {
@@ -31,7 +31,7 @@ export interface Candidate {
  * @param fingerprints at head, by the id of the server
  */
 export async function beginRun(
-  client: SharedSession,
+  client: Books,
   head: string,
   fingerprints: Map<number, string>,
   { slugs, retryFailed = false, concurrency, canary, maxFailures }: RunRequest,
@@ -71,7 +71,7 @@ export async function beginRun(
 }
 
 /** Marks the runs whose process was killed: what they did not get to is for the next one. */
-export async function closeAbandonedRuns(client: SharedSession): Promise<void> {
+export async function closeAbandonedRuns(client: Books): Promise<void> {
   const { rows } = await client.query<{ id: string }>(`select id from migration_runs where state = 'running'`);
   for (const { id } of rows) {
     const lock = [lockSpaces.run, Number(id)];
@@ -83,7 +83,7 @@ export async function closeAbandonedRuns(client: SharedSession): Promise<void> {
 }
 
 /** Ends a run; tenants that it did not get to are skipped, and why. */
-export async function endRun(client: SharedSession, id: number, state: RunState, reason: string): Promise<void> {
+export async function endRun(client: Books, id: number, state: RunState, reason: string): Promise<void> {
   await client.query(
     `with run as (update migration_runs set state = $2, finished_at = now() where id = $1 and state = 'running' returning id)
      update migration_outcomes set state = 'skipped', error = $3, finished_at = now()
@@ -101,11 +101,21 @@ export interface Result {
   error?: string;
 }
 
-export async function recordOutcome(client: SharedSession, run: number, tenant: number, result: Result): Promise<void> {
-  await client.query(
-    `update migration_outcomes set state = $3, from_version = $4, to_version = $5, ms = $6, error = $7, finished_at = now()
+/** @param schema what the tenant's database has now, when that has changed: both are written in one transaction */
+export async function recordOutcome(
+  books: Books,
+  run: number,
+  tenant: number,
+  { state, from, to, ms, error }: Result,
+  schema?: { version: string; fingerprint: string | undefined },
+): Promise<void> {
+  await books.query(
+    `with tenant as (
+       update tenants set schema_version = $8::text, schema_fingerprint = $9, updated_at = now() where id = $2 and $8::text is not null
+     )
+     update migration_outcomes set state = $3, from_version = $4, to_version = $5, ms = $6, error = $7, finished_at = now()
       where run_id = $1 and tenant_id = $2`,
-    [run, tenant, result.state, result.from, result.to, result.ms, result.error],
+    [run, tenant, state, from, to, ms, error, schema?.version, schema?.fingerprint],
   );
 }
 

@@ -34,10 +34,10 @@ export async function rollback(installation: Installation, slug: string): Promis
         await retryLocked(() => changeSchema(database, () => stepDown(database, step)));
       } catch (error) {
         const left = await readSchemaState(database).catch(() => undefined);
-        if (left) await setVersion(control, id, left.applied.at(-1) ?? null, null);
+        if (left) await setVersion(control, id, left.applied.at(-1) ?? null);
         throw new OperatorError(`${slug} was not rolled back: ${shortText(error)}`, { cause: error });
       }
-      await setVersion(control, id, to, null);
+      await setVersion(control, id, to);
       return { from, to };
     });
   });
