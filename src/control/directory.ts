@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { LegacyToken, Role, type Scope, Session, User } from './entities.ts';
@@ -42,6 +43,11 @@ export interface LegacyTokenRecord {
 /** The control database as requests ask it: five look-ups, each kept until its row changes. */
 export interface Directory {
   tenant(guid: string): Promise<TenantRecord | undefined>;
+  /**
+   * The same, asked anew: for a token whose key is not known here, because a rotation has not come round yet. Once a second
+   * for a tenant at most, so that made-up keys cost next to nothing.
+   */
+  tenantAnew(guid: string): Promise<TenantRecord | undefined>;
   session(id: string): Promise<SessionRecord | undefined>;
   /** For who has just ended a session: this process obeys at once, and need not wait for the change feed. */
   forgetSession(id: string): void;
@@ -70,6 +76,7 @@ export function createDirectory(parts: DirectoryParts): Directory {
     ttlMs: 10 * minutes,
     load: guid => loadTenant(guid, parts),
   });
+  const askedAnew = new LRUCache<string, true>({ max: 10_000, ttl: 1_000, noUpdateTTL: true });
   const sessions = new ControlCache<SessionRecord>({
     feed,
     table: 'sessions',
@@ -128,6 +135,11 @@ export function createDirectory(parts: DirectoryParts): Directory {
       return hash === undefined ? undefined : legacyTokens.get(`\\x${hash}`); // as PostgreSQL writes bytes, and so the change feed
     },
     tenant: guid => tenants.get(guid),
+    tenantAnew: guid => {
+      if (!askedAnew.has(guid)) tenants.drop(guid);
+      askedAnew.set(guid, true);
+      return tenants.get(guid);
+    },
     session: id => sessions.get(id),
     forgetSession: id => sessions.drop(id),
     user: id => users.get(String(id)),

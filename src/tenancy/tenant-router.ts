@@ -25,7 +25,10 @@ export function tenantRouter(directory: Directory, { anonymous }: { anonymous: b
       ctx.state.legacyToken = await directory.legacyToken(token);
       ctx.state.tenant = await tokenTenant(ctx.state.legacyToken?.tenantGuid, directory);
     } else {
-      ctx.state.tenant = await tokenTenant(parseToken(token).payload.tenant_guid, directory);
+      const { header, payload } = parseToken(token);
+      const tenant = await tokenTenant(payload.tenant_guid, directory);
+      const known = typeof header.kid !== 'string' || tenant.keys.has(header.kid);
+      ctx.state.tenant = known ? tenant : ((await directory.tenantAnew(tenant.guid)) ?? tenant);
     }
     warnOfOtherTenant(ctx);
     await next();
