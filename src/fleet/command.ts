@@ -1,4 +1,4 @@
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { readConfig } from '../config.ts';
 import { controlHead, controlVersion } from '../control/database.ts';
 import { explain } from '../explain.ts';
@@ -46,6 +46,12 @@ async function requireSchema({ control, controlUrl, embedded }: Installation): P
   } else if ((await controlVersion(control)) !== (await controlHead())) {
     throw new OperatorError('the control database is not at the version of this build: run npm run control -- migrate');
   }
+}
+
+/** Reads the value of an option that is a whole number above 0. */
+export function positive(value: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(value)) throw new InvalidArgumentError('a whole number above 0 is needed');
+  return Number(value);
 }
 
 /** One JSON document on stdout. */

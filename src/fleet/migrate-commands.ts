@@ -1,5 +1,5 @@
-import { type Command, InvalidArgumentError } from 'commander';
-import { printJson, printTable, withInstallation } from './command.ts';
+import type { Command } from 'commander';
+import { positive, printJson, printTable, withInstallation } from './command.ts';
 import { planRun } from './dry-run.ts';
 import { fleetStatus } from './fleet-status.ts';
 import { migrateTenants, type RunReport, type TenantOutcome } from './migrate-tenants.ts';
@@ -160,9 +160,4 @@ function printPlans({ head, plans }: Awaited<ReturnType<typeof planRun>>, json =
 function describe({ state, from, to, ms, error }: TenantOutcome): string {
   if (state === 'failed') return `failed at ${from ?? 'nothing'}: ${error}`;
   return state === 'current' ? `is at ${to} (${ms} ms)` : `${from ?? 'nothing'} → ${to} (${ms} ms)`;
-}
-
-function positive(value: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(value)) throw new InvalidArgumentError('a whole number above 0 is needed');
-  return Number(value);
 }

@@ -1,7 +1,7 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { createPasswords } from '../auth/passwords.ts';
 import { scopes } from '../control/entities.ts';
-import { printFields, printJson, printTable, readStdin, withInstallation } from './command.ts';
+import { positive, printFields, printJson, printTable, readStdin, withInstallation } from './command.ts';
 import type { Installation } from './installation.ts';
 import { findTenant, listUsers } from './tenants.ts';
 import { addUser, generatePassword, setDisabled, setPassword } from './users.ts';
@@ -103,9 +103,4 @@ function printLogin(fields: Record<string, unknown>, password: string, { json, p
   const all = passwordStdin ? fields : { ...fields, password };
   if (json) printJson(all);
   else printFields(all);
-}
-
-function positive(value: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(value)) throw new InvalidArgumentError('a whole number above 0 is needed');
-  return Number(value);
 }
