@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { type Logger, pino } from 'pino';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { readConfig } from './config.ts';
@@ -69,7 +70,7 @@ async function requireControlHead({ control }: Installation): Promise<void> {
 
 /** With a database of its own the service brings one tenant to try it with, and keeps all tenants at head. */
 async function provisionDemo(installation: Installation, passwords: Passwords): Promise<Provisioned> {
-  const manifest = await readManifest(new URL('../tenants/demo.json', import.meta.url).pathname);
+  const manifest = await readManifest(fileURLToPath(new URL('../tenants/demo.json', import.meta.url)));
   const demo = await provision(installation, passwords, manifest);
   const failed = (await migrateTenants(installation)).outcomes.filter(outcome => outcome.state === 'failed');
   for (const { slug, error } of failed) console.error(`tenant ${slug} could not be migrated: ${error}`);

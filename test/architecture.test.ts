@@ -172,8 +172,14 @@ describe('the architecture', () => {
     expect(readers.map(({ path }) => path)).to.deep.equal(['src/config.ts']);
   });
 
+  it('lies in a folder of any name: no path is cut out of a URL, in which a space is written otherwise', () => {
+    for (const { path, code } of all) expect(code, path).not.to.match(/import\.meta\.url\)\.pathname/);
+  });
+
   it('has resources that do not know of tenants', () => {
-    const files = src.filter(({ path }) => path.startsWith('src/resources/') && !/\/(resource|resource-options|index)\.ts$/.test(path));
+    const files = src.filter(
+      ({ path }) => path.startsWith('src/resources/') && !/\/(resource|resource-options|index)\.ts$/.test(path),
+    );
     expect(files.length).to.be.greaterThan(0);
     for (const { path, text } of files) {
       const withoutPaths = text.replace(/from '\.\.\/tenancy\/[^']+'/g, '');

@@ -1,5 +1,5 @@
 import type { ChildProcess } from 'node:child_process';
-import { mkdir, open, readFile, rm } from 'node:fs/promises';
+import { mkdir, open, readFile, rm, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -33,8 +33,11 @@ interface EmbeddedOptions {
 
 const startDeadlineMs = 30_000;
 const pollMs = 15;
+const rejoinMs = 200;
 /** Held, shared, by each process that uses the server; who can take it alone is the last. */
 const usersLock = 727_100_001;
+/** Two that start the server at once must not change its rights at once. */
+const rightsLock = 727_100_002;
 
 /** Starts the server, or joins the one that runs already on this folder (also one that a crashed process left behind). */
 export async function startEmbeddedPostgres(
@@ -53,8 +56,12 @@ export async function startEmbeddedPostgres(
     if (server) {
       const client = await joinServer(server.port, password);
       // Nobody but the superuser has business there.
-      if (client && started) await client.query('revoke all on database postgres, template1 from public');
-      if (client) return membership(client, data, urlOf(server.port, password));
+      if (client && started) {
+        await client.query(
+          `select pg_advisory_xact_lock(${rightsLock}); revoke all on database postgres, template1 from public`,
+        );
+      }
+      if (client) return membership(client, data, urlOf(server.port, password), password);
     } else if (!started || started.exitCode !== null) {
       started = await launch(data, folder, runner, settings);
     }
@@ -119,8 +126,9 @@ async function readPidFile(data: string): Promise<{ pid: number; port: number } 
 /** Whether the process is a server on this very folder; another process may have the number by now. */
 async function isServerOf(data: string, pid: number): Promise<boolean> {
   if (process.platform === 'linux') {
-    const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-    return command.split('\0').includes(data);
+    // A server works in its folder, by whatever name it is reached, and also when it was renamed meanwhile.
+    const [own, its] = await Promise.all([data, `/proc/${pid}/cwd`].map(path => stat(path).catch(() => undefined)));
+    return own !== undefined && own.dev === its?.dev && own.ino === its.ino;
   }
   try {
     process.kill(pid, 0);
@@ -149,10 +157,28 @@ async function joinServer(port: number, password: string): Promise<pg.Client | u
   }
 }
 
-function membership(client: pg.Client, data: string, url: string): EmbeddedPostgres {
+/** Joins again when the connection was cut (a crash of the server, an operator), or another one's leaving would be the end. */
+function membership(first: pg.Client, data: string, url: string, password: string): EmbeddedPostgres {
+  let client = first;
+  let left = false;
+  const watch = (): void => void client.once('end', rejoin);
+  const rejoin = async (): Promise<void> => {
+    while (!left) {
+      const server = await readPidFile(data).catch(() => undefined);
+      const joined = server && (await joinServer(server.port, password));
+      if (joined && left) await joined.end().catch(() => {});
+      else if (joined) {
+        client = joined;
+        return watch();
+      }
+      await sleep(rejoinMs, undefined, { ref: false });
+    }
+  };
+  watch();
   return {
     url,
     leave: async () => {
+      left = true;
       try {
         await client.query('select pg_advisory_unlock_shared($1)', [usersLock]);
         const { rows } = await client.query<{ alone: boolean }>('select pg_try_advisory_lock($1) as alone', [

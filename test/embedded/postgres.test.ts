@@ -1,0 +1,69 @@
+import { mkdtemp, readFile, rename, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import { withConnection } from '../../src/fleet/admin-connection.ts';
+import { eventually } from '../support/eventually.ts';
+
+describe('The embedded PostgreSQL', function () {
+  this.timeout(60_000);
+  let parent: string;
+  let folder: string;
+  const joined: EmbeddedPostgres[] = [];
+
+  beforeEach(async () => {
+    parent = await mkdtemp(join(tmpdir(), 'backoffice-embedded-'));
+    folder = join(parent, 'data');
+  });
+  afterEach(async () => {
+    for (const each of joined.splice(0)) await each.leave();
+    await rm(parent, { recursive: true, force: true });
+  });
+
+  async function use(path = folder): Promise<EmbeddedPostgres> {
+    const postgres = await startEmbeddedPostgres(path);
+    joined.push(postgres);
+    return postgres;
+  }
+
+  const answers = ({ url }: EmbeddedPostgres): Promise<boolean> =>
+    withConnection(url, async client => (await client.query('select 1')).rowCount === 1);
+  const postmaster = async (path = folder): Promise<number> =>
+    Number((await readFile(join(path, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0]);
+
+  it('is one server, also when its folder has another name meanwhile, or two of them', async () => {
+    const first = await use();
+    const pid = await postmaster();
+    const moved = join(parent, 'moved');
+    await rename(folder, moved);
+    const second = await use(moved);
+    expect(second.url).to.equal(first.url);
+    await symlink(moved, join(parent, 'link'));
+    expect((await use(join(parent, 'link'))).url).to.equal(first.url);
+    expect(await postmaster(moved)).to.equal(pid);
+  });
+
+  it('goes on for those who use it when their connections were cut and another one leaves', async () => {
+    const service = await use();
+    await withConnection(service.url, client =>
+      client.query('select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()'),
+    );
+    await eventually(() =>
+      withConnection(service.url, async client => {
+        const { rowCount } = await client.query(`select from pg_locks where locktype = 'advisory' and granted`);
+        return rowCount === 1;
+      }),
+    );
+    await (await startEmbeddedPostgres(folder)).leave();
+    expect(await answers(service)).to.equal(true);
+  });
+
+  it('can be started by many at once, again and again', async () => {
+    for (let round = 0; round < 5; round++) {
+      const all = await Promise.all(Array.from({ length: 6 }, () => use()));
+      expect(new Set(all.map(({ url }) => url)).size).to.equal(1);
+      for (const each of joined.splice(0)) await each.leave();
+    }
+  });
+});
