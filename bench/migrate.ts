@@ -9,6 +9,7 @@ import { Server, Tenant } from '../src/control/entities.ts';
 import { databaseUrl } from '../src/control/servers.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { withConnection } from '../src/fleet/admin-connection.ts';
+import { fingerprint } from '../src/fleet/fingerprint.ts';
 import { openInstallation } from '../src/fleet/installation.ts';
 import { migrateControl } from '../src/fleet/migrate-control.ts';
 import { migrateTenants } from '../src/fleet/migrate-tenants.ts';
@@ -68,10 +69,11 @@ async function bench(): Promise<void> {
       }),
     );
   }
-  const statements = async (url: string, sql: string[]): Promise<void> => {
+  const statements = async (url: string, sql: string[], compare = false): Promise<void> => {
     const client = new pg.Client({ connectionString: url, options: flags.join(' ') });
     await client.connect();
     await client.query(['begin', ...sql, 'commit'].join(';\n'));
+    if (compare) await fingerprint(client);
     await client.end();
   };
   const undo = async (): Promise<void> => {
@@ -82,13 +84,17 @@ async function bench(): Promise<void> {
     const { outcomes, state } = await migrateTenants(installation, { concurrency });
     if (state !== 'succeeded' || outcomes.length !== tenants) throw new Error(JSON.stringify(outcomes.slice(0, 3)));
   };
+  const up = [...last.up, `insert into migrations (name) values ('${last.name}')`];
   const ways: Record<string, () => Promise<void>> = {
-    'raw pg': () => each(url => statements(url, [...last.up, `insert into migrations (name) values ('${last.name}')`])),
+    'raw pg': () => each(url => statements(url, up)),
+    'raw pg, compared': () => each(url => statements(url, up, true)),
     'a run': run,
     'MikroORM migrator': () => each(url => runMigrations(url, migrations, migrationSettings(server))),
   };
 
-  const times: Record<string, number[]> = { 'raw pg': [], 'a run': [], 'MikroORM migrator': [], 'nothing to do': [] };
+  const times: Record<string, number[]> = Object.fromEntries(
+    [...Object.keys(ways), 'nothing to do'].map(name => [name, []]),
+  );
   await run(); // reads the template, and warms up
   for (let round = 0; round < rounds; round++) {
     for (const [name, way] of Object.entries(ways)) {

@@ -114,6 +114,26 @@ describe('a migration run', function () {
   }
 
   describe('of which one tenant fails', () => {
+    it('stops after its canaries, or when enough have failed, and the next run does the rest', async () => {
+      await failIn(tenants[1] as TestTenant);
+      const canary = await migrate('--all', '--canary', '2');
+      expect(canary.code).to.equal(1);
+      expect(linesOf(canary)).to.have.length(2);
+      expect(await states()).to.deep.equal({ ...all('skipped'), acme: 'migrated', globex: 'failed' });
+      expect((await runs()).map(({ state }) => state)).to.deep.equal(['halted']);
+
+      await failIn(tenants[2] as TestTenant);
+      const limited = await tenant(['migrate', '--all', '--max-failures', '2', '--concurrency', '1']);
+      expect([limited.code, limited.stdout]).to.satisfy(
+        ([code, text]: [number, string]) => code === 1 && /^Halted: 0 migrated, 2 failed, 9 not begun\.$/m.test(text),
+      );
+      expect(await states()).to.include({ acme: 'current', globex: 'failed', 'tenant-01': 'failed' });
+      await sql(tenants[1] as TestTenant, 'drop table labels');
+      await sql(tenants[2] as TestTenant, 'drop table labels');
+      expect((await migrate('--all', '--canary', '1')).code).to.equal(0);
+      await expectAllMigratedOnce();
+    });
+
     it('brings all others to head under load, without an error, and tells which and why', async () => {
       const [broken, ...others] = tenants as [TestTenant, ...TestTenant[]];
       // Two are at head when the load begins; the rest are behind.
@@ -179,26 +199,6 @@ describe('a migration run', function () {
       expect(await states()).to.deep.equal({ [broken.slug]: 'migrated' });
       await expectAllMigratedOnce();
       expect((await logins.get(broken.slug)?.get(path))?.status).to.equal(200);
-    });
-
-    it('stops after its canaries, or when enough have failed, and the next run does the rest', async () => {
-      await failIn(tenants[1] as TestTenant);
-      const canary = await migrate('--all', '--canary', '2');
-      expect(canary.code).to.equal(1);
-      expect(linesOf(canary)).to.have.length(2);
-      expect(await states()).to.deep.equal({ ...all('skipped'), acme: 'migrated', globex: 'failed' });
-      expect((await runs()).map(({ state }) => state)).to.deep.equal(['halted']);
-
-      await failIn(tenants[2] as TestTenant);
-      const limited = await tenant(['migrate', '--all', '--max-failures', '2', '--concurrency', '1']);
-      expect([limited.code, limited.stdout]).to.satisfy(
-        ([code, text]: [number, string]) => code === 1 && /^Halted: 0 migrated, 2 failed, 9 not begun\.$/m.test(text),
-      );
-      expect(await states()).to.include({ acme: 'current', globex: 'failed', 'tenant-01': 'failed' });
-      await sql(tenants[1] as TestTenant, 'drop table labels');
-      await sql(tenants[2] as TestTenant, 'drop table labels');
-      expect((await migrate('--all', '--canary', '1')).code).to.equal(0);
-      await expectAllMigratedOnce();
     });
   });
 
