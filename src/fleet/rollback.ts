@@ -1,8 +1,9 @@
 import { holdLock, lockSpaces, shareConnection, withConnection } from './admin-connection.ts';
 import type { Installation } from './installation.ts';
-import { retryLocked, setVersion, shortText, takeOutOfService, withTenantConnection } from './migrate-tenant.ts';
+import { shortText } from './migrate-tenant.ts';
 import { OperatorError } from './operator-error.ts';
 import { changeSchema, readSchemaState, readSchemaSteps, stepDown } from './schema-steps.ts';
+import { retryLocked, setVersion, takeOutOfService, withTenantConnection } from './tenant-schema.ts';
 import { findTenant } from './tenants.ts';
 
 /**
