@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { createApp } from './app.ts';
 import { createMail } from './auth/mail.ts';
@@ -39,6 +40,7 @@ interface ServiceOptions {
 }
 
 const drainMs = 25_000; // below the 30 s after which orchestrators kill
+const backgroundDrainMs = 3_000; // a mail server may take its time, the stop may not
 const audience = 'sales-back-office';
 
 /** Starts listening on an installation that is ready. */
@@ -108,7 +110,7 @@ export async function startService({
       stopping.abort();
       const finished = await drain(server);
       windows.close();
-      await background.drain();
+      await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await usage.stop();
       await databases.close();
       await feed.stop();

@@ -57,6 +57,7 @@ export function documentationPages(routes: readonly TenantRoute[], base: string)
     ctx.state.route = ctx.path;
     const page = made.get(ctx.path) ?? make(content.load);
     made.set(ctx.path, page);
+    page.catch(() => made.delete(ctx.path)); // the next one tries again
     const { bytes, etag } = await page;
     ctx.status = 200;
     ctx.set({ 'Cache-Control': 'no-cache', 'Content-Security-Policy': contentSecurityPolicy, ETag: etag });

@@ -51,6 +51,9 @@ export async function purgeTenant(installation: Installation, slug: string): Pro
       throw new OperatorError(`${slug} is ${tenant.status}: delete it first`);
     }
     await withConnection(servers.adminUrl(tenant.server), async admin => {
+      // Who is no superuser may end the sessions of a role only as a member of it.
+      const { rowCount } = await admin.query('select from pg_roles where rolname = $1', [tenant.roleName]);
+      if (rowCount) await admin.query(`grant ${quoteIdentifier(tenant.roleName)} to current_user`);
       await admin.query(`drop database if exists ${quoteIdentifier(tenant.databaseName)} with (force)`);
       await admin.query(`drop role if exists ${quoteIdentifier(tenant.roleName)}`);
     });
