@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { createPasswords } from '../auth/passwords.ts';
 import { addClientCommands, addKeyCommands, addSessionCommands } from './access-commands.ts';
 import { createCommand, printFields, printJson, printTable, withInstallation } from './command.ts';
+import { addDoctorCommand } from './doctor-command.ts';
 import { checkManifest, type Manifest, readManifest } from './manifest.ts';
 import { addMigrateCommands } from './migrate-commands.ts';
 import { OperatorError } from './operator-error.ts';
@@ -27,6 +28,7 @@ export function tenantCommand(): Command {
   addKeyCommands(tenant.command('key').description('what access tokens are signed with'));
   addSessionCommands(tenant.command('session').description('open logins'));
   addClientCommands(tenant.command('client').description('old programs with legacy tokens'));
+  addDoctorCommand(tenant);
   return tenant;
 }
 
