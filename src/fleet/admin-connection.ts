@@ -55,7 +55,14 @@ export async function holdLock(client: pg.Client, space: number, key: number): P
 }
 
 /** One number for each kind of thing that is locked; the second number says which one. */
-export const lockSpaces = { control: 727_101, template: 727_102, slug: 727_103, tenant: 727_104, run: 727_110 };
+export const lockSpaces = {
+  control: 727_101,
+  template: 727_102,
+  slug: 727_103,
+  tenant: 727_104,
+  warm: 727_105,
+  run: 727_110,
+};
 
 /** A stable 31-bit number for a text, for the second number of a lock. */
 export function lockKey(text: string): number {

@@ -13,6 +13,8 @@ export interface ControlFacts {
   warm: Set<number>;
   /** Warm databases that are said to be ready, by server. */
   ready: Map<number, number[]>;
+  /** Servers with warm databases that are half made, and nobody is at it. */
+  unfinished: Set<number>;
   /** Somebody works on the tenant at this moment: provisions, migrates, purges it. */
   underWork(tenant: Tenant): boolean;
 }
@@ -26,9 +28,9 @@ export async function readControlFacts({ control }: Installation, client: pg.Cli
   );
   const locks = new Set(rows.map(({ space, key }) => `${space}:${key}`));
   // One statement sees a warm database before it is claimed, or the tenant after.
-  const { rows: claims } = await client.query<{ id: string; server: number; ready: boolean }>(
+  const { rows: claims } = await client.query<{ id: string; server: number; ready: boolean | null }>(
     `select id, server_id as server, ready_at is not null as ready from warm_databases
-      union all select id, server_id, false from tenants where status = 'provisioning'`,
+      union all select id, server_id, null from tenants where status = 'provisioning'`,
   );
   const ready = Map.groupBy(
     claims.filter(claim => claim.ready),
@@ -39,6 +41,11 @@ export async function readControlFacts({ control }: Installation, client: pg.Cli
     tenants: await em.findAll(Tenant, { populate: ['server'], orderBy: { slug: 'asc' } }),
     warm: new Set(claims.map(({ id }) => Number(id))),
     ready: new Map([...ready].map(([server, all]) => [server, all.map(({ id }) => Number(id))])),
+    unfinished: new Set(
+      claims
+        .filter(({ ready, server }) => ready === false && !locks.has(`${lockSpaces.warm}:${server}`))
+        .map(({ server }) => server),
+    ),
     underWork: ({ id, slug }) =>
       locks.has(`${lockSpaces.tenant}:${id}`) || locks.has(`${lockSpaces.slug}:${lockKey(slug)}`),
   };

@@ -47,6 +47,8 @@ export function examineServer(
     if (!facts.databases.some(database => database.name === name && !database.broken))
       add('missing_database', null, `the warm database ${name} is missing`, 'pool fill makes another');
   }
+  if (control.unfinished.has(server.id))
+    add('warm_leftover', null, 'there are warm databases that are half made', 'pool fill makes them anew');
   examinePublicAccess(scene);
   examineGroup(scene, control.warm);
   return findings;

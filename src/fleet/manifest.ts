@@ -37,7 +37,7 @@ const manifest = z.strictObject({
 });
 
 /** Words that would be mistaken for something of the server's or of ours. */
-const reserved = new Set(['postgres', 'template0', 'template1', 'template', 'tenant', 'control']);
+const reserved = new Set(['postgres', 'template0', 'template1', 'template', 'warm', 'tenant', 'control']);
 
 /** What a new tenant is to be. Holds no secrets. */
 export type Manifest = z.output<typeof manifest>;

@@ -1,21 +1,21 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
-import type pg from 'pg';
 import type { Passwords } from '../auth/passwords.ts';
 import { Role, Tenant, User } from '../control/entities.ts';
 import { initialRoles } from '../control/permissions.ts';
 import { owners } from '../control/secret-box.ts';
 import { databaseUrl } from '../control/servers.ts';
 import { migrationNames } from '../migrations.ts';
-import { holdLock, lockKey, lockSpaces, quoteIdentifier, quoteLiteral, withConnection } from './admin-connection.ts';
+import { holdLock, lockKey, lockSpaces, withConnection } from './admin-connection.ts';
 import type { Installation } from './installation.ts';
 import { addSigningKey } from './keys.ts';
 import type { Manifest } from './manifest.ts';
-import { OperatorError } from './operator-error.ts';
+import { physicalName } from './physical-names.ts';
 import { placeTenant } from './servers.ts';
-import { ensureTemplate, tenantGroup } from './template.ts';
 import { headFingerprint } from './template-fingerprint.ts';
+import { makeDatabase } from './tenant-database.ts';
 import { generatePassword, insertUser } from './users.ts';
+import { claimWarmDatabase } from './warm-pool.ts';
 
 export interface Provisioned {
   tenant: Tenant;
@@ -26,8 +26,8 @@ export interface Provisioned {
 }
 
 /**
- * Makes a tenant: its row, its login role, its database copied from the template, its people; then it is active. Every
- * step can be repeated, so a run that was killed anywhere is completed by the next one, and nothing half-made is served.
+ * Makes a tenant: its row, its login role, its database (a warm one, or copied from the template), its people; then it is
+ * active. Every step can be repeated, so a run that was killed anywhere is completed by the next one, and nothing half-made is served.
  * A tenant that is active already is left as it is.
  */
 export async function provision(
@@ -85,11 +85,9 @@ async function reserve(em: EntityManager, installation: Installation, manifest: 
   const { secrets } = installation;
   const server = em.merge(await placeTenant(installation, manifest.server));
   return em.transactional(async tx => {
-    // The number is never given again, so neither is the name of the database, though a slug may be.
-    const [row] = await tx.execute<{ id: string }[]>(`select nextval(pg_get_serial_sequence('tenants', 'id')) as id`);
-    const id = Number(row?.id);
+    const id = (await claimWarmDatabase(tx, server)) ?? (await nextNumber(tx));
     const guid = randomUUID();
-    const physicalName = `${server.prefix}_${manifest.slug}_${id}`;
+    const name = physicalName(server, manifest.slug, id);
     const tenant = tx.create(Tenant, {
       id,
       guid,
@@ -98,8 +96,8 @@ async function reserve(em: EntityManager, installation: Installation, manifest: 
       appId: manifest.appId ?? manifest.slug,
       features: manifest.features,
       server,
-      databaseName: physicalName,
-      roleName: physicalName,
+      databaseName: name,
+      roleName: name,
       rolePassword: secrets.seal(randomBytes(24).toString('base64url'), owners.rolePassword(guid)),
     });
     for (const role of initialRoles) tx.create(Role, { tenant, ...role });
@@ -109,61 +107,10 @@ async function reserve(em: EntityManager, installation: Installation, manifest: 
   });
 }
 
-/** The login role and the database, with the tenant's guid inside. */
-async function makeDatabase({ secrets, servers }: Installation, tenant: Tenant): Promise<void> {
-  const server = tenant.server;
-  const adminUrl = servers.adminUrl(server);
-  const password = secrets.open(tenant.rolePassword, owners.rolePassword(tenant.guid)).toString();
-  await withConnection(adminUrl, async client => {
-    for (let attempt = 1; ; attempt++) {
-      const template = await ensureTemplate(server, adminUrl);
-      await makeRole(client, tenant.roleName, password, tenantGroup(server));
-      try {
-        await copyTemplate(client, tenant, template);
-        break;
-      } catch (error) {
-        // The template was replaced meanwhile by another process (3D000), or is being copied (55006).
-        if (attempt === 5 || !['3D000', '55006'].includes((error as { code?: string }).code ?? '')) throw error;
-      }
-    }
-  });
-  await withConnection(databaseUrl(adminUrl, tenant.databaseName), client => stampIdentity(client, tenant.guid));
-}
-
-/**
- * Logs in to one database, owns nothing, and has what the group of all tenants is granted inside that database. A new role
- * is nothing more by itself; to say so of one that is there takes a superuser.
- */
-async function makeRole(client: pg.Client, name: string, password: string, group: string): Promise<void> {
-  const role = quoteIdentifier(name);
-  const { rowCount } = await client.query('select from pg_roles where rolname = $1', [name]);
-  await client.query(`${rowCount ? 'alter' : 'create'} role ${role} login password ${quoteLiteral(password)}`);
-  await client.query(`grant ${quoteIdentifier(group)} to ${role}`);
-}
-
-async function copyTemplate(client: pg.Client, { databaseName, roleName }: Tenant, template: string): Promise<void> {
-  const database = quoteIdentifier(databaseName);
-  const { rows } = await client.query<{ broken: boolean }>(
-    'select datconnlimit = -2 as broken from pg_database where datname = $1',
-    [databaseName],
-  );
-  // A DROP DATABASE that was interrupted leaves a database that can only be dropped.
-  if (rows[0]?.broken) await client.query(`drop database ${database}`);
-  if (!rows[0] || rows[0].broken) {
-    await client.query(
-      `create database ${database} template ${quoteIdentifier(template)} strategy wal_log allow_connections false`,
-    );
-  }
-  // Nobody connects before the rights are right.
-  await client.query(`revoke all on database ${database} from public;
-    grant connect on database ${database} to ${quoteIdentifier(roleName)};
-    alter database ${database} allow_connections true`);
-}
-
-async function stampIdentity(client: pg.Client, guid: string): Promise<void> {
-  await client.query('insert into tenant_identity (guid) values ($1) on conflict do nothing', [guid]);
-  const { rows } = await client.query<{ guid: string }>('select guid from tenant_identity');
-  if (rows[0]?.guid !== guid) throw new OperatorError('the database belongs to another tenant: nothing was changed');
+/** Of a tenant and its database. It is never given again, so neither is the name of the database, though a slug may be. */
+async function nextNumber(em: EntityManager): Promise<number> {
+  const [row] = await em.execute<{ id: string }[]>(`select nextval(pg_get_serial_sequence('tenants', 'id')) as id`);
+  return Number(row?.id);
 }
 
 /** The manifest's entities, by name. Made once: a second run finds them. */

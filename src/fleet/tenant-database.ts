@@ -1,0 +1,120 @@
+import type pg from 'pg';
+import type { Server, Tenant } from '../control/entities.ts';
+import { owners } from '../control/secret-box.ts';
+import { databaseUrl } from '../control/servers.ts';
+import { migrationNames } from '../migrations.ts';
+import { quoteIdentifier as quote, quoteLiteral, withConnection } from './admin-connection.ts';
+import type { Installation } from './installation.ts';
+import { OperatorError } from './operator-error.ts';
+import { warmName } from './physical-names.ts';
+import { ensureTemplate, tenantGroup } from './template.ts';
+
+/**
+ * A tenant's login role and database, with the tenant's guid inside, at the head of this build. It may be run again after
+ * it was killed anywhere, by this build or by another one.
+ */
+export async function makeDatabase({ secrets, servers }: Installation, tenant: Tenant): Promise<void> {
+  const { server, databaseName: name, roleName } = tenant;
+  const adminUrl = servers.adminUrl(server);
+  const password = secrets.open(tenant.rolePassword, owners.rolePassword(tenant.guid)).toString();
+  const head = (await migrationNames('tenant')).at(-1);
+  await withConnection(adminUrl, async client => {
+    const make = async (): Promise<string | undefined> => {
+      await copyTemplate(client, server, adminUrl, name, () =>
+        makeRole(client, roleName, password, tenantGroup(server)),
+      );
+      await client.query(`${connectOnly(name, roleName)}; alter database ${quote(name)} allow_connections true`);
+      return stampIdentity(databaseUrl(adminUrl, name), tenant.guid);
+    };
+    const took = await takeWarmDatabase(client, tenant, password);
+    const version = took ? await stampIdentity(databaseUrl(adminUrl, name), tenant.guid) : await make();
+    if (version === head) return;
+    // It was copied by another build, which was killed before anybody's data came into it.
+    await client.query(`drop database ${quote(name)} with (force)`);
+    await make();
+  });
+}
+
+/**
+ * Copies the template. The copy takes no connections until the rights on it are right.
+ * @param before is done before each attempt, when the template is known to be there
+ */
+export async function copyTemplate(
+  client: pg.Client,
+  server: Server,
+  adminUrl: string,
+  name: string,
+  before = async () => {},
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    const template = await ensureTemplate(server, adminUrl);
+    await before();
+    try {
+      const { rows } = await client.query<{ broken: boolean }>(
+        'select datconnlimit = -2 as broken from pg_database where datname = $1',
+        [name],
+      );
+      // A DROP DATABASE that was interrupted leaves a database that can only be dropped.
+      if (rows[0]?.broken) await client.query(`drop database ${quote(name)}`);
+      if (rows[0] && !rows[0].broken) return;
+      await client.query(
+        `create database ${quote(name)} template ${quote(template)} strategy wal_log allow_connections false`,
+      );
+      return;
+    } catch (error) {
+      // The template was replaced meanwhile by another process (3D000), or is being copied (55006).
+      if (attempt === 5 || !['3D000', '55006'].includes((error as { code?: string }).code ?? '')) throw error;
+    }
+  }
+}
+
+/** One login role reaches a database, and nobody else does. */
+export function connectOnly(database: string, role: string): string {
+  return `revoke all on database ${quote(database)} from public; grant connect on database ${quote(database)} to ${quote(role)}`;
+}
+
+/**
+ * Gives the warm database that was claimed its name, its role a name and a password, and opens it; all of it in one
+ * transaction of the server, so that it has happened or not, whenever anybody is killed.
+ * @returns false when there is none (any more), or it is not fit for use: then the template is copied
+ */
+async function takeWarmDatabase(client: pg.Client, tenant: Tenant, password: string): Promise<boolean> {
+  const warm = warmName(tenant.server, tenant.id);
+  const [database, role] = [quote(tenant.databaseName), quote(tenant.roleName)];
+  const { rowCount } = await client.query(
+    `select from pg_database d join pg_roles on rolname = datname
+      where datname = $1 and not datallowconn and datconnlimit <> -2
+        and not exists (select from pg_database where datname = $2) and not exists (select from pg_roles where rolname = $3)`,
+    [warm, tenant.databaseName, tenant.roleName],
+  );
+  if (!rowCount) return false;
+  await client.query(`
+    alter database ${quote(warm)} rename to ${database};
+    alter role ${quote(warm)} rename to ${role};
+    alter role ${role} login password ${quoteLiteral(password)};
+    alter database ${database} allow_connections true`);
+  return true;
+}
+
+/**
+ * Logs in to one database, owns nothing, and has what the group of all tenants is granted inside that database. A new role
+ * is nothing more by itself; to say so of one that is there takes a superuser.
+ */
+async function makeRole(client: pg.Client, name: string, password: string, group: string): Promise<void> {
+  const role = quote(name);
+  const { rowCount } = await client.query('select from pg_roles where rolname = $1', [name]);
+  await client.query(`${rowCount ? 'alter' : 'create'} role ${role} login password ${quoteLiteral(password)}`);
+  await client.query(`grant ${quote(group)} to ${role}`);
+}
+
+/** @returns the version of the schema inside */
+async function stampIdentity(url: string, guid: string): Promise<string | undefined> {
+  return withConnection(url, async client => {
+    await client.query('insert into tenant_identity (guid) values ($1) on conflict do nothing', [guid]);
+    const { rows } = await client.query<{ guid: string; version: string }>(
+      'select guid, (select max(name) from migrations) as version from tenant_identity',
+    );
+    if (rows[0]?.guid !== guid) throw new OperatorError('the database belongs to another tenant: nothing was changed');
+    return rows[0].version;
+  });
+}
