@@ -196,7 +196,15 @@ describe('provision', () => {
   it('of a name that is none is refused, and nothing is made', async () => {
     const before = await world.control.em.fork().execute('select id from tenants');
     const databases = () =>
-      withConnection(postgresUrl(), async client => (await client.query('select datname from pg_database')).rows);
+      withConnection(
+        postgresUrl(),
+        async client =>
+          (
+            await client.query(
+              `select datname from pg_database where datname !~ '^(world|${server.prefix})_[a-z0-9-]+(_[0-9]+)?$' order by 1`,
+            )
+          ).rows,
+      );
     const had = await databases();
 
     const slugs = [
@@ -281,6 +289,7 @@ describe('provision', () => {
     lock: string,
     waiting: RegExp,
   ): Promise<{ guid: string; status: string; database: string }> {
+    const controlName = new URL(world.environment.DATABASE_URL ?? '').pathname.slice(1);
     const holder = new pg.Client(lock.includes('pg_') ? postgresUrl() : world.environment.DATABASE_URL);
     await holder.connect();
     await holder.query('begin');
@@ -289,9 +298,12 @@ describe('provision', () => {
     try {
       await eventually(async () => {
         const { rows } = await withConnection(postgresUrl(), client =>
-          client.query(`select query from pg_stat_activity where wait_event_type = 'Lock'`),
+          client.query('select query, datname from pg_stat_activity where wait_event_type = $1', ['Lock']),
         );
-        return rows.some(({ query }) => waiting.test(query));
+        // Other test files may be at work on the same server.
+        return rows.some(
+          ({ query, datname }) => waiting.test(query) && (query.includes(slug) || datname === controlName),
+        );
       }, 10_000);
       const [tenant] = await tenantsOf(slug);
       if (tenant) await expectRefused(tenant.guid);
