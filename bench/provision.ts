@@ -14,10 +14,11 @@ import { checkManifest } from '../src/fleet/manifest.ts';
 import { migrateControl } from '../src/fleet/migrate-control.ts';
 import { provision } from '../src/fleet/provision.ts';
 import { ensureTemplate } from '../src/fleet/template.ts';
+import { fillPool } from '../src/fleet/warm-pool.ts';
 
 /**
  * What a tenant costs beside the floor: a bare `CREATE DATABASE … TEMPLATE` of the same template, in turn with it, so that
- * ratios are of one moment of one machine.
+ * ratios are of one moment of one machine. Cold: its database is copied then; warm: it was copied before, into the pool.
  */
 const { values } = parseArgs({ options: { tenants: { type: 'string', default: '30' } } });
 const rounds = Number(values.tenants);
@@ -45,19 +46,27 @@ async function bench(): Promise<void> {
   await tenant('warm-up');
 
   const bare: number[] = [];
-  const whole: number[] = [];
+  const cold: number[] = [];
+  const fill: number[] = [];
+  const warm: number[] = [];
   await withConnection(controlUrl, async client => {
     for (let round = 0; round < rounds; round++) {
       bare.push(await timed(() => client.query(`create database bare_${round} template ${template} strategy wal_log`)));
-      whole.push(await timed(() => tenant(`t${round}`)));
+      cold.push(await timed(() => tenant(`cold-${round}`)));
+      fill.push(await timed(() => fillPool(installation, 1)));
+      warm.push(await timed(() => tenant(`warm-${round}`)));
     }
   });
   await installation.close();
-  const ratios = whole.map((ms, round) => ms / (bare[round] ?? ms));
+  const ratios = (times: number[]) => times.map((ms, round) => ms / (bare[round] ?? ms));
   console.table({
     'CREATE DATABASE … TEMPLATE, ms': spread(bare),
-    'provision, ms': spread(whole),
-    'provision / CREATE DATABASE': spread(ratios),
+    'cold provision, ms': spread(cold),
+    'warm provision, ms': spread(warm),
+    'pool fill, ms': spread(fill),
+    'cold provision / CREATE DATABASE': spread(ratios(cold)),
+    'warm provision / CREATE DATABASE': spread(ratios(warm)),
+    'pool fill / CREATE DATABASE': spread(ratios(fill)),
   });
 }
 
