@@ -60,9 +60,12 @@ function examineDatabaseOf({ slug, databaseName: name, status }: Tenant, { facts
   if (!database) add('missing_database', slug, `the database ${name} is missing`, gone);
   else if (database.broken) add('half_dropped_database', slug, `${name} is half dropped, and cannot be used`, gone);
   else if (!database.open)
-    add('closed_database', slug, `${name} takes no connections`, 'let them in', [
-      `alter database ${quote(name)} allow_connections true`,
-    ]);
+    add(
+      'closed_database',
+      slug,
+      `${name} takes no connections`,
+      `when nobody wants it so: alter database ${quote(name)} allow_connections true`,
+    );
 }
 
 function examineRoleOf(tenant: Tenant, scene: Scene, secrets: SecretBox): void {

@@ -214,6 +214,7 @@ describe('doctor', () => {
         break: () => server.sql(`alter database "${acme}" allow_connections false`),
         found: [['closed_database', 'acme']],
         names: /takes no connections/,
+        undo: () => server.sql(`alter database "${acme}" allow_connections true`),
       },
     ],
     [

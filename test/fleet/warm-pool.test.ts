@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import pg from 'pg';
 import { createPasswords } from '../../src/auth/passwords.ts';
+import { databaseUrl } from '../../src/control/servers.ts';
 import { diagnose } from '../../src/fleet/doctor.ts';
 import { provision } from '../../src/fleet/provision.ts';
 import { purgeTenant } from '../../src/fleet/states.ts';
@@ -188,6 +189,27 @@ describe('The warm pool', () => {
     } finally {
       await rm(folder, { recursive: true });
     }
+  });
+
+  it('needs no superuser: a login that may create databases and roles fills it, claims from it, and is told what is wrong', async () => {
+    await server.sql(`create role operator login createdb createrole password 'secret'`);
+    await server.sql('create database operator owner operator');
+    const url = databaseUrl(server.url, 'operator', { user: 'operator', password: 'secret' });
+    const environment = { ...server.environment, DATABASE_URL: url };
+    const ask = async (script: string, ...args: string[]) => {
+      const { code, stdout, stderr } = await run(`scripts/${script}.ts`, args, environment);
+      expect({ code, stderr }, stdout).to.deep.equal({ code: 0, stderr: '' });
+      return stdout;
+    };
+    await ask('control', 'migrate');
+    await ask('tenant', 'pool', 'fill', '--size', '2');
+    const made = await ask('tenant', 'provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test', '--json');
+    expect(JSON.parse(made).database).to.match(/^operator_acme_/);
+    expect(JSON.parse(await ask('tenant', 'pool', 'list', '--json'))).to.have.length(1);
+    await server.sql(`update warm_databases set digest = 'another'`, 'operator');
+    const [filled] = JSON.parse(await ask('tenant', 'pool', 'fill', '--size', '1', '--json'));
+    expect(filled).to.include({ ready: 1, made: 1, dropped: 1, error: null });
+    await ask('tenant', 'doctor');
   });
 
   const moments: [string, string, RegExp, string][] = [
