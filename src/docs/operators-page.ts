@@ -40,6 +40,13 @@ npm run -s tenant -- clone northwind northwind-training
 npm run -s tenant -- delete northwind       # out of service, data kept
 npm run -s tenant -- restore northwind
 npm run -s tenant -- purge northwind        # gone for good`)}
+<p>When many tenants come, databases can wait for them, and a folder of manifests is provisioned at once:</p>
+${command(`npm run -s tenant -- pool fill --size 20
+npm run -s tenant -- provision --file tenants/`)}
+<p><code>doctor</code> looks at everything: rows without a database and databases without a row, tenants that got stuck, keys and
+secrets, rights that have grown, schemas that are not the template's. It says what to do, and <code>--fix</code> mends what can
+be mended without a risk. Let it run every night.</p>
+${command('npm run -s tenant -- doctor')}
 <p>A clone has the data and the people as of one moment, a key and a role of its own, and no sessions; its source goes on being
 served. More servers take tenants too; the URL of a server is read from stdin, because it holds a password:</p>
 ${command(`npm run -s tenant -- server add second --capacity 500 < second-server-url
@@ -50,7 +57,13 @@ npm run -s tenant -- server list`)}
 database is at the version that a running build needs, that tenant alone is answered 503 <code>migration_pending</code>.</p>
 ${command(`npm run control -- migrate
 npm run -s tenant -- migrate --all`)}
-<p>A tenant that fails does not stop the others; the run ends with exit code 1, and can be repeated: it does what is left.</p>
+<p>Look first, let a few tenants go ahead, then all. A tenant is migrated in one transaction, and compared with the template before
+that is committed; one that fails stays as it was and does not stop the others. Ended in any way, a run is continued by the next.</p>
+${command(`npm run -s tenant -- migrate --all --dry-run
+npm run -s tenant -- migrate --all --canary 2
+npm run -s tenant -- status
+npm run -s tenant -- migrate --retry-failed
+npm run -s tenant -- rollback northwind`)}
 
 <h2 id="keys">Keys and people</h2>
 ${command(`npm run -s tenant -- user add northwind bob@northwind.test --role Member
