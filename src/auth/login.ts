@@ -24,7 +24,7 @@ export function loginAccount(body: object): string {
   return email.success ? email.data : '';
 }
 
-const maxAttempts = 3; // a hash that another login renews meanwhile is judged anew
+const maxAttempts = 3; // a password that is changed, or a hash that is renewed, meanwhile is judged anew
 
 /** Every failure is the same answer after the same work: unknown, wrong, unconfirmed, disabled. */
 export function login(parts: AuthParts): TenantRoute {
@@ -43,9 +43,17 @@ export function login(parts: AuthParts): TenantRoute {
     handler: async ({ body: { email, password } }, context) => {
       const { tenant } = context;
       for (let attempt = 1; attempt <= maxAttempts; attempt++) {
-        const user = await control.em.fork().findOne(User, { tenant: tenant.id, email });
-        const matches = await passwords.verify(user?.passwordHash, password);
-        if (!user || !matches || !user.confirmedAt || user.disabledAt) break;
+        const em = control.em.fork();
+        // No more than this is read before the password is proved, so that a known address takes no longer.
+        const [found] = await em.execute<{ id: string; hash: string }[]>(
+          'select id, password_hash as hash from users where tenant_id = ? and email = ?',
+          [tenant.id, email],
+        );
+        const matches = await passwords.verify(found?.hash, password);
+        if (!found || !matches) break;
+        const user = await em.findOne(User, { id: Number(found.id) });
+        if (!user?.confirmedAt || user.disabledAt) break;
+        if (user.passwordHash !== found.hash) continue;
         const holder = await loadHolder(parts, context, user.id);
         if (!holder) break;
         const renewedHash = passwords.isOutdated(user.passwordHash) ? await passwords.hash(password) : undefined;
