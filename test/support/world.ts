@@ -90,11 +90,13 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
   const passwords = createPasswords();
   const clock = { offset: 0 };
   const now = () => Date.now() + clock.offset * 1_000;
+  const secrets = new Set([controlUrl, settings.MASTER_KEY]);
   const provisionTenant = async (slug: string): Promise<TestTenant> => {
     const manifest = checkManifest({ slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` } }, slug);
     const { tenant, logins } = await provision(installation, passwords, manifest);
     const [admin] = logins;
     if (!admin) throw new Error(`${slug} was there already`);
+    secrets.add(admin.password);
     const { id, guid, databaseName: database } = tenant;
     return { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin };
   };
@@ -108,6 +110,7 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
   const login: World['login'] = async (tenant, credentials = tenant.admin) => {
     const answer = await anonymous.post('/api/v1/auth/login', credentials, { 'X-Tenant': tenant.guid });
     if (answer.status !== 200) throw new Error(`login answered ${answer.status} ${JSON.stringify(answer.body)}`);
+    for (const secret of [credentials.password, answer.body.accessToken, answer.body.refreshToken]) secrets.add(secret);
     return new Client(url, answer.body);
   };
 
@@ -162,6 +165,9 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
     },
     close: async () => {
       await Promise.all([service, ...others].map(each => each.stop()));
+      // Whatever a test has done: none of it may have told a secret to the log.
+      const told = logs.join('');
+      for (const secret of secrets) if (told.includes(secret)) throw new Error('a secret stands in the log');
       const made = await installation.control.em
         .fork()
         .execute<{ database: string; role: string }[]>(

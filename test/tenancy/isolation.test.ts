@@ -6,7 +6,7 @@ import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
-const requests = Number(process.env.ISOLATION_REQUESTS ?? 4_000);
+const requests = Number(process.env.ISOLATION_REQUESTS ?? 2_000);
 const placesOpen = 3;
 const canaries = 10;
 const seeds = ['Prospect', 'Active', 'Inactive'];
