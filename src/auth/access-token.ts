@@ -3,6 +3,7 @@ import jwt from 'jsonwebtoken';
 import type { TenantRecord } from '../control/directory.ts';
 import { problem } from '../errors.ts';
 import { invalidToken, isObject, parseToken } from '../http/bearer-token.ts';
+import { isUuid } from '../http/uuid.ts';
 
 /** What an access token says, once its signature is proved. */
 export interface AccessClaims {
@@ -25,7 +26,6 @@ export interface TokenSettings {
 
 const lifetimeSeconds = 15 * 60;
 const skewSeconds = 30; // clocks of several machines
-const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /** Signs an access token with the tenant's active key: HS512, 15 minutes, RFC 9068's header type. */
 export function signAccessToken(
@@ -90,8 +90,7 @@ function checkClaims(payload: unknown, tenant: TenantRecord, { issuer, audience,
     typeof user_guid === 'string' &&
     sub === user_guid &&
     typeof jti === 'string' &&
-    typeof sid === 'string' &&
-    uuid.test(sid) &&
+    isUuid(sid) &&
     Number.isSafeInteger(iat) &&
     Number.isSafeInteger(exp) &&
     (iat as number) <= now() + skewSeconds &&

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { Session } from '../control/entities.ts';
 import { timestamp } from '../http/fields.ts';
+import { isUuid } from '../http/uuid.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthParts } from './parts.ts';
 import { liveSessions, revokeSession } from './sessions.ts';
@@ -9,7 +10,6 @@ const view = z
   .object({ id: z.string(), createdAt: timestamp(), refreshedAt: timestamp(), current: z.boolean() })
   .meta({ title: 'Session' });
 const path = '/api/v1/auth/sessions';
-const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /** The caller's sessions, and ending one of them. */
 export function sessionRoutes({ control, directory }: AuthParts): TenantRoute[] {
@@ -40,7 +40,7 @@ export function sessionRoutes({ control, directory }: AuthParts): TenantRoute[] 
       description:
         'Your own; that of somebody else needs the permission `users.manage`. An unknown one is as good as ended.',
       handler: async ({ params: { id = '' } }, { caller, tenant }) => {
-        if (!uuid.test(id)) return;
+        if (!isUuid(id.toLowerCase())) return;
         const session = await control.em.fork().findOne(Session, { id, tenant: tenant.id });
         if (!session) return;
         if (session.user.id !== caller.userId && !caller.permissions.has('users.manage')) {

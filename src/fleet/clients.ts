@@ -3,6 +3,7 @@ import { raw } from '@mikro-orm/postgresql';
 import { normaliseEmail } from '../auth/email.ts';
 import { live, revokeSession, revokeSessionsOf } from '../auth/sessions.ts';
 import { ApiClient, LegacyToken, Session, User } from '../control/entities.ts';
+import { isUuid } from '../http/uuid.ts';
 import type { Installation } from './installation.ts';
 import { OperatorError } from './operator-error.ts';
 import { findTenant } from './tenants.ts';
@@ -34,9 +35,9 @@ export async function revokeSessions(
     return revokeSessionsOf(installation.control.em.fork(), user.id, 'operator');
   }
   const tenant = await findTenant(installation, slug);
-  const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
   const session =
-    uuid.test(which.id) && (await installation.control.em.fork().findOne(Session, { id: which.id, tenant: tenant.id }));
+    isUuid(which.id.toLowerCase()) &&
+    (await installation.control.em.fork().findOne(Session, { id: which.id, tenant: tenant.id }));
   if (!session) throw new OperatorError(`${slug} has no session ${which.id}`);
   await revokeSession(installation.control, session.id, 'operator');
 }

@@ -4,6 +4,7 @@ import type { Directory, TenantRecord } from '../control/directory.ts';
 import { isLegacyToken } from '../control/legacy-token.ts';
 import { problem } from '../errors.ts';
 import { bearerToken, invalidToken, parseToken } from '../http/bearer-token.ts';
+import { isUuid } from '../http/uuid.ts';
 
 /**
  * Finds the tenant of a request and puts it in `ctx.state.tenant`.
@@ -35,8 +36,6 @@ export function tenantRouter(directory: Directory, { anonymous }: { anonymous: b
   };
 }
 
-const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-
 /** The access token, or the token of an old client, which may also stand in a header of its own. */
 export function requestToken(request: IncomingMessage): string | undefined {
   const bearer = bearerToken(request);
@@ -45,14 +44,14 @@ export function requestToken(request: IncomingMessage): string | undefined {
 }
 
 async function tokenTenant(guid: unknown, directory: Directory): Promise<TenantRecord> {
-  const tenant = typeof guid === 'string' && uuid.test(guid) ? await directory.tenant(guid) : undefined;
+  const tenant = isUuid(guid) ? await directory.tenant(guid) : undefined;
   if (!tenant) throw invalidToken();
   return tenant;
 }
 
 async function namedTenant(request: IncomingMessage, directory: Directory): Promise<TenantRecord> {
   const guid = String(request.headers['x-tenant'] ?? '').toLowerCase();
-  const tenant = uuid.test(guid) ? await directory.tenant(guid) : undefined;
+  const tenant = isUuid(guid) ? await directory.tenant(guid) : undefined;
   if (tenant?.status !== 'active') throw problem('tenant_required');
   return tenant;
 }
