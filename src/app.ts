@@ -28,6 +28,7 @@ import { type Caller, RequestContext } from './tenancy/context.ts';
 import { type Access, permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
 import type { TenantDatabases } from './tenancy/tenant-databases.ts';
 import { requestToken, tenantRouter } from './tenancy/tenant-router.ts';
+import { VerifiedTokens } from './tenancy/verified-tokens.ts';
 
 export interface AppParts extends AuthParts {
   config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits'>;
@@ -53,8 +54,12 @@ export function createApp(parts: AppParts): Koa {
   const routes = apiRoutes(parts);
   const limits = createRateLimits({ rates: config.rateLimits, windows, stopping, loginAccount });
 
-  const user = compose([tenantRouter(directory, { anonymous: false }), authenticate(parts)]);
-  const anonymous = tenantRouter(directory, { anonymous: true });
+  const verified = new VerifiedTokens(directory);
+  const user = compose([
+    tenantRouter({ directory, verified, anonymous: false }),
+    authenticate({ ...parts, verifiedTokens: verified }),
+  ]);
+  const anonymous = tenantRouter({ directory, verified, anonymous: true });
   const identify = (access: Access): Middleware => {
     if (access === 'anonymous') return anonymous;
     if (access === 'optional')

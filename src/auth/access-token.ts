@@ -2,7 +2,7 @@ import { type KeyObject, randomUUID } from 'node:crypto';
 import jwt from 'jsonwebtoken';
 import type { TenantRecord } from '../control/directory.ts';
 import { problem } from '../errors.ts';
-import { invalidToken, isObject, parseToken } from '../http/bearer-token.ts';
+import { invalidToken, isObject, type ParsedToken } from '../http/bearer-token.ts';
 import { isUuid } from '../http/uuid.ts';
 
 /** What an access token says, once its signature is proved. */
@@ -15,6 +15,8 @@ export interface AccessClaims {
   readonly entity_type: 'supplier' | 'customer' | null;
   readonly sid: string;
   readonly jti: string;
+  /** Seconds since 1970. */
+  readonly exp: number;
 }
 
 export interface TokenSettings {
@@ -30,7 +32,7 @@ const skewSeconds = 30; // clocks of several machines
 /** Signs an access token with the tenant's active key: HS512, 15 minutes, RFC 9068's header type. */
 export function signAccessToken(
   tenant: TenantRecord,
-  claims: Omit<AccessClaims, 'tenant_id' | 'tenant_guid' | 'jti'>,
+  claims: Omit<AccessClaims, 'tenant_id' | 'tenant_guid' | 'jti' | 'exp'>,
   { issuer, audience, now }: TokenSettings,
 ): string {
   const kid = tenant.activeKid;
@@ -57,10 +59,16 @@ export function signAccessToken(
 
 /**
  * Verifies signature and claims with the keys of the tenant that the token claims.
+ * @param header as it was parsed from the token
  * @throws {Problem} `invalid_token`; `token_expired` only once the signature is proved
  */
-export function verifyAccessToken(token: string, tenant: TenantRecord, settings: TokenSettings): AccessClaims {
-  const key = signingKey(parseToken(token).header, tenant);
+export function verifyAccessToken(
+  token: string,
+  header: ParsedToken['header'],
+  tenant: TenantRecord,
+  settings: TokenSettings,
+): AccessClaims {
+  const key = signingKey(header, tenant);
   let payload: unknown;
   try {
     payload = jwt.verify(token, key, { algorithms: ['HS512'], ignoreExpiration: true, ignoreNotBefore: true });
@@ -68,6 +76,11 @@ export function verifyAccessToken(token: string, tenant: TenantRecord, settings:
     throw invalidToken();
   }
   return checkClaims(payload, tenant, settings);
+}
+
+/** @throws {Problem} `token_expired`, some seconds after the moment that the token names: clocks differ */
+export function requireUnexpired(exp: number, { now }: Pick<TokenSettings, 'now'>): void {
+  if (now() > exp + skewSeconds) throw invalidToken('token_expired');
 }
 
 /** Our tokens have exactly these header parameters; whatever else a header holds (`crit`, `jku`, `zip` …) is not ours. */
@@ -78,7 +91,8 @@ function signingKey(header: Record<string, unknown>, tenant: TenantRecord): KeyO
   return key;
 }
 
-function checkClaims(payload: unknown, tenant: TenantRecord, { issuer, audience, now }: TokenSettings): AccessClaims {
+function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSettings): AccessClaims {
+  const { issuer, audience, now } = settings;
   if (!isObject(payload)) throw invalidToken();
   const { iss, aud, sub, iat, exp, jti, sid, user_guid, tenant_id, tenant_guid, email, permissions, entity_type } =
     payload;
@@ -97,7 +111,7 @@ function checkClaims(payload: unknown, tenant: TenantRecord, { issuer, audience,
     (exp as number) > (iat as number) &&
     (exp as number) - (iat as number) <= lifetimeSeconds + skewSeconds;
   if (!good) throw invalidToken();
-  if (now() > (exp as number) + skewSeconds) throw invalidToken('token_expired');
+  requireUnexpired(exp as number, settings);
   return {
     user_guid,
     tenant_id: tenant.id,
@@ -107,5 +121,6 @@ function checkClaims(payload: unknown, tenant: TenantRecord, { issuer, audience,
     entity_type: entity_type === 'supplier' || entity_type === 'customer' ? entity_type : null,
     sid,
     jti,
+    exp: exp as number,
   };
 }

@@ -1,51 +1,66 @@
 import type { Context, Middleware } from 'koa';
-import type { Directory, LegacyTokenRecord, TenantRecord } from '../control/directory.ts';
+import type { Directory, LegacyTokenRecord, RoleRecord, TenantRecord, UserRecord } from '../control/directory.ts';
 import { hashOfLegacyToken } from '../control/legacy-token.ts';
 import { problem } from '../errors.ts';
-import { invalidToken } from '../http/bearer-token.ts';
+import { invalidToken, type ParsedToken } from '../http/bearer-token.ts';
 import type { Caller } from '../tenancy/context.ts';
-import { type AccessClaims, verifyAccessToken } from './access-token.ts';
+import type { VerifiedToken, VerifiedTokens } from '../tenancy/verified-tokens.ts';
+import { type AccessClaims, requireUnexpired, verifyAccessToken } from './access-token.ts';
 import type { AuthParts } from './parts.ts';
 
 /** What the tenant router has left for us. */
 interface ResolvedState {
   tenant: TenantRecord;
   token: string | undefined;
+  /** What was proved of the token by an earlier request, and is so still. */
+  verified: VerifiedToken | undefined;
+  /** The token's header, when nothing is proved of it yet. */
+  tokenHeader: ParsedToken['header'];
   /** The record of the token, when it is one of an old client. */
   legacyToken: LegacyTokenRecord | undefined;
+}
+
+interface AuthenticateParts extends Pick<AuthParts, 'directory' | 'tokens' | 'usage'> {
+  verifiedTokens: VerifiedTokens;
 }
 
 /**
  * Proves who is calling and puts it in `ctx.state.caller`: the token's signature and claims, its session, and the user,
  * with entity and scope as they are now. The tenant router has run before.
  */
-export function authenticate(parts: Pick<AuthParts, 'directory' | 'tokens' | 'usage'>): Middleware {
-  const { directory, tokens } = parts;
+export function authenticate(parts: AuthenticateParts): Middleware {
+  const { directory, tokens, verifiedTokens } = parts;
   return async (ctx, next) => {
-    const { tenant, token, legacyToken } = ctx.state as ResolvedState;
+    const { tenant, token, verified, tokenHeader, legacyToken } = ctx.state as ResolvedState;
     if (token === undefined) throw problem('unauthorized', { headers: { 'WWW-Authenticate': 'Bearer' } });
     if (legacyToken) {
       ctx.state.caller = await identifyLegacy(ctx, legacyToken, parts);
+    } else if (verified) {
+      requireUnexpired(verified.expiresAt, tokens);
+      ctx.state.caller = verified.caller; // of an active tenant: nothing is kept of another
     } else {
-      const claims = verifyAccessToken(token, tenant, tokens);
+      const claims = verifyAccessToken(token, tokenHeader, tenant, tokens);
       if (tenant.status !== 'active') throw problem('tenant_inactive');
-      ctx.state.caller = await identify(claims, tenant, directory);
+      const proved = await identify(claims, tenant, directory);
+      verifiedTokens.keep(token, proved);
+      ctx.state.caller = proved.caller;
     }
     await next();
   };
 }
 
-async function identify(claims: AccessClaims, tenant: TenantRecord, directory: Directory): Promise<Caller> {
+/** Who holds the token, and the records that say so. */
+async function identify(claims: AccessClaims, tenant: TenantRecord, directory: Directory): Promise<VerifiedToken> {
   const session = await directory.session(claims.sid);
   if (!session || session.revoked || session.tenantId !== tenant.id) throw invalidToken();
+  const found = await findUser(directory, tenant, session.userId);
+  if (!found || found.user.guid !== claims.user_guid) throw invalidToken();
+  const { user, role } = found;
   const proof = { sessionId: claims.sid, tokenId: claims.jti, entityType: claims.entity_type };
-  const caller = await callerOf(directory, tenant, session.userId, proof);
-  if (!caller || caller.userGuid !== claims.user_guid) throw invalidToken();
   // A permission counts while the token carries it *and* the role still grants it: taking one away works at once.
-  return {
-    ...caller,
-    permissions: new Set(claims.permissions.filter(permission => caller.permissions.has(permission))),
-  };
+  const permissions = new Set(claims.permissions.filter(permission => role.permissions.has(permission)));
+  const caller = Object.freeze({ ...toCaller(user, role, proof), permissions });
+  return { tenant, session, user, role, caller, expiresAt: claims.exp };
 }
 
 /** An old client's token: no session and no claims, so everything is as it stands in the control database. */
@@ -72,12 +87,26 @@ export async function callerOf(
   directory: Directory,
   tenant: TenantRecord,
   userId: number,
-  proof: Pick<Caller, 'sessionId' | 'tokenId' | 'entityType'>,
+  proof: Proof,
 ): Promise<Caller | undefined> {
+  const found = await findUser(directory, tenant, userId);
+  return found && toCaller(found.user, found.role, proof);
+}
+
+type Proof = Pick<Caller, 'sessionId' | 'tokenId' | 'entityType'>;
+
+async function findUser(
+  directory: Directory,
+  tenant: TenantRecord,
+  userId: number,
+): Promise<{ user: UserRecord; role: RoleRecord } | undefined> {
   const user = await directory.user(userId);
   if (!user || user.disabled || user.tenantId !== tenant.id) return undefined;
   const role = await directory.role(user.roleId);
-  if (!role) return undefined;
+  return role && { user, role };
+}
+
+function toCaller(user: UserRecord, role: RoleRecord, proof: Proof): Caller {
   return {
     ...proof,
     userId: user.id,

@@ -12,6 +12,14 @@ interface CacheOptions<Value> {
   maxAbsent?: number;
 }
 
+interface Kept<Value> {
+  readonly loading: Promise<Value | undefined>;
+  /** Undefined until it is loaded. */
+  value: Value | undefined;
+}
+
+const clockMs = 1_000; // entries live for minutes: their age is read from a clock that is looked at once a second
+
 /**
  * Look-ups of the control database, kept in memory while the change feed says that they are current.
  *
@@ -20,12 +28,12 @@ interface CacheOptions<Value> {
  */
 export class ControlCache<Value extends object> {
   readonly #options: CacheOptions<Value>;
-  readonly #kept: LRUCache<string, Promise<Value | undefined>>;
+  readonly #kept: LRUCache<string, Kept<Value>>;
   readonly #absent: LRUCache<string, true>;
 
   constructor(options: CacheOptions<Value>) {
     this.#options = options;
-    this.#kept = new LRUCache({ max: options.max, ttl: options.ttlMs });
+    this.#kept = new LRUCache({ max: options.max, ttl: options.ttlMs, ttlResolution: clockMs });
     this.#absent = new LRUCache({ max: options.maxAbsent || 1, ttl: options.ttlMs });
     options.feed.subscribe(options.table, key => this.drop(key));
   }
@@ -35,23 +43,28 @@ export class ControlCache<Value extends object> {
     if (!feed.current) return load(key);
     if (maxAbsent && this.#absent.has(key)) return undefined;
     const kept = this.#kept.get(key);
-    if (kept !== undefined) return kept;
+    if (kept !== undefined) return kept.loading;
 
-    const loading = load(key);
-    this.#kept.set(key, loading);
+    const asked: Kept<Value> = { loading: load(key), value: undefined };
+    this.#kept.set(key, asked);
     try {
-      const value = await loading;
-      if (value === undefined && this.#forget(key, loading) && maxAbsent) this.#absent.set(key, true);
-      return value;
+      asked.value = await asked.loading;
+      if (asked.value === undefined && this.#forget(key, asked) && maxAbsent) this.#absent.set(key, true);
+      return asked.value;
     } catch (error) {
-      this.#forget(key, loading);
+      this.#forget(key, asked);
       throw error;
     }
   }
 
+  /** What `get` would give from memory, at this moment; undefined when it would have to ask. */
+  current(key: string): Value | undefined {
+    return this.#options.feed.current ? this.#kept.get(key)?.value : undefined;
+  }
+
   /** Drops the entry if it is still this one; false when a change or a later look-up has replaced it. */
-  #forget(key: string, promise: Promise<Value | undefined>): boolean {
-    return this.#kept.peek(key) === promise && this.#kept.delete(key);
+  #forget(key: string, asked: Kept<Value>): boolean {
+    return this.#kept.peek(key) === asked && this.#kept.delete(key);
   }
 
   /** Forgets a key, or all of them (`*`). The change feed does it; who changes a row here need not wait for that. */

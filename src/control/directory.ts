@@ -8,6 +8,7 @@ import { loadTenant, type TenantParts, type TenantRecord } from './load-tenant.t
 export type { TenantRecord } from './load-tenant.ts';
 
 export interface SessionRecord {
+  readonly id: string;
   readonly tenantId: number;
   readonly userId: number;
   readonly revoked: boolean;
@@ -27,6 +28,7 @@ export interface UserRecord {
 }
 
 export interface RoleRecord {
+  readonly id: number;
   readonly name: string;
   readonly permissions: ReadonlySet<string>;
 }
@@ -38,6 +40,14 @@ export interface LegacyTokenRecord {
   /** Milliseconds since 1970. */
   readonly expiresAt: number;
   readonly revoked: boolean;
+}
+
+/** Everything that says who the holder of an access token is, and what they may. */
+export interface CallerRecords {
+  readonly tenant: TenantRecord;
+  readonly session: SessionRecord;
+  readonly user: UserRecord;
+  readonly role: RoleRecord;
 }
 
 /** The control database as requests ask it: five look-ups, each kept until its row changes. */
@@ -53,6 +63,8 @@ export interface Directory {
   forgetSession(id: string): void;
   user(id: number): Promise<UserRecord | undefined>;
   role(id: number): Promise<RoleRecord | undefined>;
+  /** Whether a look-up of each would give this very record from memory, at this moment. Never while the change feed is down. */
+  areCurrent(records: CallerRecords): boolean;
   /** How many users belong to a business entity; asked each time. */
   countUsers(tenantId: number, entityId: number): Promise<number>;
   /** By the token itself; undefined also when it is not well-formed. */
@@ -85,7 +97,7 @@ export function createDirectory(parts: DirectoryParts): Directory {
     load: async id => {
       const session = await em().findOne(Session, { id });
       return session
-        ? { tenantId: session.tenant.id, userId: session.user.id, revoked: session.revokedAt !== null }
+        ? { id, tenantId: session.tenant.id, userId: session.user.id, revoked: session.revokedAt !== null }
         : undefined;
     },
   });
@@ -106,7 +118,7 @@ export function createDirectory(parts: DirectoryParts): Directory {
     ttlMs: 10 * minutes,
     load: async id => {
       const role = await em().findOne(Role, { id: Number(id) });
-      return role ? { name: role.name, permissions: new Set(role.permissions) } : undefined;
+      return role ? { id: role.id, name: role.name, permissions: new Set(role.permissions) } : undefined;
     },
   });
   const legacyTokens = new ControlCache<LegacyTokenRecord>({
@@ -144,6 +156,11 @@ export function createDirectory(parts: DirectoryParts): Directory {
     forgetSession: id => sessions.drop(id),
     user: id => users.get(String(id)),
     role: id => roles.get(String(id)),
+    areCurrent: ({ tenant, session, user, role }) =>
+      tenants.current(tenant.guid) === tenant &&
+      sessions.current(session.id) === session &&
+      users.current(String(user.id)) === user &&
+      roles.current(String(role.id)) === role,
     countUsers: (tenant, entityId) => em().count(User, { tenant, entityId }),
   };
 }

@@ -21,11 +21,16 @@ export function invalidToken(code: 'invalid_token' | 'token_expired' = 'invalid_
   return problem(code, { headers: { 'WWW-Authenticate': 'Bearer error="invalid_token"' } });
 }
 
+export interface ParsedToken {
+  readonly header: Readonly<Record<string, unknown>>;
+  readonly payload: Readonly<Record<string, unknown>>;
+}
+
 /**
  * Header and payload of a JSON Web Token in compact form (RFC 7519), *not verified*.
  * @throws {Problem} `invalid_token` when it is not one
  */
-export function parseToken(token: string): { header: Record<string, unknown>; payload: Record<string, unknown> } {
+export function parseToken(token: string): ParsedToken {
   const [header, payload, signature, ...more] = token.length <= longestToken ? token.split('.') : [];
   if (!header || !payload || !signature || more.length > 0) throw invalidToken();
   return { header: parseSegment(header), payload: parseSegment(payload) };

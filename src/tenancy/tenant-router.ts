@@ -5,28 +5,41 @@ import { isLegacyToken } from '../control/legacy-token.ts';
 import { problem } from '../errors.ts';
 import { bearerToken, invalidToken, parseToken } from '../http/bearer-token.ts';
 import { isUuid } from '../http/uuid.ts';
+import type { VerifiedTokens } from './verified-tokens.ts';
+
+interface TenantRouterOptions {
+  directory: Directory;
+  verified: VerifiedTokens;
+  /** Whether a token is not looked at. */
+  anonymous: boolean;
+}
 
 /**
  * Finds the tenant of a request and puts it in `ctx.state.tenant`.
  *
  *   a token                        the tenant it claims, whatever X-Tenant says; the token is verified with that
  *                                  tenant's keys next, so a false claim ends there. No such tenant: 401
+ *   a token verified before        its tenant, if nothing has changed since
  *   a token of an old client       the tenant that its record in the control database names, or 401
  *   no token, X-Tenant             the active tenant of that guid
  *   no token, no good X-Tenant     403, the same for missing, malformed, unknown and inactive
  *   an anonymous route             X-Tenant alone counts
  */
-export function tenantRouter(directory: Directory, { anonymous }: { anonymous: boolean }): Middleware {
+export function tenantRouter({ directory, verified, anonymous }: TenantRouterOptions): Middleware {
   return async (ctx, next) => {
     const token = anonymous ? undefined : requestToken(ctx.req);
     ctx.state.token = token;
-    if (token === undefined) {
+    ctx.state.verified = token === undefined ? undefined : verified.find(token);
+    if (ctx.state.verified) {
+      ctx.state.tenant = ctx.state.verified.tenant;
+    } else if (token === undefined) {
       ctx.state.tenant = await namedTenant(ctx.req, directory);
     } else if (isLegacyToken(token)) {
       ctx.state.legacyToken = await directory.legacyToken(token);
       ctx.state.tenant = await tokenTenant(ctx.state.legacyToken?.tenantGuid, directory);
     } else {
       const { header, payload } = parseToken(token);
+      ctx.state.tokenHeader = header;
       const tenant = await tokenTenant(payload.tenant_guid, directory);
       const known = typeof header.kid !== 'string' || tenant.keys.has(header.kid);
       ctx.state.tenant = known ? tenant : ((await directory.tenantAnew(tenant.guid)) ?? tenant);
