@@ -1,4 +1,3 @@
-import Router from '@koa/router';
 import Koa, { type Context, type Middleware } from 'koa';
 import compose from 'koa-compose';
 import type { z } from 'zod';
@@ -14,13 +13,14 @@ import type { Config } from './config.ts';
 import { documentationPages } from './docs/pages.ts';
 import { problem } from './errors.ts';
 import { accessLog } from './http/access-log.ts';
-import { clientAddress } from './http/client-address.ts';
+import { clientAddresses } from './http/client-address.ts';
 import { problemDetails } from './http/problem-details.ts';
 import { createRateLimits } from './http/rate-limit/rate-limits.ts';
 import type { Windows } from './http/rate-limit/windows.ts';
 import { readBody } from './http/read-body.ts';
 import { readFields, readQuery } from './http/read-fields.ts';
 import { requestId } from './http/request-id.ts';
+import { createRouters, type Routers } from './http/routers.ts';
 import { securityHeaders } from './http/security-headers.ts';
 import { sendAnswer } from './http/send-answer.ts';
 import { resources } from './resources/index.ts';
@@ -67,14 +67,18 @@ export function createApp(parts: AppParts): Koa {
     return access === 'client' ? authenticateClient(parts) : user;
   };
 
-  const router = new Router({ sensitive: true, strict: true });
-  for (const route of routes) {
-    router.register(
-      route.path,
-      [route.method],
-      [nameRoute(route), limits.ofRoute(route), identify(route.access), requirePermission(route), answer(route, parts)],
-    );
-  }
+  const handle = (route: TenantRoute): Middleware => {
+    const steps = [
+      nameRoute(route),
+      limits.ofRoute(route),
+      identify(route.access),
+      requirePermission(route),
+      answer(route, parts),
+    ];
+    return compose(steps.filter(step => step !== undefined));
+  };
+  const routers = createRouters(routes.map(route => ({ ...route, handle: handle(route) })));
+  const addressOf = clientAddresses(config.trustedProxies);
 
   const app = new Koa();
   app.silent = true; // problemDetails logs
@@ -84,13 +88,13 @@ export function createApp(parts: AppParts): Koa {
   app.use(securityHeaders());
   app.use((ctx, next) => {
     requireTarget(ctx);
-    ctx.state.ipAddress = clientAddress(ctx.req, config.trustedProxies);
+    ctx.state.ipAddress = addressOf(ctx.req);
     return next();
   });
   app.use(limits.everyRequest);
+  app.use(routers.dispatch);
   app.use(documentationPages(routes, config.publicUrl));
-  app.use(router.routes());
-  app.use(unknownRoute(router, routes, user));
+  app.use(unknownRoute(routers, routes, user));
   return app;
 }
 
@@ -110,10 +114,11 @@ function nameRoute(route: TenantRoute): Middleware {
   };
 }
 
-function requirePermission(route: TenantRoute): Middleware {
+function requirePermission(route: TenantRoute): Middleware | undefined {
   const permission = requiredPermission(route);
+  if (!permission) return undefined;
   return (ctx, next) => {
-    if (permission && !ctx.state.caller.permissions.has(permission)) throw permissionMissing(permission);
+    if (!ctx.state.caller.permissions.has(permission)) throw permissionMissing(permission);
     return next();
   };
 }
@@ -151,15 +156,15 @@ async function readInput(
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /** A path or method that is not there is only told to those who could call what is: 403 and 401 come first. */
-function unknownRoute(router: Router, routes: TenantRoute[], user: Middleware): Middleware {
+function unknownRoute(routers: Routers, routes: TenantRoute[], user: Middleware): Middleware {
   const anonymousPaths = new Set(
     routes.filter(route => ['anonymous', 'optional', 'client'].includes(route.access)).map(route => route.path),
   );
   return async ctx => {
     if (!knownMethods.has(ctx.method)) throw problem('not_implemented');
-    const layers = router.match(ctx.path, ctx.method).path;
-    if (!layers.some(layer => anonymousPaths.has(String(layer.path)))) await user(ctx, async () => {});
-    if (layers.length === 0) throw problem('not_found');
-    throw problem('method_not_allowed', { headers: { Allow: layers.flatMap(layer => layer.methods).join(', ') } });
+    const there = routers.ofPath(ctx.path);
+    if (!there.some(({ path }) => anonymousPaths.has(path))) await user(ctx, async () => {});
+    if (there.length === 0) throw problem('not_found');
+    throw problem('method_not_allowed', { headers: { Allow: there.flatMap(({ methods }) => methods).join(', ') } });
   };
 }

@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
  * which can hold secrets, but the pattern of the route.
  */
 export function accessLog(log: Logger): Middleware {
-  return async (ctx, next) => {
+  return (ctx, next) => {
     const startedAt = performance.now();
     ctx.res.once('close', () => {
       const { traceId, tenant, otherTenantNamed, caller, problem, ipAddress } = ctx.state;
@@ -23,6 +23,6 @@ export function accessLog(log: Logger): Middleware {
         ip: ipAddress,
       });
     });
-    await next();
+    return next();
   };
 }

@@ -10,10 +10,16 @@ const longestToken = 4_096; // characters; ours are under 1,500
 export function bearerToken(request: IncomingMessage): string | undefined {
   const { rawHeaders } = request;
   let count = 0;
-  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.toLowerCase() === 'authorization') count++;
+  for (let i = 0; i < rawHeaders.length; i += 2) if (isAuthorization(rawHeaders[i])) count++;
   if (count > 1) throw problem('invalid_request', { detail: 'There must be at most one Authorization header.' });
   // Whatever follows the scheme is the token, also when it cannot be one: a mangled token is a bad one, not none.
-  return /^Bearer +(.+)$/i.exec(request.headers.authorization ?? '')?.[1];
+  const { authorization = '' } = request.headers;
+  const scheme = /^Bearer +/i.exec(authorization)?.[0];
+  return scheme && authorization.slice(scheme.length);
+}
+
+function isAuthorization(name = ''): boolean {
+  return name.length === 'authorization'.length && name.toLowerCase() === 'authorization';
 }
 
 /** `WWW-Authenticate` as in RFC 6750 §3. */

@@ -14,8 +14,8 @@ export type Rates = Readonly<Record<'global' | RouteLimit, Rate>>;
 export interface RateLimits {
   /** For every request, before anything is done for it. Needs `ctx.state.ipAddress`. */
   readonly everyRequest: Middleware;
-  /** For the requests of a route, before its tenant is looked up. */
-  ofRoute(route: Pick<Route, 'rateLimit' | 'bodyLimit'>): Middleware;
+  /** For the requests of a route, before its tenant is looked up; undefined when it has no limit of its own. */
+  ofRoute(route: Pick<Route, 'rateLimit' | 'bodyLimit'>): Middleware | undefined;
 }
 
 interface RateLimitOptions {
@@ -50,7 +50,7 @@ export function createRateLimits({ rates, windows, stopping, loginAccount }: Rat
 
   return {
     everyRequest: limit({ name: 'rl:global', rate: rates.global, windows, key: client }),
-    ofRoute: ({ rateLimit, bodyLimit }) => (rateLimit ? limits[rateLimit](bodyLimit) : (_, next) => next()),
+    ofRoute: ({ rateLimit, bodyLimit }) => (rateLimit ? limits[rateLimit](bodyLimit) : undefined),
   };
 }
 
@@ -78,16 +78,11 @@ function limit({ name, rate, windows, key, delay }: LimitOptions): Middleware {
   });
   return async (ctx, next) => {
     ctx.state.rateLimitKey = await key(ctx);
-    let allowed = false;
-    await count(ctx, async () => {
-      allowed = true;
-    });
-    if (!allowed) {
-      const { 'ratelimit-reset': reset } = ctx.response.headers;
-      await delay?.(ctx);
-      throw problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Number(reset))) } });
-    }
-    await next();
+    await count(ctx, next);
+    if (!ctx.state.rateLimit) return; // which koa-ratelimit sets instead of calling `next`
+    const { 'ratelimit-reset': reset } = ctx.response.headers;
+    await delay?.(ctx);
+    throw problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Number(reset))) } });
   };
 }
 
