@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { type Logger, pino } from 'pino';
+import type { Logger } from 'pino';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { readConfig } from './config.ts';
 import { controlHead, controlVersion } from './control/database.ts';
@@ -11,12 +11,14 @@ import { migrateTenants } from './fleet/migrate-tenants.ts';
 import { OperatorError } from './fleet/operator-error.ts';
 import { type Provisioned, provision } from './fleet/provision.ts';
 import { describeError } from './http/problem-details.ts';
+import { createLog } from './log.ts';
 import { startService } from './service.ts';
 
 /** The process: configuration → control database → service → until a signal ends it. */
 async function main(): Promise<void> {
   const config = readConfig();
-  const log = pino({ level: config.logLevel });
+  const { log, flush } = createLog(config.logLevel);
+  process.on('exit', flush);
   const ended = processEnd(log);
   const installation = await openInstallation(config);
   try {

@@ -39,6 +39,7 @@ const mayImport: Record<string, string[]> = {
     'errors',
     'database-error',
   ],
+  log: [],
   explain: ['fleet/operator-error', 'http', 'config', 'errors', 'database-error'],
   docs: ['tenancy', 'http', 'config', 'errors'],
   // The document is made from the routes, also without a service.
@@ -69,7 +70,7 @@ const mayImport: Record<string, string[]> = {
     'config',
     'errors',
   ],
-  server: ['service', 'fleet', 'auth', 'tenancy', 'control', 'embedded', 'explain', 'http', 'config', 'errors'],
+  server: ['service', 'fleet', 'auth', 'tenancy', 'control', 'embedded', 'explain', 'log', 'http', 'config', 'errors'],
   scripts: ['fleet', 'docs'],
   // Both schemas and the two ways to them: for MikroORM's own command line as well.
   'mikro-orm.config': ['resources', 'tenancy', 'control', 'embedded', 'config'],
