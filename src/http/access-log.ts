@@ -8,7 +8,7 @@ import type { Logger } from 'pino';
 export function accessLog(log: Logger): Middleware {
   return (ctx, next) => {
     const startedAt = performance.now();
-    ctx.res.once('close', () => {
+    ctx.res.on('close', () => {
       const { traceId, tenant, otherTenantNamed, caller, problem, ipAddress } = ctx.state;
       log.info({
         traceId,

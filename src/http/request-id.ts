@@ -5,7 +5,7 @@ import type { Middleware } from 'koa';
 export function requestId(): Middleware {
   return (ctx, next) => {
     ctx.state.traceId = randomUUID();
-    ctx.set('X-Request-Id', ctx.state.traceId);
+    ctx.res.setHeader('X-Request-Id', ctx.state.traceId);
     return next();
   };
 }

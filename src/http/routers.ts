@@ -24,7 +24,7 @@ export function createRouters(routes: readonly Mounted[]): Routers {
   const routers = new Map<string, { router: Router; dispatch: Middleware }>();
   for (const { method, path, handle } of routes) {
     const begin = beginning(path);
-    if (begin.split('/').length < 4 || begin.includes(':')) throw new Error(`${path}: the beginning is a parameter`);
+    if (!begin || begin.includes(':')) throw new Error(`${path} does not begin with three segments that are fixed`);
     const router = routers.get(begin)?.router ?? new Router({ sensitive: true, strict: true });
     router.register(path, [method], handle);
     routers.set(begin, { router, dispatch: router.routes() as unknown as Middleware });
@@ -43,5 +43,5 @@ export function createRouters(routes: readonly Mounted[]): Routers {
 
 /** The first three segments of a path. */
 function beginning(path: string): string {
-  return path.split('/', 4).join('/');
+  return /^(?:\/[^/]*){3}/.exec(path)?.[0] ?? '';
 }

@@ -284,16 +284,20 @@ describe('The change feed', () => {
         await heard;
         const late = cache.get('key');
         expect(answers).to.have.length(2);
+        expect(cache.current('key'), 'nothing is loaded yet').to.equal(undefined);
         answers[0]?.({ revoked: false });
         expect([await early, await shared]).to.deep.equal([{ revoked: false }, { revoked: false }]);
+        expect(cache.current('key'), 'what came too late').to.equal(undefined);
         answers[1]?.({ revoked: true });
         expect(await late).to.deep.equal({ revoked: true });
+        expect(cache.current('key')).to.equal(await late);
         expect(await cache.get('key')).to.deep.equal({ revoked: true });
         expect(answers).to.have.length(2);
       } finally {
         await feed.stop();
       }
       expect(feed.current).to.equal(false);
+      expect(cache.current('key'), 'without a feed').to.equal(undefined);
     });
 
     it('keeps no failure: the next look-up asks again', async () => {
@@ -339,8 +343,9 @@ describe('The change feed', () => {
   });
 
   /** Asks both processes, so that they keep what they need to answer. */
+  /** Called so often at both that whatever may be kept of the token or its user is kept. */
   async function warm(client: Client, target = path): Promise<Client> {
-    await atAll(client, answer => expect(answer.status).to.equal(200), target);
+    for (let i = 0; i < 4; i++) await atAll(client, answer => expect(answer.status).to.equal(200), target);
     return client;
   }
 

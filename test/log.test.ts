@@ -1,0 +1,51 @@
+import { expect } from 'chai';
+import { type Running, start } from './support/command-line.ts';
+import { eventually } from './support/eventually.ts';
+
+/** A process that logs. */
+function logging(body: string): Running {
+  const source = `
+    import { createLog } from './src/log.ts';
+    const { log, flush } = createLog('info');
+    process.on('exit', flush);
+    ${body}`;
+  return start('--input-type=module', ['-e', source], {});
+}
+
+const messages = (text: string): string[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line).msg);
+
+describe('The log of a process', () => {
+  it('has every line, in order, also when the process ends at once', async () => {
+    const { code, stdout } = await logging(`
+      for (let i = 0; i < 1_000; i++) log.info('line ' + i);
+      process.exit(3);`).ended;
+    expect(code).to.equal(3);
+    expect(messages(stdout)).to.deep.equal(Array.from({ length: 1_000 }, (_, i) => `line ${i}`));
+  });
+
+  it('has a warning at once, with what came before it, even if the process is killed', async () => {
+    for (const level of ['warn', 'error', 'fatal']) {
+      const { signal, stdout } = await logging(`
+        log.info('before');
+        log.${level}('trouble');
+        process.kill(process.pid, 'SIGKILL');`).ended;
+      expect(signal).to.equal('SIGKILL');
+      expect(messages(stdout)).to.deep.equal(['before', 'trouble']);
+    }
+  });
+
+  it('has a line within a moment when none follows it', async () => {
+    const running = logging(`log.info('alone'); setTimeout(() => {}, 60_000);`);
+    try {
+      await eventually(() => running.output.stdout.includes('alone'), 10_000);
+      expect(running.process.exitCode).to.equal(null);
+    } finally {
+      running.process.kill('SIGKILL');
+      await running.ended;
+    }
+  });
+});
