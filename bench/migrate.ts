@@ -1,21 +1,15 @@
-import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import pg from 'pg';
-import { readConfig } from '../src/config.ts';
-import { Server, Tenant } from '../src/control/entities.ts';
+import { type Server, Tenant } from '../src/control/entities.ts';
 import { databaseUrl } from '../src/control/servers.ts';
-import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { withConnection } from '../src/fleet/admin-connection.ts';
 import { fingerprint } from '../src/fleet/fingerprint.ts';
-import { openInstallation } from '../src/fleet/installation.ts';
-import { migrateControl } from '../src/fleet/migrate-control.ts';
 import { migrateTenants } from '../src/fleet/migrate-tenants.ts';
 import { readSchemaSteps } from '../src/fleet/schema-steps.ts';
 import { ensureTemplate, migrationSettings } from '../src/fleet/template.ts';
 import { loadMigrations, runMigrations } from '../src/migrations.ts';
+import { openBenchInstallation } from './installation.ts';
+import { spread, timed } from './spread.ts';
 
 /**
  * What a run over the fleet costs beside the floor: raw `pg` that sends the statements of the last migration over the same
@@ -35,23 +29,16 @@ const [tenants, rounds, concurrency] = [values.tenants, values.rounds, values.co
   number,
 ];
 
-const folder = await mkdtemp(join(tmpdir(), 'backoffice-bench-'));
-const postgres = await startEmbeddedPostgres(folder, { settings: ['max_connections=100', 'shared_buffers=256MB'] });
+const opened = await openBenchInstallation(['max_connections=100', 'shared_buffers=256MB']);
 try {
   await bench();
 } finally {
-  await postgres.leave();
-  await rm(folder, { recursive: true, force: true });
+  await opened.close();
 }
 
 async function bench(): Promise<void> {
-  const controlUrl = databaseUrl(postgres.url, 'backoffice');
-  await withConnection(postgres.url, client => client.query('create database backoffice'));
-  await migrateControl(controlUrl);
-  const masterKey = randomBytes(32).toString('base64');
-  const installation = await openInstallation(readConfig({ DATABASE_URL: controlUrl, MASTER_KEY: masterKey }));
+  const { installation, server, serverUrl } = opened;
   const em = installation.control.em.fork();
-  const server = await em.findOneOrFail(Server, { name: 'default' });
   const steps = await readSchemaSteps();
   const last = steps.at(-1);
   const before = steps.at(-2)?.name;
@@ -111,12 +98,11 @@ async function bench(): Promise<void> {
     }
   }
   print(times);
-  await installation.close();
 
   async function makeTenants(on: Server): Promise<string[]> {
-    const template = await ensureTemplate(on, postgres.url);
+    const template = await ensureTemplate(on, serverUrl);
     const made: string[] = [];
-    await withConnection(postgres.url, async client => {
+    await withConnection(serverUrl, async client => {
       for (let number = 1; number <= tenants; number++) {
         const slug = `tenant-${String(number).padStart(4, '0')}`;
         const tenant = em.create(Tenant, {
@@ -124,7 +110,7 @@ async function bench(): Promise<void> {
           name: slug,
           appId: slug,
           status: 'active',
-          server: on,
+          server: em.merge(on),
           databaseName: slug,
           roleName: slug,
           rolePassword: Buffer.alloc(0),
@@ -132,7 +118,7 @@ async function bench(): Promise<void> {
         });
         await em.flush();
         await client.query(`create database "${slug}" template "${template}" strategy wal_log`);
-        const url = databaseUrl(postgres.url, slug);
+        const url = databaseUrl(serverUrl, slug);
         await withConnection(url, inside =>
           inside.query('insert into tenant_identity (guid) values ($1)', [tenant.guid]),
         );
@@ -144,27 +130,16 @@ async function bench(): Promise<void> {
   }
 }
 
-async function timed(work: () => Promise<void>): Promise<number> {
-  const startedAt = performance.now();
-  await work();
-  return performance.now() - startedAt;
-}
-
 function print(times: Record<string, number[]>): void {
   const floor = times['raw pg'] ?? [];
   console.log(`${tenants} tenants, ${concurrency} connections, ${rounds} rounds; ratios to raw pg in the same round\n`);
   for (const [name, all] of Object.entries(times)) {
     const ratios = all.map((ms, round) => ms / (floor[round] ?? Number.NaN));
-    const [least, middle, most] = spread(all).map(ms => ms.toFixed(0));
-    const [low, median, high] = spread(ratios).map(ratio => ratio.toFixed(2));
+    const [least, middle, most] = Object.values(spread(all)).map(ms => ms.toFixed(0));
+    const [low, median, high] = Object.values(spread(ratios)).map(ratio => ratio.toFixed(2));
     console.log(`${name.padEnd(18)} ${median} (${low}–${high})   ms min/median/max ${least}/${middle}/${most}`);
   }
   const { rss, heapUsed } = process.memoryUsage();
   const mb = (bytes: number): string => (bytes / 1024 ** 2).toFixed(0);
   console.log(`\nmemory at the end: rss ${mb(rss)} MB, heap ${mb(heapUsed)} MB`);
-}
-
-function spread(numbers: number[]): [number, number, number] {
-  const sorted = numbers.toSorted((a, b) => a - b);
-  return [sorted[0] ?? 0, sorted[Math.floor(sorted.length / 2)] ?? 0, sorted.at(-1) ?? 0];
 }

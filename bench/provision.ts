@@ -1,20 +1,12 @@
-import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { createPasswords } from '../src/auth/passwords.ts';
-import { readConfig } from '../src/config.ts';
-import { Server } from '../src/control/entities.ts';
-import { databaseUrl } from '../src/control/servers.ts';
-import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { withConnection } from '../src/fleet/admin-connection.ts';
-import { openInstallation } from '../src/fleet/installation.ts';
 import { checkManifest } from '../src/fleet/manifest.ts';
-import { migrateControl } from '../src/fleet/migrate-control.ts';
 import { provision } from '../src/fleet/provision.ts';
 import { ensureTemplate } from '../src/fleet/template.ts';
 import { fillPool } from '../src/fleet/warm-pool.ts';
+import { openBenchInstallation } from './installation.ts';
+import { spread, timed } from './spread.ts';
 
 /**
  * What a tenant costs beside the floor: a bare `CREATE DATABASE … TEMPLATE` of the same template, in turn with it, so that
@@ -23,22 +15,15 @@ import { fillPool } from '../src/fleet/warm-pool.ts';
 const { values } = parseArgs({ options: { tenants: { type: 'string', default: '30' } } });
 const rounds = Number(values.tenants);
 
-const folder = await mkdtemp(join(tmpdir(), 'backoffice-bench-'));
-const postgres = await startEmbeddedPostgres(folder);
+const opened = await openBenchInstallation();
 try {
   await bench();
 } finally {
-  await postgres.leave();
-  await rm(folder, { recursive: true, force: true });
+  await opened.close();
 }
 
 async function bench(): Promise<void> {
-  const controlUrl = databaseUrl(postgres.url, 'backoffice');
-  await withConnection(postgres.url, client => client.query('create database backoffice'));
-  await migrateControl(controlUrl);
-  const masterKey = randomBytes(32).toString('base64');
-  const installation = await openInstallation(readConfig({ DATABASE_URL: controlUrl, MASTER_KEY: masterKey }));
-  const server = await installation.control.em.fork().findOneOrFail(Server, { name: 'default' });
+  const { installation, server, controlUrl } = opened;
   const template = await ensureTemplate(server, controlUrl);
   const passwords = createPasswords();
   const tenant = (slug: string) =>
@@ -57,27 +42,19 @@ async function bench(): Promise<void> {
       warm.push(await timed(() => tenant(`warm-${round}`)));
     }
   });
-  await installation.close();
   const ratios = (times: number[]) => times.map((ms, round) => ms / (bare[round] ?? ms));
   console.table({
-    'CREATE DATABASE … TEMPLATE, ms': spread(bare),
-    'cold provision, ms': spread(cold),
-    'warm provision, ms': spread(warm),
-    'pool fill, ms': spread(fill),
-    'cold provision / CREATE DATABASE': spread(ratios(cold)),
-    'warm provision / CREATE DATABASE': spread(ratios(warm)),
-    'pool fill / CREATE DATABASE': spread(ratios(fill)),
+    'CREATE DATABASE … TEMPLATE, ms': rounded(bare),
+    'cold provision, ms': rounded(cold),
+    'warm provision, ms': rounded(warm),
+    'pool fill, ms': rounded(fill),
+    'cold provision / CREATE DATABASE': rounded(ratios(cold)),
+    'warm provision / CREATE DATABASE': rounded(ratios(warm)),
+    'pool fill / CREATE DATABASE': rounded(ratios(fill)),
   });
 }
 
-async function timed(work: () => Promise<unknown>): Promise<number> {
-  const startedAt = performance.now();
-  await work();
-  return performance.now() - startedAt;
-}
-
-function spread(values: number[]): { min: number; median: number; max: number } {
-  const sorted = values.toSorted((a, b) => a - b);
-  const at = (share: number): number => Number(sorted[Math.round((sorted.length - 1) * share)]?.toFixed(2));
-  return { min: at(0), median: at(0.5), max: at(1) };
+/** Rounded, for people. */
+function rounded(figures: number[]): Record<string, number> {
+  return Object.fromEntries(Object.entries(spread(figures)).map(([name, figure]) => [name, Number(figure.toFixed(2))]));
 }

@@ -1,0 +1,19 @@
+/** The least, the middle and the greatest of some figures; NaN where there are none. */
+export interface Spread {
+  readonly min: number;
+  readonly median: number;
+  readonly max: number;
+}
+
+export function spread(figures: number[]): Spread {
+  const sorted = figures.filter(figure => !Number.isNaN(figure)).toSorted((a, b) => a - b);
+  const at = (share: number): number => sorted[Math.round((sorted.length - 1) * share)] ?? Number.NaN;
+  return { min: at(0), median: at(0.5), max: at(1) };
+}
+
+/** How long `work` takes, in ms. */
+export async function timed(work: () => Promise<unknown>): Promise<number> {
+  const startedAt = performance.now();
+  await work();
+  return performance.now() - startedAt;
+}
