@@ -1,0 +1,76 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { hash, verify } from '@node-rs/argon2';
+import pg from 'pg';
+import { listening } from './listening.ts';
+
+/**
+ * The limit: the fastest way known to answer out of PostgreSQL with Node. Bare `node:http` and `pg`, named prepared
+ * statements, timestamps taken as text and sliced into ISO 8601, columns named as the answer names them. One tenant, no
+ * authentication, no audit, no checks; a conditional request gets the whole answer, and a login hashes as everybody does.
+ */
+const connections = 10;
+const timestamptz = 1184;
+const decoy = hash('a password that nobody has');
+
+const types: pg.CustomTypesConfig = {
+  getTypeParser: (oid: number, format?: 'text' | 'binary') =>
+    // 2026-01-31 12:00:00.123456+00: the server's time zone is UTC
+    oid === timestamptz
+      ? (value: string) => `${value.slice(0, 10)}T${value.slice(11, -3)}Z`
+      : pg.types.getTypeParser(oid, format as 'text'),
+};
+
+const clients = await Promise.all(
+  Array.from({ length: connections }, async () => {
+    const client = new pg.Client({
+      connectionString: process.env.BASELINE_URL,
+      application_name: 'bench-baseline',
+      types,
+    });
+    await client.connect();
+    return client;
+  }),
+);
+let turn = 0;
+
+const statements = {
+  one: `select id as "Id", title as "Title", weighting as "Weighting", created_at as "CreatedAt" from entity_statuses where id = $1`,
+  few: `select id as "Id", title as "Title", weighting as "Weighting", created_at as "CreatedAt" from entity_statuses order by weighting, id`,
+  many: `select id as "Id", code as "Code", name as "Name", created_at as "CreatedAt" from units_of_measure order by code`,
+  create: `insert into order_statuses (name, weighting) values ($1, $2)
+    returning id as "Id", name as "Name", weighting as "Weighting", created_at as "CreatedAt"`,
+  user: 'select id, password_hash as hash from users where email = $1',
+  session: 'insert into sessions (user_id) values ($1) returning id',
+};
+
+async function query(name: keyof typeof statements, values: unknown[] = []): Promise<Record<string, unknown>[]> {
+  turn = (turn + 1) % connections;
+  const answer = await clients[turn]?.query({ name, text: statements[name], values });
+  return answer?.rows ?? [];
+}
+
+async function answer(request: IncomingMessage): Promise<[number, unknown]> {
+  const path = request.url ?? '';
+  if (request.method === 'GET') {
+    if (path === '/api/v1/EntityStatus') return [200, await query('few')];
+    if (path === '/api/v1/UnitsOfMeasure') return [200, await query('many')];
+    const [found] = await query('one', [Number(path.slice('/api/v1/EntityStatus/'.length))]);
+    return found ? [200, found] : [404, {}];
+  }
+  const body = JSON.parse(await text(request));
+  if (path === '/api/v1/OrderStatuses') return [201, (await query('create', [body.Name, body.Weighting]))[0]];
+  const [user] = await query('user', [body.email]);
+  if (!(await verify(String(user?.hash ?? (await decoy)), body.password))) return [401, {}];
+  const [session] = await query('session', [user?.id]);
+  return [200, { accessToken: session?.id }];
+}
+
+async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const [status, content] = await answer(request).catch((error): [number, unknown] => [500, { error: String(error) }]);
+  const bytes = Buffer.from(JSON.stringify(content));
+  response.writeHead(status, { 'Content-Type': 'application/json; charset=utf-8', 'Content-Length': bytes.length });
+  response.end(bytes);
+}
+
+listening(createServer((request, response) => void handle(request, response)));

@@ -1,0 +1,170 @@
+import { createSecretKey, randomBytes } from 'node:crypto';
+import etag from '@fastify/etag';
+import rateLimit from '@fastify/rate-limit';
+import { verify } from '@node-rs/argon2';
+import Fastify from 'fastify';
+import { Redis } from 'ioredis';
+import jwt from 'jsonwebtoken';
+import pg from 'pg';
+
+/**
+ * The peer: what a good team writes by hand for one tenant. Fastify with response schemas, a pool of `pg` with named
+ * statements, `jsonwebtoken` with a key made once, a rate limit in Redis, ETags, and an audit entry in the transaction of
+ * each write. No tenants, no sessions to revoke, no OpenAPI, no problem details.
+ */
+const key = createSecretKey(randomBytes(64));
+const pool = new pg.Pool({ connectionString: process.env.BASELINE_URL, application_name: 'bench-baseline' });
+const app = Fastify({ keepAliveTimeout: 60_000 });
+
+const redis = process.env.REDIS_URL ? { redis: new Redis(process.env.REDIS_URL) } : {};
+await app.register(rateLimit, { max: 1_000_000, timeWindow: 1_000, skipOnError: true, nameSpace: 'peer:', ...redis });
+await app.register(etag);
+
+const timestamp = { type: 'string', format: 'date-time' };
+const record = (...texts) => ({
+  type: 'object',
+  properties: {
+    Id: { type: 'integer' },
+    ...Object.fromEntries(texts.map(name => [name, { type: 'string' }])),
+    Weighting: { type: 'integer' },
+    CreatedAt: timestamp,
+  },
+});
+const status = record('Title');
+const unit = record('Code', 'Name');
+const order = record('Name');
+
+const toStatus = row => ({ Id: row.id, Title: row.title, Weighting: row.weighting, CreatedAt: row.created_at });
+const toUnit = row => ({ Id: row.id, Code: row.code, Name: row.name, CreatedAt: row.created_at });
+const toOrder = row => ({ Id: row.id, Name: row.name, Weighting: row.weighting, CreatedAt: row.created_at });
+
+const onRequest = async (request, reply) => {
+  try {
+    const token = request.headers.authorization?.slice('Bearer '.length) ?? '';
+    request.user = jwt.verify(token, key, { algorithms: ['HS512'], issuer: 'peer', audience: 'peer' });
+  } catch {
+    return reply.code(401).send({ code: 'invalid_token' });
+  }
+};
+const permission = name => async (request, reply) => {
+  if (!request.user.permissions.includes(name)) return reply.code(403).send({ code: 'forbidden' });
+};
+
+app.get(
+  '/api/v1/EntityStatus/:id',
+  {
+    onRequest,
+    preHandler: permission('full.read'),
+    schema: {
+      params: { type: 'object', properties: { id: { type: 'integer' } } },
+      response: { 200: status },
+    },
+  },
+  async (request, reply) => {
+    const { rows } = await pool.query({
+      name: 'one',
+      text: 'select id, title, weighting, created_at from entity_statuses where id = $1',
+      values: [request.params.id],
+    });
+    return rows[0] ? toStatus(rows[0]) : reply.code(404).send({ code: 'not_found' });
+  },
+);
+
+app.get(
+  '/api/v1/EntityStatus',
+  { onRequest, preHandler: permission('full.read'), schema: { response: { 200: { type: 'array', items: status } } } },
+  async () => {
+    const text = 'select id, title, weighting, created_at from entity_statuses order by weighting, id';
+    return (await pool.query({ name: 'few', text })).rows.map(toStatus);
+  },
+);
+
+app.get(
+  '/api/v1/UnitsOfMeasure',
+  { onRequest, schema: { response: { 200: { type: 'array', items: unit } } } },
+  async () => {
+    const text = 'select id, code, name, created_at from units_of_measure order by code';
+    return (await pool.query({ name: 'many', text })).rows.map(toUnit);
+  },
+);
+
+app.post(
+  '/api/v1/OrderStatuses',
+  {
+    onRequest,
+    preHandler: permission('settings.write'),
+    schema: {
+      body: {
+        type: 'object',
+        required: ['Name'],
+        additionalProperties: false,
+        properties: {
+          Name: { type: 'string', minLength: 1, maxLength: 200 },
+          Weighting: { type: 'integer', default: 0 },
+        },
+      },
+      response: { 201: order },
+    },
+  },
+  async (request, reply) => {
+    const { Name, Weighting } = request.body;
+    const client = await pool.connect();
+    try {
+      await client.query('begin');
+      const { rows } = await client.query({
+        name: 'create',
+        text: 'insert into order_statuses (name, weighting) values ($1, $2) returning id, name, weighting, created_at',
+        values: [Name, Weighting],
+      });
+      await client.query({
+        name: 'audit',
+        text: `insert into audit_log (user_id, action, resource, record_key, after, ip_address, trace_id)
+          values ($1, 'create', 'OrderStatus', $2, $3, $4, $5)`,
+        values: [request.user.sub, rows[0].id, rows[0], request.ip, request.id],
+      });
+      await client.query('commit');
+      return reply.code(201).header('Location', `/api/v1/OrderStatuses/${rows[0].id}`).send(toOrder(rows[0]));
+    } catch (error) {
+      await client.query('rollback');
+      throw error;
+    } finally {
+      client.release();
+    }
+  },
+);
+
+app.post(
+  '/api/v1/auth/login',
+  {
+    schema: {
+      body: {
+        type: 'object',
+        required: ['email', 'password'],
+        properties: { email: { type: 'string' }, password: { type: 'string' } },
+      },
+    },
+  },
+  async (request, reply) => {
+    const { email, password } = request.body;
+    const found = await pool.query({
+      name: 'user',
+      text: 'select id, password_hash from users where email = $1',
+      values: [email],
+    });
+    const [user] = found.rows;
+    if (!user || !(await verify(user.password_hash, password)))
+      return reply.code(401).send({ code: 'invalid_credentials' });
+    const session = await pool.query({
+      name: 'session',
+      text: 'insert into sessions (user_id) values ($1) returning id',
+      values: [user.id],
+    });
+    const claims = { sub: String(user.id), sid: session.rows[0].id, permissions: ['full.read', 'settings.write'] };
+    const options = { algorithm: 'HS512', issuer: 'peer', audience: 'peer', expiresIn: '1d' };
+    return { accessToken: jwt.sign(claims, key, options) };
+  },
+);
+
+await app.listen({ port: 0, host: '127.0.0.1' });
+console.log(`listening ${app.server.address().port}`);
+process.on('SIGTERM', () => process.exit(0));
