@@ -1,0 +1,54 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+
+/** The most connections that were seen at the same time. */
+export interface Backends {
+  /** Of the service: to its tenants' databases, and to the control database. */
+  tenants: number;
+  service: number;
+  governor: number;
+}
+
+const everyMs = 100;
+/** Who is not the service, by the name it gives itself: this bench and the baselines. */
+const others = ['bench-sampler', 'bench-baseline', 'bench-governor', 'backoffice-embedded', 'backoffice-operator'];
+
+/** Looks at `pg_stat_activity` every 100 ms until it is stopped. */
+export async function watchBackends(serverUrl: string): Promise<{ stop(): Promise<Backends> }> {
+  const client = new pg.Client({ connectionString: serverUrl, application_name: 'bench-sampler' });
+  await client.connect();
+  const most: Backends = { tenants: 0, service: 0, governor: 0 };
+  const look = async (): Promise<void> => {
+    const { rows } = await client.query<Record<keyof Backends, number>>({
+      name: 'look',
+      text: `select count(*) filter (where not application_name = any($1))::int as service,
+          count(*) filter (where not application_name = any($1) and datname <> 'backoffice')::int as tenants,
+          count(*) filter (where application_name = 'bench-governor')::int as governor
+        from pg_stat_activity where backend_type = 'client backend'`,
+      values: [others],
+    });
+    const [now] = rows;
+    if (!now) return;
+    for (const key of ['tenants', 'service', 'governor'] as const) most[key] = Math.max(most[key], now[key]);
+  };
+  let stopped = false;
+  const watching = (async () => {
+    while (!stopped) {
+      const next = delay(everyMs);
+      await look();
+      await next;
+    }
+  })();
+  watching.catch(() => {}); // told by stop
+  return {
+    stop: async () => {
+      stopped = true;
+      try {
+        await watching;
+      } finally {
+        await client.end();
+      }
+      return most;
+    },
+  };
+}

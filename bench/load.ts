@@ -1,0 +1,62 @@
+import { spawnSync } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Child, Children } from './children.ts';
+import type { Plan } from './plan.ts';
+
+/** What the load maker saw. Times in ms; latencies are those of a closed loop, at saturation unless the plan pauses. */
+export interface LoadResult {
+  readonly requests: number;
+  readonly seconds: number;
+  readonly p50: number;
+  readonly p99: number;
+  /** Answers with a status of 400 and above. */
+  readonly statusErrors: number;
+  /** Connections refused, cut or timed out. */
+  readonly socketErrors: number;
+}
+
+export interface Load {
+  readonly result: Promise<LoadResult>;
+}
+
+const hasWrk = !spawnSync('wrk', ['-v']).error;
+export const loadMaker = hasWrk ? 'wrk -t1' : 'autocannon (no wrk in PATH: latencies are in whole ms)';
+const paths = ['load.lua', 'peer/load.js'].map(name => fileURLToPath(new URL(name, import.meta.url)));
+let made = 0;
+
+/** Starts the plan against a server, as a process of its own. */
+export async function startLoad(
+  children: Children,
+  folder: string,
+  url: string,
+  plan: Plan,
+  seconds: number,
+): Promise<Load> {
+  const file = join(folder, `plan-${++made}`);
+  const lines = plan.requests.map(({ method, path, headers, body = '' }) =>
+    [method, path, body, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)].join('\t'),
+  );
+  await writeFile(file, `${lines.join('\n')}\n`, { mode: 0o600 });
+  await writeFile(`${file}.order`, `${(plan.order ?? [...plan.requests.keys()]).join('\n')}\n`);
+  const child = launch(children, url, plan, seconds, file);
+  const result = child.ended.then((code): LoadResult => {
+    const found = /^\{.*\}$/m.exec(child.tail());
+    if (code !== 0 || !found) throw new Error(`the load maker failed: ${child.tail()}`);
+    return JSON.parse(found[0]);
+  });
+  result.catch(() => {}); // whoever waits for it is told
+  return { result };
+}
+
+function launch(children: Children, url: string, plan: Plan, seconds: number, file: string): Child {
+  const { connections, pauseMs = 0 } = plan;
+  const [lua = '', script = ''] = paths;
+  const rest = [file, String(pauseMs), `${file}.order`];
+  if (hasWrk) {
+    const options = ['-t1', `-c${connections}`, `-d${seconds}s`, '--timeout', '10s', '-s', lua, url];
+    return children.start('wrk', 'wrk', [...options, '--', ...rest]);
+  }
+  return children.start('autocannon', process.execPath, [script, url, String(connections), String(seconds), ...rest]);
+}

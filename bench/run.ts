@@ -1,0 +1,76 @@
+import { writeFile } from 'node:fs/promises';
+import { loadavg } from 'node:os';
+import { describeEnvironment } from './environment.ts';
+import { help, isComplete, type Options, readOptions } from './options.ts';
+import { progress } from './progress.ts';
+import { type Finished, report } from './report.ts';
+import { openStage } from './stage.ts';
+import { Tokens } from './tokens.ts';
+
+/** The bench: starts everything, runs each work, tells, and leaves nothing behind. See `--help`. */
+async function main(): Promise<void> {
+  const options = checkedOptions();
+  if (!options) return;
+  let close = async (): Promise<void> => {};
+  let interrupted = false;
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(signal, () => {
+      if (interrupted) process.exit(130); // asked again: at once
+      interrupted = true;
+      progress('stopping everything');
+      close().finally(() => process.exit(130));
+    });
+  }
+  try {
+    const finished = await runWorks(options, end => {
+      close = end;
+    });
+    await tell(options, finished);
+  } catch (error) {
+    if (interrupted) return; // what fails now, fails because it was stopped
+    console.error(error instanceof Error ? error.message : error);
+    process.exitCode = 1;
+  } finally {
+    if (!interrupted) await close();
+  }
+}
+
+function checkedOptions(): Options | undefined {
+  try {
+    const options = readOptions(process.argv.slice(2));
+    if (!options.help) return options;
+    console.log(help);
+  } catch (error) {
+    console.error(`${error instanceof Error ? error.message : error}\n\nSee: npm run -s bench -- --help`);
+    process.exitCode = 2;
+  }
+  return undefined;
+}
+
+async function runWorks(options: Options, onOpen: (close: () => Promise<void>) => void): Promise<Results> {
+  const stage = await openStage(options.tenants, onOpen);
+  const bench = { stage, tokens: new Tokens(stage), rounds: options.rounds, seconds: options.seconds };
+  const environment = await describeEnvironment(stage, options);
+  const finished: Finished[] = [];
+  for (const { name, title, run } of options.works) {
+    progress(`${name}: ${title} (load ${loadavg()[0]?.toFixed(1)})`);
+    finished.push({ name, title, ...(await run(bench)) });
+  }
+  return { environment, finished };
+}
+
+interface Results {
+  readonly environment: string[];
+  readonly finished: Finished[];
+}
+
+async function tell(options: Options, { environment, finished }: Results): Promise<void> {
+  const text = report(finished, environment);
+  if (options.json) console.log(JSON.stringify({ environment, works: finished }, null, 2));
+  else console.log(text);
+  if (!isComplete(options)) return;
+  const introduction = 'The last complete run of `npm run -s bench`, as it printed it.';
+  await writeFile(new URL('RESULTS.md', import.meta.url), `# Results\n\n${introduction}\n\n${text}\n`);
+}
+
+await main();
