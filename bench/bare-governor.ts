@@ -18,7 +18,7 @@ const urls = (await readFile(process.env.DATABASES ?? '', 'utf8')).trim().split(
 /** Least recently used first. */
 const idle = new Set<Connection>();
 const idleOf = new Map<number, Connection[]>();
-const waiting: ((connection: Connection | undefined) => void)[] = [];
+const waiting: { database: number; take: (connection: Connection | undefined) => void }[] = [];
 let open = 0;
 
 /** An idle connection of the database, or a place for a new one. */
@@ -55,8 +55,8 @@ async function place(database: number): Promise<Connection | undefined> {
     await oldest.client.end();
     return undefined;
   }
-  const connection = await new Promise<Connection | undefined>(resolve => {
-    waiting.push(resolve);
+  const connection = await new Promise<Connection | undefined>(take => {
+    waiting.push({ database, take });
   });
   if (!connection || connection.database === database) return connection;
   await connection.client.end();
@@ -71,10 +71,11 @@ function release(connection: Connection): void {
   else idleOf.set(connection.database, [connection]);
 }
 
-/** Gives a connection, or the place of one that failed, to the first in line. */
+/** Gives a connection to the first in line who can use it as it is, else to the first; of one that failed, the place. */
 function hand(connection: Connection | undefined): boolean {
-  const next = waiting.shift();
-  if (next) next(connection);
+  const fitting = connection ? waiting.findIndex(({ database }) => database === connection.database) : -1;
+  const [next] = waiting.splice(Math.max(fitting, 0), 1);
+  if (next) next.take(connection);
   else if (!connection) open--;
   return next !== undefined;
 }

@@ -46,9 +46,10 @@ const loginPeople = 10;
 /** @param onOpen is given the way to close it all before anything can fail */
 export async function openStage(tenantCount: number, onOpen: (close: () => Promise<void>) => void): Promise<Stage> {
   const children = new Children();
-  let opened: Awaited<ReturnType<typeof openBenchInstallation>> | undefined;
+  let opening: ReturnType<typeof openBenchInstallation> | undefined;
   const close = async (): Promise<void> => {
     await children.stop();
+    const opened = await opening?.catch(() => undefined); // what fails to open closes itself
     await opened?.close();
   };
   onOpen(close);
@@ -61,7 +62,8 @@ export async function openStage(tenantCount: number, onOpen: (close: () => Promi
     if ((await npm.ended) !== 0) throw new Error(`the peer could not be installed: ${npm.tail()}`);
   }
   progress('starting PostgreSQL and Redis');
-  opened = await openBenchInstallation(postgresSettings);
+  opening = openBenchInstallation(postgresSettings);
+  const opened = await opening;
   const { folder, serverUrl, controlUrl, masterKey } = opened;
   const redis = await startRedis(children, folder);
 

@@ -34,7 +34,7 @@ export const coldTenant: Work = {
         service.samples.push(sampleOf(times.service));
         bare.samples.push(sampleOf(times.bare));
         progress(
-          `cold ${round}/${bench.rounds}: p50 ${spread(times.service).median} ms, ${spread(times.bare).median} ms`,
+          `cold ${round}/${bench.rounds}: p50 ${spread(times.service).median.toFixed(1)} ms, ${spread(times.bare).median.toFixed(1)} ms`,
         );
       });
     }

@@ -4,17 +4,28 @@ import { startGovernor, startService } from '../targets.ts';
 import { errorsOf, ratios, type Work, withTargets } from '../work.ts';
 import { firstTenants, readsOver } from './many-tenants.ts';
 
-/** More than either budget, so that some always wait for a connection. */
-const connections = 100;
 const readThrough = { 'Cache-Control': 'no-cache' };
 
-/** Work that needs the tenant's database each time, within a connection budget, against the least that keeps one. */
+/**
+ * Work that needs the tenant's database each time, within a connection budget, against the least that keeps one. In the
+ * first, more clients than connections, so that some always wait; in the second fewer, so that all depends on which
+ * connections are kept.
+ */
 export const budgetWorks: Work[] = [
-  budgetWork('uncached', 40, 'uniform', { atLeast: 0.9 }),
-  budgetWork('zipf', 80, 'Zipf', { atLeast: 1.2 }),
+  budgetWork({ name: 'uncached', budget: 40, spread: 'uniform', connections: 64, aim: { atLeast: 0.9 } }),
+  budgetWork({ name: 'zipf', budget: 80, spread: 'Zipf', connections: 32, aim: { atLeast: 1.2 } }),
 ];
 
-function budgetWork(name: string, budget: number, spread: 'uniform' | 'Zipf', aim: { atLeast: number }): Work {
+interface BudgetWork {
+  name: string;
+  budget: number;
+  spread: 'uniform' | 'Zipf';
+  /** Clients that ask at the same time. */
+  connections: number;
+  aim: { atLeast: number };
+}
+
+function budgetWork({ name, budget, spread, connections, aim }: BudgetWork): Work {
   const title = `reads through over all tenants (${spread}), budget ${budget}`;
   return {
     name,
