@@ -29,7 +29,7 @@ export class Children {
     });
   }
 
-  start(name: string, command: string, args: string[], environment: Record<string, string> = {}, ipc = false): Child {
+  start(name: string, command: string, args: string[], environment: NodeJS.ProcessEnv = {}, ipc = false): Child {
     const child = spawn(command, args, {
       env: { PATH: process.env.PATH, ...environment },
       stdio: ['ignore', 'pipe', 'pipe', ...(ipc ? (['ipc'] as const) : [])],

@@ -1,4 +1,4 @@
-import { availableParallelism, cpus } from 'node:os';
+import { availableParallelism, cpus, loadavg } from 'node:os';
 import { withConnection } from '../src/fleet/admin-connection.ts';
 import { loadMaker } from './load.ts';
 import type { Options } from './options.ts';
@@ -19,7 +19,7 @@ export async function describeEnvironment({ serverUrl, redis }: Stage, options: 
     `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, \`${command}\``,
     `${process.platform} ${process.arch}, ${availableParallelism()} cores (${cpus()[0]?.model ?? 'unknown'}), shared by everything here`,
     `Node ${process.versions.node}, PostgreSQL ${postgres} (${postgresSettings.join(', ')}), ${redis ? 'Redis' : 'no Redis: requests are counted in memory'}`,
-    `${rounds} rounds of ${seconds} s, ${tenants} tenants, load by ${loadMaker}`,
+    `${rounds} rounds of ${seconds} s, ${tenants} tenants, load by ${loadMaker}; load average when it began, the bench's own preparation included: ${loadavg()[0]?.toFixed(1)}`,
     `service: ${settings.join(', ')}${redis ? ', REDIS_URL' : ''}; everything else as by default unless a work says so`,
   ];
 }

@@ -56,9 +56,8 @@ export async function openStage(tenantCount: number, onOpen: (close: () => Promi
 
   if (!existsSync(join(peerFolder, 'node_modules'))) {
     progress('installing the peer');
-    const npm = children.start('npm ci', 'npm', ['ci', '--no-audit', '--no-fund', '--prefix', peerFolder], {
-      HOME: process.env.HOME ?? '/',
-    });
+    const args = ['ci', '--no-audit', '--no-fund', '--prefix', peerFolder];
+    const npm = children.start('npm ci', 'npm', args, process.env); // its registry, its proxy
     if ((await npm.ended) !== 0) throw new Error(`the peer could not be installed: ${npm.tail()}`);
   }
   progress('starting PostgreSQL and Redis');
