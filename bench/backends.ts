@@ -3,9 +3,10 @@ import pg from 'pg';
 
 /** The most connections that were seen at the same time. */
 export interface Backends {
-  /** Of the service: to its tenants' databases, and to the control database. */
-  tenants: number;
+  /** Of the service, to whatever database. */
   service: number;
+  /** Of those, to tenants' databases and used since the watch began: what merely stays open is not needed. */
+  tenants: number;
   governor: number;
 }
 
@@ -17,19 +18,20 @@ const others = ['bench-sampler', 'bench-baseline', 'bench-governor', 'backoffice
 export async function watchBackends(serverUrl: string): Promise<{ stop(): Promise<Backends> }> {
   const client = new pg.Client({ connectionString: serverUrl, application_name: 'bench-sampler' });
   await client.connect();
-  const most: Backends = { tenants: 0, service: 0, governor: 0 };
+  const began = (await client.query<{ now: string }>('select now()::text as now')).rows[0]?.now;
+  const most: Backends = { service: 0, tenants: 0, governor: 0 };
   const look = async (): Promise<void> => {
     const { rows } = await client.query<Record<keyof Backends, number>>({
       name: 'look',
       text: `select count(*) filter (where not application_name = any($1))::int as service,
-          count(*) filter (where not application_name = any($1) and datname <> 'backoffice')::int as tenants,
+          count(*) filter (where not application_name = any($1) and datname <> 'backoffice' and query_start > $2::timestamptz)::int as tenants,
           count(*) filter (where application_name = 'bench-governor')::int as governor
         from pg_stat_activity where backend_type = 'client backend'`,
-      values: [others],
+      values: [others, began],
     });
     const [now] = rows;
     if (!now) return;
-    for (const key of ['tenants', 'service', 'governor'] as const) most[key] = Math.max(most[key], now[key]);
+    for (const key of ['service', 'tenants', 'governor'] as const) most[key] = Math.max(most[key], now[key]);
   };
   let stopped = false;
   const watching = (async () => {

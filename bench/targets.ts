@@ -49,7 +49,7 @@ export async function startService(
       PORT: String(port),
       MANAGEMENT_PORT: String(managementPort),
       ...(stage.redis ? { REDIS_URL: stage.redis.url } : {}),
-      ...(budget === undefined ? {} : budgetSettings(budget)),
+      ...(budget === undefined ? {} : { CONNECTION_BUDGET: String(budget) }),
     },
     probe,
   );
@@ -65,17 +65,6 @@ export async function startService(
     await delay(50);
   }
   return target('service', port, child);
-}
-
-/** One that stands for the newest and one for older builds: unknown ones are ignored. */
-function budgetSettings(budget: number): Record<string, string> {
-  const control = 8;
-  return {
-    CONNECTION_BUDGET: String(budget),
-    CONTROL_CONNECTIONS: String(control),
-    TENANT_DATABASES_OPEN: String(budget - control - 1), // one more carries the change feed
-    TENANT_DATABASE_CONNECTIONS: '1',
-  };
 }
 
 export function startLimit(stage: Stage): Promise<Target> {

@@ -78,15 +78,16 @@ function overTenants(bench: Bench, work: string, paths: string[], withAims: bool
       contestant(skewed, service as Target, all, zipf),
     ];
     const rows = await compete(bench, work, contestants);
-    const open = (name: string): number[] =>
+    const used = (name: string): number[] =>
       (rows.find(row => row.name === name)?.samples ?? []).map(sample => sample.backends?.tenants ?? Number.NaN);
     const aims = [
       { text: `${title}: ${all} uniform / 1 tenant`, values: ratios(rows, many, one), aim: { atLeast: 0.9 } },
       { text: `${title}: ${all} Zipf / 1 tenant`, values: ratios(rows, skewed, one), aim: { atLeast: 0.9 } },
       { text: `${title}: errors over ${all}`, values: errorsOf(rows, many), aim: { atMost: 0 } },
+      { text: `${title}: tenant connections used over ${all}`, values: used(many), aim: { atMost: 0 } },
     ];
     const notes = [
-      `Most tenant connections of the service seen over ${all} tenants: ${open(many).join(', ')} (by round).`,
+      `Most tenant connections of the service used at a time over ${all} tenants: ${used(many).join(', ')} (by round).`,
     ];
     return { rows, figures: withAims ? aims : [], notes };
   });
