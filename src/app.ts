@@ -23,9 +23,11 @@ import { requestId } from './http/request-id.ts';
 import { createRouters, type Routers } from './http/routers.ts';
 import { securityHeaders } from './http/security-headers.ts';
 import { sendAnswer } from './http/send-answer.ts';
+import type { Metrics } from './metrics.ts';
 import { resources } from './resources/index.ts';
 import { type Caller, RequestContext } from './tenancy/context.ts';
 import { type Access, permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
+import type { KeptAnswers } from './tenancy/kept-answers.ts';
 import type { TenantDatabases } from './tenancy/tenant-databases.ts';
 import { requestToken, tenantRouter } from './tenancy/tenant-router.ts';
 import { VerifiedTokens } from './tenancy/verified-tokens.ts';
@@ -33,6 +35,8 @@ import { VerifiedTokens } from './tenancy/verified-tokens.ts';
 export interface AppParts extends AuthParts {
   config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits'>;
   databases: TenantDatabases;
+  answers: KeptAnswers;
+  metrics: Pick<Metrics, 'count'>;
   windows: Windows;
   /** Aborted when the service is to stop. */
   stopping: AbortSignal;
@@ -50,7 +54,7 @@ export function apiRoutes(parts: AuthParts): TenantRoute[] {
 
 /** The middleware stack, top to bottom. */
 export function createApp(parts: AppParts): Koa {
-  const { config, directory, windows, stopping, log } = parts;
+  const { config, directory, windows, metrics, stopping, log } = parts;
   const routes = apiRoutes(parts);
   const limits = createRateLimits({ rates: config.rateLimits, windows, stopping, loginAccount });
 
@@ -83,7 +87,7 @@ export function createApp(parts: AppParts): Koa {
   const app = new Koa();
   app.silent = true; // problemDetails logs
   app.use(requestId());
-  app.use(accessLog(log));
+  app.use(accessLog(log, metrics.count));
   app.use(problemDetails(log));
   app.use(securityHeaders());
   app.use((ctx, next) => {
@@ -123,22 +127,16 @@ function requirePermission(route: TenantRoute): Middleware | undefined {
   };
 }
 
-/** Body → scope → fields → handler → answer; the tenant's database is given back whatever happens. */
+/** Body → scope → fields → handler → answer. */
 function answer(route: TenantRoute, parts: AppParts): Middleware {
   return async ctx => {
     const { tenant, caller, traceId, ipAddress } = ctx.state;
     const fields = route.body ? await readInput(ctx, route, route.body, caller) : {};
     const query = route.query ? readQuery(route.query, new URLSearchParams(ctx.querystring)) : {};
-    const context = new RequestContext(parts, tenant, { traceId, ipAddress }, caller);
-    try {
-      sendAnswer(
-        ctx,
-        route,
-        await route.handler({ body: fields as never, query: query as never, params: ctx.params }, context),
-      );
-    } finally {
-      context.release();
-    }
+    const readThrough = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
+    const context = new RequestContext(parts, tenant, { traceId, ipAddress, readThrough }, caller);
+    const input = { body: fields as never, query: query as never, params: ctx.params };
+    sendAnswer(ctx, route, await route.handler(input, context));
   };
 }
 

@@ -107,9 +107,14 @@ const variables = z
       )
       .default('info'),
     CONTROL_CONNECTIONS: count.default(8),
-    TENANT_DATABASES_OPEN: count.default(20),
-    TENANT_DATABASE_CONNECTIONS: count.default(4),
+    CONNECTION_BUDGET: count.default(80),
+    TENANT_CONNECTIONS: count.default(8),
+    KEPT_ANSWERS_MB: count.default(64),
     ACQUIRE_TIMEOUT_MS: count.default(3_000),
+  })
+  .refine(env => env.CONNECTION_BUDGET > env.CONTROL_CONNECTIONS + 1, {
+    path: ['CONNECTION_BUDGET'],
+    message: 'must be more than CONTROL_CONNECTIONS and 1, so that tenants have some',
   })
   .refine(env => !env.DATABASE_URL || env.MASTER_KEY, {
     path: ['MASTER_KEY'],
@@ -148,12 +153,15 @@ function toConfig(env: z.output<typeof variables>) {
       token: env.RATE_LIMIT_TOKEN,
     },
     logLevel: env.LOG_LEVEL,
-    /** Connections of this process to the control database (one more carries the change feed). */
+    /** Most connections of this process to one PostgreSQL server, over all tenants and the control database. */
+    connectionBudget: env.CONNECTION_BUDGET,
+    /** Of them, the most to the control database (one more carries the change feed). */
     controlConnections: env.CONTROL_CONNECTIONS,
-    /** Tenant databases open at the same time, and connections to each: their product is the connection budget. */
-    tenantDatabasesOpen: env.TENANT_DATABASES_OPEN,
-    tenantDatabaseConnections: env.TENANT_DATABASE_CONNECTIONS,
-    /** Longest wait for a place among the open databases, or for a connection; then 503 `overloaded`. */
+    /** Of them, the most of one tenant. */
+    tenantConnections: env.TENANT_CONNECTIONS,
+    /** Most memory for answers that are served without asking a database. */
+    keptAnswersBytes: env.KEPT_ANSWERS_MB * 1024 * 1024,
+    /** Longest wait for a connection; then 503 `overloaded`. */
     acquireTimeoutMs: env.ACQUIRE_TIMEOUT_MS,
   };
 }

@@ -1,5 +1,16 @@
 import { type Problem, problem } from './errors.ts';
 
+/** Why there is no connection, though the database said nothing of it. */
+export class PoolError extends Error {
+  override name = 'PoolError';
+  readonly code: 'POOL_TIMEOUT' | 'POOL_CLOSED' | 'ETIMEDOUT';
+
+  constructor(code: PoolError['code'], message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
 /**
  * The SQLSTATE (PostgreSQL, appendix A), or the code of the driver or of Node, of an error that came from a database;
  * undefined for any other error.
@@ -15,6 +26,11 @@ export function sqlState(error: unknown): string | undefined {
   return undefined;
 }
 
+/** Whether the connection went away, not the statement wrong: another connection may well do. */
+export function isCut(error: unknown): boolean {
+  return /^(08...|57P01|ECONNRESET|EPIPE)$/.test(sqlState(error) ?? '');
+}
+
 /** The constraint that a change broke, by its name; undefined for other errors. */
 export function brokenConstraint(error: unknown): string | undefined {
   const { constraint } = error as { constraint?: unknown };
@@ -28,7 +44,7 @@ const byCode: [RegExp, (cause: unknown) => Problem][] = [
   [/^(TENANT_VERSION)$/, cause => problem('migration_pending', { cause })],
   [/^(53300|POOL_TIMEOUT)$/, cause => problem('overloaded', { cause })],
   [
-    /^(TENANT_IDENTITY|08...|25006|28...|3D000|40001|40P01|42501|53...|55P03|55000|57...|58...|XX00.|ECONN.*|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE)$/,
+    /^(TENANT_IDENTITY|POOL_CLOSED|08...|25006|28...|3D000|40001|40P01|42501|53...|55P03|55000|57...|58...|XX00.|ECONN.*|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE)$/,
     cause => problem('unavailable', { cause }),
   ],
 ];

@@ -8,6 +8,7 @@ import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
 import { createBackground } from './background.ts';
 import type { Config } from './config.ts';
+import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { createDirectory } from './control/directory.ts';
 import type { Installation } from './fleet/installation.ts';
@@ -17,7 +18,9 @@ import { createManagementServer } from './http/management.ts';
 import { describeError } from './http/problem-details.ts';
 import { createWindows } from './http/rate-limit/windows.ts';
 import { bodyLimits } from './http/route.ts';
+import { createMetrics } from './metrics.ts';
 import { tenantEntities } from './resources/index.ts';
+import { KeptAnswers } from './tenancy/kept-answers.ts';
 import { TenantDatabases } from './tenancy/tenant-databases.ts';
 import { createTenantOrm } from './tenancy/tenant-orm.ts';
 
@@ -58,10 +61,14 @@ export async function startService({
   const databases = new TenantDatabases({
     orm: createTenantOrm(tenantEntities),
     head: await tenantHead(),
-    maxOpen: config.tenantDatabasesOpen,
-    connectionsEach: config.tenantDatabaseConnections,
+    controlUrl,
+    controlConnections: config.controlConnections + 1, // the change feed
+    connectionBudget: config.connectionBudget,
+    tenantConnections: config.tenantConnections,
     acquireTimeoutMs: config.acquireTimeoutMs,
   });
+  const answers = new KeptAnswers({ feed, announce: createAnnouncer(control), maxBytes: config.keptAnswersBytes });
+  const metrics = createMetrics({ databases, answers, feed });
   const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
   const tokens = { issuer: config.publicUrl, audience, now: unixTime };
   const windows = await createWindows({ redisUrl: config.redisUrl, log, now });
@@ -85,13 +92,15 @@ export async function startService({
     sendMail,
     publicUrl,
     databases,
+    answers,
+    metrics,
     windows,
     stopping: signal,
     log,
   });
 
   const server = createApiServer(app.callback(), signal);
-  const management = createManagementServer(() => feed.current && !signal.aborted);
+  const management = createManagementServer({ isReady: () => feed.current && !signal.aborted, metrics });
   try {
     await listen(server, config.port, config.host, 'PORT');
     await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_PORT');

@@ -23,6 +23,7 @@ const mayImport: Record<string, string[]> = {
   audit: ['resources', 'tenancy', 'control', 'http', 'errors', 'database-error'],
   auth: ['resources', 'background', 'tenancy', 'control', 'http', 'config', 'errors', 'database-error'],
   background: ['http', 'errors'],
+  metrics: ['control', 'http', 'tenancy'],
   embedded: ['config'],
   fleet: [
     'auth/email',
@@ -45,6 +46,7 @@ const mayImport: Record<string, string[]> = {
   // The document is made from the routes, also without a service.
   'docs/document': ['app', 'auth', 'docs', 'tenancy'],
   app: [
+    'metrics',
     'auth',
     'resources',
     'activity',
@@ -58,6 +60,7 @@ const mayImport: Record<string, string[]> = {
     'errors',
   ],
   service: [
+    'metrics',
     'app',
     'auth',
     'resources',

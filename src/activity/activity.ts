@@ -3,9 +3,10 @@ import { z } from 'zod';
 import { problem } from '../errors.ts';
 import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from '../http/fields.ts';
 import { pathId } from '../http/route.ts';
-import { all, renderer, toRow } from '../resources/record.ts';
+import { toRow } from '../resources/record.ts';
 import type { Caller } from '../tenancy/context.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { type Condition, Table } from '../tenancy/table.ts';
 
 const ActivitySchema = defineEntity({
   name: 'Activity',
@@ -40,7 +41,7 @@ const view = z
     IPAddress: z.string().nullable(),
   })
   .meta({ title: 'Activity' });
-const render = renderer(view) as (row: Activity) => z.input<typeof view>;
+const table = new Table(Activity, view);
 
 const entry = z.object({
   ActivityCode: int32(),
@@ -55,7 +56,8 @@ const path = '/api/v1/Activity';
 const common = { tag: 'Activity', description: 'Entries can be added and read, never changed or deleted.' };
 
 /** A caller of scope `Self` sees what concerns the own entity. */
-const visible = (caller: Caller): object => (caller.scope === 'Self' ? { entityId: caller.entityId ?? 0 } : {});
+const visible = (caller: Caller): Condition | undefined =>
+  caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined;
 
 export function activityRoutes(): TenantRoute[] {
   return [
@@ -68,9 +70,9 @@ export function activityRoutes(): TenantRoute[] {
       response: view,
       handler: async ({ params }, context) => {
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
-        const row = id && (await (await context.em()).findOne(Activity, all({ id }, visible(context.caller))));
+        const [row] = id ? await context.read(table.select([['id = ?', id], visible(context.caller)])) : [];
         if (!row) throw problem('not_found');
-        return render(row);
+        return row as z.input<typeof view>;
       },
     }),
     defineRoute({
@@ -82,10 +84,15 @@ export function activityRoutes(): TenantRoute[] {
       query: z.object({ limit: limit(), userId: queryId(), entityId: queryId() }),
       response: z.array(view),
       handler: async ({ query: { limit, userId, entityId } }, context) => {
-        const filters = all(visible(context.caller), userId ? { userId } : {}, entityId ? { entityId } : {});
-        const orderBy = { createdAt: 'desc', id: 'desc' } as const;
-        const rows = await (await context.em()).find(Activity, filters, { orderBy, limit });
-        return rows.map(render);
+        const conditions: (Condition | undefined)[] = [
+          visible(context.caller),
+          userId === undefined ? undefined : ['user_id = ?', userId],
+          entityId === undefined ? undefined : ['entity_id = ?', entityId],
+        ];
+        const newestFirst = { createdAt: 'desc', id: 'desc' } as const;
+        return (await context.read(table.select(conditions, { orderBy: newestFirst, limit }))) as z.input<
+          typeof view
+        >[];
       },
     }),
     defineRoute({
@@ -101,15 +108,11 @@ export function activityRoutes(): TenantRoute[] {
       location: activity => `${path}/${activity.Id}`,
       handler: async ({ body }, context) => {
         const { caller, origin } = context;
-        return context.write(async em => {
+        return context.write(async transaction => {
           const told = { userId: caller.userId, ipAddress: origin.ipAddress, ...toRow(body) };
-          const row = em.create(Activity, {
-            ...told,
-            recordedBy: caller.userId,
-            recordedFrom: origin.ipAddress,
-          } as never);
-          await em.flush();
-          return render(row as Activity);
+          const proved = { recordedBy: caller.userId, recordedFrom: origin.ipAddress };
+          const [created] = await transaction.query(table.insert({ ...told, ...proved }));
+          return created as z.input<typeof view>;
         });
       },
     }),

@@ -1,8 +1,9 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { limit, longId, queryId, text, timestamp } from '../http/fields.ts';
-import { all, pascalCase } from '../resources/record.ts';
+import { pascalCase } from '../resources/record.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { type Condition, Table } from '../tenancy/table.ts';
 
 const actions = ['create', 'update', 'delete'] as const;
 type Row = Record<string, unknown>;
@@ -19,7 +20,7 @@ const AuditEntrySchema = defineEntity({
     entityId: p.bigint('number').nullable(),
     action: p.text().$type<(typeof actions)[number]>(),
     resource: p.text(),
-    recordKey: p.text(),
+    key: p.text().fieldName('record_key'),
     before: p.json().$type<Row>().nullable(),
     after: p.json().$type<Row>().nullable(),
     ipAddress: p.text().nullable(),
@@ -47,6 +48,7 @@ const view = z
   })
   .meta({ title: 'AuditEntry' });
 
+const table = new Table(AuditEntry, view);
 const name = text({ max: 255 }).optional();
 
 export function auditRoutes(): TenantRoute[] {
@@ -63,33 +65,19 @@ export function auditRoutes(): TenantRoute[] {
       response: z.array(view),
       handler: async ({ query: { limit, resource, key, userId } }, context) => {
         const { caller } = context;
-        const filters = all(
-          caller.scope === 'Self' ? { entityId: caller.entityId ?? 0 } : {},
-          resource === undefined ? {} : { resource },
-          key === undefined ? {} : { recordKey: key },
-          userId === undefined ? {} : { userId },
-        );
-        const rows = await (await context.em()).find(AuditEntry, filters, { orderBy: { id: 'desc' }, limit });
-        return rows.map(render);
+        const conditions: (Condition | undefined)[] = [
+          caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined,
+          resource === undefined ? undefined : ['resource = ?', resource],
+          key === undefined ? undefined : ['record_key = ?', key],
+          userId === undefined ? undefined : ['user_id = ?', userId],
+        ];
+        const rows = (await context.read(table.select(conditions, { orderBy: { id: 'desc' }, limit }))) as z.input<
+          typeof view
+        >[];
+        return rows.map(row => ({ ...row, Before: toFields(row.Before), After: toFields(row.After) }));
       },
     }),
   ];
-}
-
-function render(entry: AuditEntry): z.input<typeof view> {
-  return {
-    Id: entry.id,
-    CreatedAt: entry.createdAt.toISOString(),
-    UserId: entry.userId ?? null,
-    UserGuid: entry.userGuid ?? null,
-    Action: entry.action,
-    Resource: entry.resource,
-    Key: entry.recordKey,
-    Before: toFields(entry.before),
-    After: toFields(entry.after),
-    IPAddress: entry.ipAddress ?? null,
-    TraceId: entry.traceId ?? null,
-  };
 }
 
 /** Columns of a row as the API writes them: under its names, moments in UTC to the millisecond. */

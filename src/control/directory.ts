@@ -88,7 +88,7 @@ export function createDirectory(parts: DirectoryParts): Directory {
     ttlMs: 10 * minutes,
     load: guid => loadTenant(guid, parts),
   });
-  const askedAnew = new LRUCache<string, true>({ max: 10_000, ttl: 1_000, noUpdateTTL: true });
+  const askedAnew = new LRUCache<string, Promise<void>>({ max: 10_000, ttl: 1_000 });
   const sessions = new ControlCache<SessionRecord>({
     feed,
     table: 'sessions',
@@ -141,15 +141,25 @@ export function createDirectory(parts: DirectoryParts): Directory {
       };
     },
   });
+  /** A made-up key finds nothing new, and the record stays: what is kept in memory for the tenant hangs on it. */
+  const lookForKeys = async (guid: string): Promise<void> => {
+    const [known, found] = await Promise.all([tenants.get(guid), loadTenant(guid, parts)]);
+    const kids = (tenant?: TenantRecord) => [...(tenant?.keys.keys() ?? [])].sort().join();
+    if (kids(known) !== kids(found)) tenants.drop(guid);
+  };
   return {
     legacyToken: async token => {
       const hash = hashOfLegacyToken(token);
       return hash === undefined ? undefined : legacyTokens.get(`\\x${hash}`); // as PostgreSQL writes bytes, and so the change feed
     },
     tenant: guid => tenants.get(guid),
-    tenantAnew: guid => {
-      if (!askedAnew.has(guid)) tenants.drop(guid);
-      askedAnew.set(guid, true);
+    tenantAnew: async guid => {
+      let asked = askedAnew.get(guid);
+      if (!asked) {
+        asked = lookForKeys(guid);
+        askedAnew.set(guid, asked);
+      }
+      await asked;
       return tenants.get(guid);
     },
     session: id => sessions.get(id),

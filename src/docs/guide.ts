@@ -55,6 +55,8 @@ ${curl(`curl -s ${base}/api/v1/auth/me -H "Authorization: Bearer $TOKEN"`)}
 without regard to letter case.</li>
 <li>A list of reference data that is empty answers 404; entities, activities and the audit log answer <code>[]</code>.</li>
 <li>Reads carry an <code>ETag</code>. Send it back as <code>If-None-Match</code> and get 304 while nothing has changed.</li>
+<li>What you have written you read at once; what others have written, within a second. <code>Cache-Control: no-cache</code> asks the
+database in any case.</li>
 </ul>
 
 <h2 id="permissions">Permissions and scope</h2>

@@ -83,16 +83,23 @@ ${command('npm run control -- reseal')}
 <tr><td>503 <code>migration_pending</code></td><td>That tenant's database is at another version than the build: <code>migrate</code> it, or start the build that fits.</td></tr>
 <tr><td>503 <code>unavailable</code> for one tenant; the log has <code>TENANT_IDENTITY</code></td><td>The control database points at a database of another tenant. Nothing was served from it. Correct the pointer.</td></tr>
 <tr><td>503 <code>unavailable</code> for one tenant; the log has <code>tenant_secrets_unusable</code></td><td>A secret does not open: a wrong <code>MASTER_KEY</code>, or a row that was moved or changed. Restore the row.</td></tr>
-<tr><td>503 <code>overloaded</code></td><td>No place among the open databases, no connection, or no turn for hashing came free in time. See Capacity.</td></tr>
+<tr><td>503 <code>overloaded</code></td><td>No connection, or no turn for hashing, came free in time. See Capacity.</td></tr>
 <tr><td>Not ready; the log has <code>change_feed_lost</code></td><td>The control database is not reached. Nothing is served from memory until it is; then the service recovers by itself.</td></tr>
 <tr><td>The log has <code>refresh_token_reused</code></td><td>A used refresh token came again: somebody may have copied it. Its session has been ended.</td></tr>
 <tr><td>500 with a <code>traceId</code></td><td>Find the line with that id at level 50: it has the cause.</td></tr>
 </table></div>
 
 <h2 id="capacity">Capacity</h2>
-<p>A process takes at most <code>TENANT_DATABASES_OPEN</code> × <code>TENANT_DATABASE_CONNECTIONS</code> connections for tenants, plus
-<code>CONTROL_CONNECTIONS</code> and one for the change feed. Add that up over the processes and stay below
-<code>max_connections</code>. When more tenants are busy than fit, they take turns; who waits longer than
-<code>ACQUIRE_TIMEOUT_MS</code> is answered 503. An idle tenant costs a process a few kilobytes and no connection.</p>`;
+<p>A process takes at most <code>CONNECTION_BUDGET</code> connections of each PostgreSQL server, over all tenants and the control
+database (which has at most <code>CONTROL_CONNECTIONS</code> of them, and one for the change feed). Add that up over the processes and
+stay below <code>max_connections</code>. A tenant has at most <code>TENANT_CONNECTIONS</code>, and no more than its share while others
+wait. When more tenants are busy than fit, idle connections of one are given up for another; who waits longer than
+<code>ACQUIRE_TIMEOUT_MS</code> is answered 503. An idle tenant costs a process a few kilobytes and no connection.</p>
+<p>Reference data is served from memory, at most <code>KEPT_ANSWERS_MB</code>, while it is known to be current: a change made through any
+process of the service is seen by all of them within a second. A change made by other means, such as psql, shows after a minute at
+the latest, or at once after:</p>
+${command('npm run -s tenant -- refresh northwind')}
+<p><code>/metrics</code> on <code>MANAGEMENT_PORT</code> has the numbers in the format of Prometheus: requests and their times by route,
+connections open, in use, waited for and given up by server, answers from memory and from a database, the event loop and the heap.</p>`;
   return page({ path: '/docs/operators', title: 'Operators', contents, body });
 }

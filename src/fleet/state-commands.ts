@@ -1,11 +1,12 @@
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import { createPasswords } from '../auth/passwords.ts';
+import { createAnnouncer } from '../control/announcer.ts';
 import { cloneTenant } from './clone.ts';
 import { printFields, printJson, withInstallation } from './command.ts';
 import { OperatorError } from './operator-error.ts';
 import { type Move, moveTenant, purgeTenant } from './states.ts';
-import { summarise } from './tenants.ts';
+import { findTenant, summarise } from './tenants.ts';
 
 interface Options {
   json?: boolean;
@@ -33,6 +34,19 @@ export function addStateCommands(tenant: Command): void {
       }),
     );
   }
+  tenant
+    .command('refresh')
+    .description('after changes by other means (psql …): every process reads the data of a tenant again, now')
+    .argument('<slug>')
+    .option('--json', 'one JSON document on stdout')
+    .action(
+      withInstallation(async (installation, slug: string, { json }: Options) => {
+        const { guid } = await findTenant(installation, slug);
+        await createAnnouncer(installation.control)('answers', guid);
+        if (json) printJson({ slug, guid });
+        else process.stdout.write(`Every process reads the data of ${slug} again.\n`);
+      }),
+    );
   tenant
     .command('clone')
     .description(

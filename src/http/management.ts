@@ -1,8 +1,18 @@
 import { createServer, type Server } from 'node:http';
 
-/** Answers `/health/live` and `/health/ready`, on a port that the public does not reach. */
-export function createManagementServer(isReady: () => boolean): Server {
-  return createServer((request, response) => {
+interface ManagementParts {
+  isReady: () => boolean;
+  metrics: { render(): Promise<string>; readonly contentType: string };
+}
+
+/** Answers `/health/live`, `/health/ready` and `/metrics`, on a port that the public does not reach. */
+export function createManagementServer({ isReady, metrics }: ManagementParts): Server {
+  return createServer(async (request, response) => {
+    if (request.url === '/metrics') {
+      const body = await metrics.render();
+      response.writeHead(200, { 'Content-Type': metrics.contentType, 'Cache-Control': 'no-store' }).end(body);
+      return;
+    }
     const status =
       request.url === '/health/live' ? 200 : request.url === '/health/ready' ? (isReady() ? 200 : 503) : 404;
     const body = JSON.stringify({ status: status === 200 ? 'ok' : status === 503 ? 'unavailable' : 'not_found' });

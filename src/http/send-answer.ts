@@ -1,5 +1,5 @@
-import { createHash } from 'node:crypto';
 import type { Context } from 'koa';
+import { Representation } from './representation.ts';
 import type { Route } from './route.ts';
 
 /** Writes a handler's answer: status, `Location`, and an `ETag` where a client may ask whether its copy is current. */
@@ -9,20 +9,21 @@ export function sendAnswer(ctx: Context, route: Pick<Route, 'status' | 'location
     ctx.body = null;
     return;
   }
-  const bytes = Buffer.from(JSON.stringify(answer));
   if (route.location) ctx.set('Location', route.location(answer as never));
   if (route.cache === 'revalidate') {
+    const { bytes, tag } = answer instanceof Representation ? answer : new Representation(answer);
     ctx.set('Cache-Control', 'private, no-cache');
     ctx.set('Vary', 'Authorization');
-    const tag = `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 27)}"`;
     ctx.set('ETag', tag);
     if (isCurrent(tag, ctx.get('If-None-Match'))) {
       ctx.status = 304;
       return;
     }
+    ctx.body = bytes;
+  } else {
+    ctx.body = Buffer.from(JSON.stringify(answer));
   }
   ctx.type = 'application/json; charset=utf-8';
-  ctx.body = bytes;
 }
 
 /**
@@ -30,6 +31,7 @@ export function sendAnswer(ctx: Context, route: Pick<Route, 'status' | 'location
  * request carries `Cache-Control: no-cache`, which `fetch` adds to every conditional request.
  */
 function isCurrent(tag: string, condition: string): boolean {
+  if (condition === '') return false;
   return condition
     .split(',')
     .map(item => item.trim().replace(/^W\//, ''))

@@ -4,7 +4,7 @@ import { int32, lengths, longId, text, timestamp } from '../http/fields.ts';
 import { Country } from './country.ts';
 import { Currency } from './currency.ts';
 import { EntityStatus } from './entity-status.ts';
-import { byCode, refuse } from './record.ts';
+import { byCode, refuse, where } from './record.ts';
 import { defineResource } from './resource.ts';
 
 export const entityTypes = ['supplier', 'customer'] as const;
@@ -40,7 +40,6 @@ export const entities = defineResource({
   orderBy: { id: 'asc' },
   paged: true,
   scopedBy: 'id',
-  computed: true,
   view: z.object({
     Id: longId(),
     Name: z.string(),
@@ -64,7 +63,7 @@ export const entities = defineResource({
     if (!(await em.findOne(EntityStatus, { id: entity.statusId }))) throw refuse('StatusId', 'is not an entity status');
     if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
     if (entity.countryCode && entity.countryCode !== before.countryCode) {
-      const country = await em.findOne(Country, { ...byCode('countryCode', entity.countryCode), isDeleted: false });
+      const country = await em.findOne(Country, where(byCode('countryCode', entity.countryCode), ['not is_deleted']));
       if (!country) throw refuse('CountryCode', 'is not a country');
       entity.countryCode = country.countryCode;
     }

@@ -62,7 +62,7 @@ const readUse = defineRoute({
   response: use,
   cache: 'revalidate',
   handler: async ({ params }, context) => {
-    const em = await context.em();
+    const em = context.em();
     const { promotion, entity } = await findPair(params, context.caller, em);
     const found = await em.findOne(PromotionUse, { promotionId: promotion.id, entityId: entity.id });
     return {
@@ -86,7 +86,7 @@ const recordUse = defineRoute({
   status: 201,
   location: answer => `/api/v1/Promotions/${answer.PromotionId}/entity/${answer.EntityId}/used`,
   handler: async ({ params }, context) =>
-    context.write(async em => {
+    context.write(async ({ em }) => {
       const { promotion, entity } = await findPair(params, context.caller, em);
       requireUsable(promotion, entity, new Date());
       const row = em.create(PromotionUse, { promotionId: promotion.id, entityId: entity.id });

@@ -57,8 +57,6 @@ export interface ResourceOptions<
   softDelete?: boolean;
   /** The property with the business entity that a record belongs to: callers of scope `Self` reach only their own. */
   scopedBy?: keyof Row & string;
-  /** Whether the view holds something that the database computes, which is read again after a write. */
-  computed?: boolean;
   /**
    * The readiness check, against the data, before a record is written: references, rules across fields. Throws a problem.
    * `before` is the record as it was; a reference that stays as it is, is not looked at again.

@@ -1,11 +1,14 @@
-import { type EntityClass, type EntityManager, LockMode, type QueryOrderMap } from '@mikro-orm/postgresql';
+import type { EntityClass, EntityManager } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { type Problem, problem } from '../errors.ts';
 import { flag, limit, queryId } from '../http/fields.ts';
+import { camelCase } from '../http/read-fields.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
-import type { Caller } from '../tenancy/context.ts';
+import type { Caller, RequestContext } from '../tenancy/context.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import { all, byCode, pascalCase, renderer, toRow } from './record.ts';
+import { type Condition, columnOf, type RowValues, type Statement, Table } from '../tenancy/table.ts';
+import type { TenantTransaction } from '../tenancy/tenant-transaction.ts';
+import { byCode, pascalCase, toRow } from './record.ts';
 import type { ResourceOptions } from './resource-options.ts';
 
 export interface Resource {
@@ -30,36 +33,46 @@ export function defineResource<
   const { name, path, key, lookup, access, missing, softDelete, scopedBy, paged } = options;
   // From here on a row is an object with properties; that view, contracts and entity agree, the types have shown.
   const entity = options.entity as EntityClass<object>;
-  const orderBy = options.orderBy as QueryOrderMap<object>;
-  const ready = options.ready as ((record: object, em: EntityManager, before: object) => Promise<void>) | undefined;
+  const orderBy = options.orderBy as Record<string, 'asc' | 'desc'>;
+  const ready = options.ready as
+    | ((record: RowValues, em: EntityManager, before: RowValues) => Promise<void>)
+    | undefined;
   const view: z.ZodObject = options.view.meta({ title: name });
   const create: z.ZodObject = options.create;
   const partial: z.ZodObject | undefined = options.update;
-  const render = renderer(view);
+  const table = new Table(entity, view);
+  const settable = Object.keys((partial ?? create).shape).map(camelCase);
+  /** What everybody sees alike and no other table has a part in, is kept in memory. */
+  const kept = !scopedBy;
   const keyPath = 'id' in key ? `${path}/:id` : `${path}/code/:code`;
   const common = { tag: name, description: options.description };
   const reading = { ...common, method: 'GET', access: access.read, cache: 'revalidate' } as const;
   const includeDeleted = softDelete ? z.object({ includeDeleted: flag() }) : undefined;
 
   /** What the caller may see of what the query asks for. */
-  const visible = (caller: Caller, query: { includeDeleted?: boolean } = {}): object => ({
-    ...(softDelete && !query.includeDeleted ? { isDeleted: false } : {}),
-    ...(scopedBy && caller.scope === 'Self' ? { [scopedBy]: caller.entityId ?? 0 } : {}),
-  });
+  const visible = (caller: Caller, query: { includeDeleted?: boolean } = {}): (Condition | undefined)[] => [
+    softDelete && !query.includeDeleted ? ['not is_deleted'] : undefined,
+    scopedBy && caller.scope === 'Self' ? [`${columnOf(scopedBy)} = ?`, caller.entityId ?? 0] : undefined,
+  ];
 
   /** The condition for the record that a path or a body names; undefined when no record can have that key. */
-  const keyed = (params: Params, body: Record<string, unknown> = {}): object | undefined => {
+  const keyed = (params: Params, body: Record<string, unknown> = {}): Condition | undefined => {
     if ('code' in key) return byCode(key.code, params.code ?? body[pascalCase(key.code)]);
     const id = pathId(params.id, key.id);
-    return id === undefined ? undefined : { id };
+    return id === undefined ? undefined : ['id = ?', id];
   };
 
-  const stored = async (row: object, em: EntityManager, before: object = {}): Promise<Record<string, unknown>> => {
-    await ready?.(row, em, before);
-    await em.flush();
-    if (options.computed) await em.refresh(row);
-    return render(row);
-  };
+  /** Answers from memory where that is right, else from the rows of the statement. */
+  const answer = async (
+    context: RequestContext,
+    answerKey: string,
+    rowsOf: () => Statement,
+    toAnswer: (rows: RowValues[]) => unknown,
+  ) =>
+    (kept ? await context.answer(name, answerKey, rowsOf, toAnswer) : toAnswer(await context.read(rowsOf()))) as never;
+
+  const write = <T>(context: RequestContext, work: (transaction: TenantTransaction) => Promise<T>): Promise<T> =>
+    context.write(work, kept ? name : undefined);
 
   const list = defineRoute({
     ...reading,
@@ -69,21 +82,16 @@ export function defineResource<
     response: z.array(view),
     handler: async ({ query }, context) => {
       const page = query as { limit?: number; after?: number; includeDeleted?: boolean };
-      const where = all(
-        visible(context.caller, page),
-        page.after === undefined ? undefined : { id: { $gt: page.after } },
-      );
-      const em = await context.em();
-      const rows = await em.find(entity, where, {
-        orderBy,
-        ...(page.limit === undefined ? {} : { limit: page.limit }),
+      const after: Condition | undefined = page.after === undefined ? undefined : ['id > ?', page.after];
+      const rowsOf = () => table.select([...visible(context.caller, page), after], { orderBy, limit: page.limit });
+      return answer(context, page.includeDeleted ? 'all' : 'list', rowsOf, rows => {
+        if (rows.length === 0 && !paged) throw problem('not_found');
+        return rows;
       });
-      if (rows.length === 0 && !paged) throw problem('not_found');
-      return rows.map(render);
     },
   });
 
-  const read = (readPath: string, summary: string, find: (params: Params) => object | undefined) =>
+  const read = (readPath: string, summary: string, find: (params: Params) => Condition | undefined) =>
     defineRoute({
       ...reading,
       path: readPath,
@@ -91,10 +99,14 @@ export function defineResource<
       query: includeDeleted as z.ZodObject | undefined,
       response: view,
       handler: async ({ params, query }, context) => {
-        const where = find(params);
-        const row = where && (await (await context.em()).findOne(entity, all(where, visible(context.caller, query))));
-        if (!row) throw problem('not_found');
-        return render(row);
+        const condition = find(params);
+        if (!condition) throw problem('not_found');
+        const rowsOf = () => table.select([condition, ...visible(context.caller, query)]);
+        const answerKey = `${query.includeDeleted ? 'any ' : ''}${condition.join(' ')}`;
+        return answer(context, answerKey, rowsOf, ([row]) => {
+          if (!row) throw problem('not_found');
+          return row;
+        });
       },
     });
 
@@ -112,7 +124,12 @@ export function defineResource<
       'id' in key ? `${path}/${record.Id}` : `${path}/code/${encodeURIComponent(String(record[pascalCase(key.code)]))}`,
     handler: async ({ body }, context) => {
       if (scopedBy) requireAll(context.caller);
-      return context.write(em => stored(em.create(entity, toRow(body)), em));
+      return write(context, async transaction => {
+        const row = toRow(body);
+        if (ready) await ready(row, transaction.em, {});
+        const [created] = await transaction.query(table.insert(row));
+        return created as never;
+      });
     },
   });
 
@@ -129,13 +146,16 @@ export function defineResource<
       if (partial && Object.keys(body).length === 0) throw nothingSent(partial);
       const changes = toRow(body);
       if ('code' in key) delete changes[key.code]; // the stored spelling stays
-      return context.write(async em => {
-        const where = keyed(params, body);
-        const lock = { lockMode: LockMode.PESSIMISTIC_WRITE } as const;
-        const row = where && (await em.findOne(entity, all(where, visible(context.caller)), lock));
-        if (!row) throw problem(missing);
-        const before = { ...row };
-        return stored(Object.assign(row, changes), em, before);
+      return write(context, async transaction => {
+        const condition = keyed(params, body);
+        const mine = condition && [condition, ...visible(context.caller)];
+        const [before] = mine ? await transaction.query(table.lock(mine)) : [];
+        if (!mine || !before) throw problem(missing);
+        const row = { ...before, ...changes };
+        if (ready) await ready(row, transaction.em, before);
+        // Always the same columns, so that there is one statement to prepare.
+        const [changed] = await transaction.query(table.update(pick(row, settable), mine));
+        return changed as never;
       });
     },
   });
@@ -150,14 +170,14 @@ export function defineResource<
       if (scopedBy) requireAll(context.caller);
       const id = 'id' in key ? pathId(params.id, key.id) : undefined;
       if (id !== undefined && (await options.inUse?.(id, context))) throw problem('in_use');
-      const changed = await context.write(async em => {
-        const where = keyed(params);
-        if (!where) return 0;
-        const live = all(where, visible(context.caller));
-        if (!softDelete) return em.nativeDelete(entity, live);
-        return em.nativeUpdate(entity, live, { isDeleted: true, deletedAt: new Date() } as never);
+      const removed = await write(context, async transaction => {
+        const condition = keyed(params);
+        if (!condition) return [];
+        const live = [condition, ...visible(context.caller)];
+        const marks = { isDeleted: true, deletedAt: new Date() };
+        return transaction.query(softDelete ? table.update(marks, live) : table.delete(live));
       });
-      if (changed === 0) throw problem(missing);
+      if (removed.length === 0) throw problem(missing);
     },
   });
 
@@ -170,6 +190,10 @@ export function defineResource<
     );
   }
   return { name, path, entity, routes: [...routes, add, change, remove] };
+}
+
+function pick(row: RowValues, properties: string[]): RowValues {
+  return Object.fromEntries(properties.map(property => [property, row[property]]));
 }
 
 /** Creating and deleting what scopes are measured by is for callers who reach all of it. */

@@ -2,7 +2,12 @@ import type { EntityManager } from '@mikro-orm/postgresql';
 import type { Directory, TenantRecord } from '../control/directory.ts';
 import type { Scope } from '../control/entities.ts';
 import { sqlState } from '../database-error.ts';
-import type { Lease, TenantDatabases } from './tenant-databases.ts';
+import { Representation } from '../http/representation.ts';
+import type { KeptAnswers } from './kept-answers.ts';
+import type { RowValues, Statement } from './table.ts';
+import type { TenantDatabases } from './tenant-databases.ts';
+import type { TenantDriver } from './tenant-driver.ts';
+import type { TenantTransaction } from './tenant-transaction.ts';
 
 /** Who is calling, as proved by the access token and the control database. */
 export interface Caller {
@@ -20,36 +25,34 @@ export interface Caller {
   readonly permissions: ReadonlySet<string>;
 }
 
-/** Where a request comes from, for the audit log. */
+/** Where a request comes from, for the audit log, and how it wants to be answered. */
 export interface Origin {
   readonly traceId: string;
   readonly ipAddress: string;
+  /** Whether what is kept in memory is not good enough (`Cache-Control: no-cache`). */
+  readonly readThrough: boolean;
 }
 
 interface ContextParts {
   databases: TenantDatabases;
+  answers: KeptAnswers;
   directory: Pick<Directory, 'countUsers'>;
 }
 
 const maxAttempts = 3;
 const retryable = new Set(['40001', '40P01']); // serialization_failure, deadlock_detected
 
-/**
- * What a handler works with: who calls, and the tenant's database, leased on first use and given back when the request
- * ends.
- */
+/** What a handler works with: who calls, and the tenant's database, which is opened on first use. */
 export class RequestContext {
   readonly tenant: TenantRecord;
   readonly origin: Origin;
   readonly #caller: Caller | undefined;
-  readonly #databases: TenantDatabases;
-  readonly #directory: Pick<Directory, 'countUsers'>;
-  #lease: Promise<Lease> | undefined;
+  readonly #parts: ContextParts;
+  #database: TenantDriver | undefined;
   #em: EntityManager | undefined;
 
-  constructor({ databases, directory }: ContextParts, tenant: TenantRecord, origin: Origin, caller?: Caller) {
-    this.#databases = databases;
-    this.#directory = directory;
+  constructor(parts: ContextParts, tenant: TenantRecord, origin: Origin, caller?: Caller) {
+    this.#parts = parts;
     this.tenant = tenant;
     this.origin = origin;
     this.#caller = caller;
@@ -66,24 +69,49 @@ export class RequestContext {
     return this.#caller;
   }
 
-  /** For reading: this request's entity manager. */
-  async em(): Promise<EntityManager> {
-    const lease = await this.#leased();
-    this.#em ??= lease.entityManager();
+  /** For reading entities: this request's entity manager. */
+  em(): EntityManager {
+    this.#em ??= this.#open().entityManager();
     return this.#em;
+  }
+
+  /** For reading records as they are answered. */
+  read(select: Statement): Promise<RowValues[]> {
+    return this.#open().read(select);
+  }
+
+  /**
+   * An answer that is the same for everybody who may ask for it: from memory while it is known to be current, else from
+   * the rows of `select`.
+   * @param key names the answer among those of the resource
+   */
+  async answer(
+    resource: string,
+    key: string,
+    select: () => Statement,
+    toAnswer: (rows: RowValues[]) => unknown,
+  ): Promise<Representation> {
+    const { answers } = this.#parts;
+    if (this.origin.readThrough) return new Representation(toAnswer(await this.read(select())));
+    const kept = answers.find(this.tenant, resource, key);
+    if (kept) return kept;
+    const database = this.#open();
+    return answers.load(this.tenant, resource, key, () => database.readSettled(select(), resource), toAnswer);
   }
 
   /**
    * For changing: runs `change` in a transaction that carries the caller, so that the audit entries written with it
-   * name them. Use only the entity manager handed in. Run again, on a fresh one, after a deadlock.
+   * name them. Use only what is handed in. Run again after a deadlock.
+   * @param resource whose kept answers the change makes old
    */
-  async write<T>(change: (em: EntityManager) => Promise<T>): Promise<T> {
-    const lease = await this.#leased();
+  async write<T>(change: (transaction: TenantTransaction) => Promise<T>, resource?: string): Promise<T> {
+    const database = this.#open();
     for (let attempt = 1; ; attempt++) {
       try {
-        return await lease.entityManager().transactional(async em => {
-          await em.execute(`select set_config('app.actor', ?, true)`, [this.#actor()]);
-          return change(em);
+        return await database.transaction(this.#actor(), resource, async transaction => {
+          const result = await change(transaction);
+          if (resource !== undefined) await this.#parts.answers.changing(this.tenant, resource);
+          return result;
         });
       } catch (error) {
         if (attempt === maxAttempts || !retryable.has(sqlState(error) ?? '')) throw error;
@@ -93,20 +121,12 @@ export class RequestContext {
 
   /** Whether users, who live in the control database, belong to a business entity. */
   async hasUsers(entityId: number): Promise<boolean> {
-    return (await this.#directory.countUsers(this.tenant.id, entityId)) > 0;
+    return (await this.#parts.directory.countUsers(this.tenant.id, entityId)) > 0;
   }
 
-  /** Gives the database back. Called once, when the request has ended. */
-  release(): void {
-    this.#lease?.then(
-      lease => lease.release(),
-      () => {},
-    );
-  }
-
-  #leased(): Promise<Lease> {
-    this.#lease ??= this.#databases.acquire(this.tenant);
-    return this.#lease;
+  #open(): TenantDriver {
+    this.#database ??= this.#parts.databases.open(this.tenant);
+    return this.#database;
   }
 
   #actor(): string {

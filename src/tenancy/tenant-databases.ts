@@ -1,55 +1,35 @@
-import type { EntityManager, MikroORM } from '@mikro-orm/postgresql';
+import type { MikroORM } from '@mikro-orm/postgresql';
+import { LRUCache } from 'lru-cache';
 import type { TenantRecord } from '../control/directory.ts';
-import { type Problem, problem } from '../errors.ts';
+import { problem } from '../errors.ts';
+import { type BudgetUsage, ConnectionBudget } from './connection-budget.ts';
 import { TenantDriver } from './tenant-driver.ts';
-
-/** The right to use a tenant's database until it is released. */
-export interface Lease {
-  /** A new entity manager on that database and no other. */
-  entityManager(): EntityManager;
-  /** Gives the right back; safe to call twice. */
-  release(): void;
-}
-
-interface OpenDatabase {
-  readonly key: string;
-  readonly driver: TenantDriver;
-  leases: number;
-  /** Takes no new leases, because others wait for its place; closes with the last lease. */
-  retiring: boolean;
-}
-
-interface Waiter {
-  readonly tenant: TenantRecord;
-  readonly resolve: (lease: Lease) => void;
-  readonly reject: (problem: Problem) => void;
-  readonly timer: NodeJS.Timeout;
-}
 
 interface TenantDatabasesOptions {
   /** Metadata of everything in a tenant database; its own database does not exist, so a mistake reaches nothing. */
   orm: MikroORM;
   /** The last migration of this build: a database at another version is not served. */
   head: string;
-  maxOpen: number;
-  connectionsEach: number;
+  /** Address of the control database, whose connections count against the budget of its server. */
+  controlUrl: string;
+  controlConnections: number;
+  /** Most connections to one PostgreSQL server, over all tenants and the control database. */
+  connectionBudget: number;
+  /** Most connections of one tenant. */
+  tenantConnections: number;
   acquireTimeoutMs: number;
 }
 
-const maxWaiting = 2_000; // beyond it, waiting only makes everybody late
+const mostOpen = 10_000; // about 14 KB each; without a connection an open database costs nothing else
 
-/**
- * The tenant databases that are open, at most `maxOpen`, each with at most `connectionsEach` connections: the product
- * is what this process may take of a PostgreSQL server. Who needs one that is not open waits in line; the least
- * recently used idle one is closed to make room, or, when all are busy, the one open the longest takes no new leases
- * until it is idle. So nobody waits for ever, however busy the others are.
- */
+/** The tenant databases that are open, and the connection budget of every server that they are on. */
 export class TenantDatabases {
   readonly #options: TenantDatabasesOptions;
-  /** Least recently used first. */
-  readonly #open = new Map<string, OpenDatabase>();
-  readonly #waiting = new Set<Waiter>();
-  readonly #closing = new Set<Promise<void>>();
+  readonly #budgets = new Map<string, ConnectionBudget>();
+  readonly #open = new LRUCache<string, TenantDriver>({
+    max: mostOpen,
+    dispose: driver => void driver.close(),
+  });
   #shut = false;
 
   constructor(options: TenantDatabasesOptions) {
@@ -57,147 +37,71 @@ export class TenantDatabases {
   }
 
   /**
-   * Leases the tenant's database. Release it in `finally`.
-   * @throws {Problem} `tenant_inactive`, `migration_pending`, or `overloaded` when no place came free in time
+   * The tenant's database. Nothing is asked of it yet.
+   * @throws {Problem} `tenant_inactive`, `migration_pending`, or `unavailable` when the service stops
    */
-  async acquire(tenant: TenantRecord): Promise<Lease> {
+  open(tenant: TenantRecord): TenantDriver {
     if (tenant.status !== 'active') throw problem('tenant_inactive');
     if (tenant.schemaVersion !== this.#options.head) throw problem('migration_pending');
     if (this.#shut) throw problem('unavailable');
-    // Synchronous from the look-up to the place being taken: an await between would let others overshoot the limit.
-    return this.#lease(tenant) ?? (await this.#wait(tenant));
+    // With its address and password in the key, a changed pointer or password opens anew and verifies anew.
+    const key = `${tenant.guid} ${tenant.databaseUrl}`;
+    let driver = this.#open.get(key);
+    if (!driver) {
+      driver = this.#driver(tenant);
+      this.#open.set(key, driver);
+    }
+    return driver;
   }
 
-  /** How many databases are open or still closing, and how many requests wait for one. */
-  get usage(): { open: number; waiting: number } {
-    return { open: this.#open.size + this.#closing.size, waiting: this.#waiting.size };
+  /** The connections to every server, by its host and port. */
+  get budgets(): ReadonlyMap<string, ConnectionBudget> {
+    return this.#budgets;
   }
 
-  /** Refuses new leases, also to those in line, and closes everything, each database when its last lease is released. */
+  /** The connections to all servers together. */
+  get usage(): BudgetUsage {
+    const all = { open: 0, inUse: 0, waiting: 0 };
+    for (const { usage } of this.#budgets.values()) {
+      all.open += usage.open;
+      all.inUse += usage.inUse;
+      all.waiting += usage.waiting;
+    }
+    return all;
+  }
+
+  /** Opens nothing any more, and closes every connection, those in use when they are given back. */
   async close(): Promise<void> {
     this.#shut = true;
-    for (const waiter of this.#waiting) {
-      clearTimeout(waiter.timer);
-      waiter.reject(problem('unavailable'));
-    }
-    this.#waiting.clear();
-    for (const database of this.#open.values()) {
-      if (database.leases === 0) this.#close(database);
-      else database.retiring = true;
-    }
-    while (this.#open.size + this.#closing.size > 0) {
-      await Promise.all(this.#closing);
-      if (this.#open.size > 0) await new Promise(resolve => setTimeout(resolve, 20));
-    }
-  }
-
-  #lease(tenant: TenantRecord): Lease | undefined {
-    const key = keyOf(tenant);
-    let database = this.#open.get(key);
-    if (database?.retiring) return undefined;
-    if (!database) {
-      if (this.#open.size + this.#closing.size >= this.#options.maxOpen) return undefined;
-      database = { key, driver: this.#driver(tenant), leases: 0, retiring: false };
-    }
-    const leased = database;
-    leased.leases++;
-    this.#open.delete(key);
-    this.#open.set(key, leased);
-    let released = false;
-    return {
-      entityManager: () => {
-        if (released) throw new Error('the lease on this tenant database has been released');
-        return leased.driver.entityManager();
-      },
-      release: () => {
-        if (released) return;
-        released = true;
-        leased.leases--;
-        if (leased.retiring && leased.leases === 0) this.#close(leased);
-        else if (this.#waiting.size > 0) this.#serve();
-      },
-    };
+    this.#open.clear();
+    await Promise.all([...this.#budgets.values()].map(budget => budget.close()));
   }
 
   #driver(tenant: TenantRecord): TenantDriver {
-    const { orm, head, connectionsEach, acquireTimeoutMs } = this.#options;
+    const { orm, head, acquireTimeoutMs } = this.#options;
     return new TenantDriver(orm, {
       url: tenant.databaseUrl,
       expected: { guid: tenant.guid, schemaVersion: head },
-      connections: connectionsEach,
-      connectionTimeoutMs: acquireTimeoutMs,
+      budget: this.#budgetOf(tenant.databaseUrl),
+      connectTimeoutMs: acquireTimeoutMs,
     });
   }
 
-  async #wait(tenant: TenantRecord): Promise<Lease> {
-    if (this.#waiting.size >= maxWaiting) throw problem('overloaded');
-    return new Promise<Lease>((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.#waiting.delete(waiter);
-        reject(
-          problem('overloaded', { cause: new Error('no place among the open tenant databases came free in time') }),
-        );
-        this.#serve(); // what was to make room for this one need not
-      }, this.#options.acquireTimeoutMs);
-      const waiter: Waiter = { tenant, resolve, reject, timer };
-      this.#waiting.add(waiter);
-      this.#serve();
-    });
-  }
-
-  /** Gives leases to those in line, first come first served, and makes room for the rest. */
-  #serve(): void {
-    const missing = new Set<string>();
-    for (const waiter of this.#waiting) {
-      const lease = this.#lease(waiter.tenant);
-      if (lease) {
-        clearTimeout(waiter.timer);
-        this.#waiting.delete(waiter);
-        waiter.resolve(lease);
-      } else if (!this.#open.has(keyOf(waiter.tenant))) {
-        missing.add(waiter.tenant.guid);
-      }
+  #budgetOf(url: string): ConnectionBudget {
+    const { controlUrl, controlConnections, connectionBudget, tenantConnections, acquireTimeoutMs } = this.#options;
+    const server = serverOf(url);
+    let budget = this.#budgets.get(server);
+    if (!budget) {
+      const max = connectionBudget - (server === serverOf(controlUrl) ? controlConnections : 0);
+      budget = new ConnectionBudget({ max, maxEach: Math.min(tenantConnections, max), waitMs: acquireTimeoutMs });
+      this.#budgets.set(server, budget);
     }
-    if (this.#makeRoom(missing.size)) this.#serve();
-  }
-
-  /**
-   * Sees to it that as many places come free as tenants wait for one, and no more: idle databases close; only when
-   * there are too few of them, busy ones retire.
-   * @returns whether a database that was to retire may stay, so that those who wait for it can have it
-   */
-  #makeRoom(wanted: number): boolean {
-    let coming = this.#closing.size;
-    for (const database of [...this.#open.values()]) {
-      if (coming >= wanted) break;
-      if (database.leases > 0) continue;
-      this.#close(database);
-      coming++;
-    }
-    let stays = false;
-    for (const database of this.#open.values()) {
-      const retires = this.#shut || coming < wanted;
-      if (retires) coming++;
-      stays ||= database.retiring && !retires;
-      database.retiring = retires;
-    }
-    return stays;
-  }
-
-  #close(database: OpenDatabase): void {
-    this.#open.delete(database.key);
-    const closing: Promise<void> = database.driver
-      .close()
-      .catch(() => {})
-      .then(() => {
-        this.#closing.delete(closing);
-        this.#serve();
-      });
-    this.#closing.add(closing);
+    return budget;
   }
 }
 
-/** With its address and password in the key, a changed pointer or password opens anew and verifies anew. */
-function keyOf(tenant: TenantRecord): string {
-  return `${tenant.guid} ${tenant.databaseUrl}`;
+/** Host and port; for a socket of the file system, its folder. */
+function serverOf(url: string): string {
+  const { hostname, port, searchParams } = new URL(url);
+  return `${searchParams.get('host') ?? hostname}:${searchParams.get('port') ?? (port || '5432')}`;
 }

@@ -1,94 +1,139 @@
 import { type EntityManager, type MikroORM, PostgreSqlConnection, PostgreSqlDriver } from '@mikro-orm/postgresql';
-import type pg from 'pg';
-import { dropDeadConnections } from '../database-pool.ts';
+import { PostgresDialect } from 'kysely';
+import { isCut } from '../database-error.ts';
+import type { ConnectionBudget } from './connection-budget.ts';
+import type { RowValues, Statement } from './table.ts';
+import type { TenantClient } from './tenant-client.ts';
+import { TenantPool } from './tenant-pool.ts';
+import { TenantTransaction } from './tenant-transaction.ts';
 
-/** Reached the database of another tenant, or none: its answers must not be used. */
-export class TenantIdentityError extends Error {
-  override name = 'TenantIdentityError';
-  readonly code = 'TENANT_IDENTITY';
-}
-
-/** Which tenant a connection must find inside the database, and at which version. */
-export interface ExpectedIdentity {
-  guid: string;
-  schemaVersion: string;
-}
-
-/** The schema inside the database is not the one that this build works with. */
-export class TenantVersionError extends Error {
-  override name = 'TenantVersionError';
-  readonly code = 'TENANT_VERSION';
-}
-
-export interface TenantConnectionOptions {
+interface TenantDriverOptions {
   url: string;
-  expected: ExpectedIdentity;
-  connections: number;
-  connectionTimeoutMs: number;
+  /** Which tenant a connection must find inside the database, and at which version. */
+  expected: { guid: string; schemaVersion: string };
+  budget: ConnectionBudget;
+  connectTimeoutMs: number;
 }
 
 const statementTimeoutMs = 8_000; // a request is answered within 10 s
 const silenceMs = statementTimeoutMs + 1_000;
-const idleConnectionMs = 10_000;
 
-/** A connection pool that stays closed once closed; MikroORM's own would reopen on the shared configuration's database. */
+// Whoever changes a resource holds its lock, shared, until the change is committed.
+const lockKey = (resource: string) => `hashtextextended('resource ' || ${resource}, 0)`;
+const isUnchanged = {
+  name: 'is_unchanged',
+  text: `select pg_try_advisory_xact_lock(${lockKey('$1')}) as free`,
+};
+const setActor = { name: 'set_actor', text: `select set_config('app.actor', $1, true)` };
+const setActorAndLock = {
+  name: 'set_actor_and_lock',
+  text: `${setActor.text}, pg_advisory_xact_lock_shared(${lockKey('$2')})`,
+};
+
+/**
+ * Takes its connections from the budget. Closing ends the pool and no more: it stays closed, where MikroORM's own would
+ * open anew, and a transaction that runs comes to its end on the connection it has.
+ */
 class TenantConnection extends PostgreSqlConnection {
-  #closed = false;
+  pool!: TenantPool;
 
-  override createKyselyDialect(overrides: Parameters<PostgreSqlConnection['createKyselyDialect']>[0]) {
-    if (this.#closed) throw new Error('this tenant database has been closed');
-    return super.createKyselyDialect(overrides);
+  override createKyselyDialect() {
+    return new PostgresDialect({ pool: this.pool as never });
   }
 
-  override async close(force?: boolean): Promise<void> {
-    this.#closed = true;
-    await super.close(force);
+  override async close(): Promise<void> {
+    await this.pool.end();
   }
 }
 
 /**
  * One tenant's way to its own database. All tenants share the metadata of one MikroORM; what is the tenant's own is
- * this driver and its few connections. It leans on protected members of MikroORM, so the version is pinned and a test
- * asks the database for its name.
+ * this driver and its pool. It leans on protected members of MikroORM, so the version is pinned and a test asks the
+ * database for its name.
  */
 export class TenantDriver extends PostgreSqlDriver {
   declare protected readonly connection: TenantConnection;
   declare protected readonly platform: ReturnType<PostgreSqlDriver['getPlatform']>;
+  readonly pool: TenantPool;
 
-  constructor(orm: MikroORM, { url, expected, connections, connectionTimeoutMs }: TenantConnectionOptions) {
+  constructor(orm: MikroORM, { url, expected, budget, connectTimeoutMs }: TenantDriverOptions) {
     super(orm.config);
-    const driverOptions: pg.PoolConfig & { verify: typeof verify; onPoolCreated: (pool: pg.Pool) => void } = {
+    const { pathname } = new URL(url);
+    this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
+    this.pool = this.connection.pool = new TenantPool(budget, {
+      ...this.connection.mapOptions({}), // how values of the types are read
       connectionString: url,
       application_name: 'backoffice-api',
-      max: connections,
-      idleTimeoutMillis: idleConnectionMs,
-      connectionTimeoutMillis: connectionTimeoutMs,
       statement_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: statementTimeoutMs,
       keepAlive: true,
-      verify,
-      onPoolCreated: pool => dropDeadConnections(pool, silenceMs),
-    };
-    const { pathname } = new URL(url);
-    this.connection = new TenantConnection(orm.config, {
-      dbName: decodeURIComponent(pathname.slice(1)),
-      driverOptions,
+      pipeline: true,
+      expected,
+      silenceMs,
+      openMs: connectTimeoutMs,
     });
     this.platform = orm.driver.getPlatform();
     this.setMetadata(orm.getMetadata());
+  }
 
-    /** Runs on every new connection, before anything else may use it. */
-    function verify(client: pg.PoolClient, done: (error?: Error) => void): void {
-      client
-        .query<{ guid: string; version: string | null }>(
-          'select guid, (select max(name) from migrations) as version from tenant_identity',
-        )
-        .then(({ rows: [found] }) => {
-          if (found?.guid !== expected.guid) done(new TenantIdentityError('the database belongs to another tenant'));
-          else if (found.version !== expected.schemaVersion)
-            done(new TenantVersionError(`the database is at ${found.version}`));
-          else done();
-        }, done);
+  /** The rows of a reading statement. A connection that was cut meanwhile is replaced, once. */
+  async read(select: Statement): Promise<RowValues[]> {
+    const { rows } = await this.#onceMore(client => client.query<RowValues>(select));
+    return rows;
+  }
+
+  /** The rows of a statement, and whether no change of the resource was under way when it was asked. */
+  async readSettled(select: Statement, resource: string): Promise<{ rows: RowValues[]; settled: boolean }> {
+    // One after the other, in one round trip: first the lock, then the look at the rows.
+    const [lock, { rows }] = await this.#onceMore(client =>
+      client.together(() => [
+        client.query<{ free: boolean }>({ ...isUnchanged, values: [resource] }),
+        client.query<RowValues>(select),
+      ]),
+    );
+    return { rows, settled: lock.rows[0]?.free === true };
+  }
+
+  /**
+   * Runs `work` in a transaction that carries who changes, for the audit log.
+   * @param resource that is changed, if its answers are kept
+   */
+  transaction<T>(
+    actor: string,
+    resource: string | undefined,
+    work: (transaction: TenantTransaction) => Promise<T>,
+  ): Promise<T> {
+    const begin =
+      resource === undefined ? { ...setActor, values: [actor] } : { ...setActorAndLock, values: [actor, resource] };
+    return this.#with(async client => {
+      try {
+        await client.together(() => [client.query('begin'), client.query(begin)]);
+        const result = await work(new TenantTransaction(this, client));
+        const { command } = await client.query('commit');
+        if (command !== 'COMMIT') throw new Error('the transaction had failed and was rolled back');
+        return result;
+      } catch (error) {
+        await client.query('rollback').catch(() => {}); // what matters is why it failed
+        throw error;
+      }
+    });
+  }
+
+  async #onceMore<T>(query: (client: TenantClient) => Promise<T>): Promise<T> {
+    try {
+      return await this.#with(query);
+    } catch (error) {
+      if (!isCut(error)) throw error;
+      return this.#with(query);
+    }
+  }
+
+  async #with<T>(query: (client: TenantClient) => Promise<T>): Promise<T> {
+    const client = await this.pool.connect();
+    try {
+      return await query(client);
+    } finally {
+      client.release();
     }
   }
 

@@ -1,0 +1,148 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { ChangeFeed } from './control/change-feed.ts';
+import type { RequestOutcome } from './http/access-log.ts';
+import type { BudgetCounts, ConnectionBudget } from './tenancy/connection-budget.ts';
+import type { KeptAnswers } from './tenancy/kept-answers.ts';
+import type { TenantDatabases } from './tenancy/tenant-databases.ts';
+
+export interface Metrics {
+  count(outcome: RequestOutcome): void;
+  /** In the text format of Prometheus. */
+  render(): Promise<string>;
+  readonly contentType: string;
+}
+
+interface MetricsParts {
+  databases: Pick<TenantDatabases, 'budgets'>;
+  answers: Pick<KeptAnswers, 'bytes' | 'counts'>;
+  feed: Pick<ChangeFeed, 'current'>;
+}
+
+const mostTenants = 100;
+
+/**
+ * Numbers for the operator's monitoring. Every label takes few values: routes by their pattern, servers, and the first
+ * 100 tenants that this process meets by their slug; those after them are counted together, as `other`.
+ */
+export function createMetrics({ databases, answers, feed }: MetricsParts): Metrics {
+  const registry = new Registry();
+  const registers = [registry];
+  collectDefaultMetrics({ register: registry });
+
+  const requests = new Counter({
+    name: 'http_requests_total',
+    help: 'Requests answered, by route and status; 499 when the client left before',
+    labelNames: ['method', 'route', 'status'],
+    registers,
+  });
+  const durations = new Histogram({
+    name: 'http_request_duration_seconds',
+    help: 'From the head of a request to the end of its answer',
+    labelNames: ['route'],
+    buckets: [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+    registers,
+  });
+  const tenants = new Counter({
+    name: 'tenant_requests_total',
+    help: `Requests by tenant: the first ${mostTenants} of this process by name, all others together`,
+    labelNames: ['tenant'],
+    registers,
+  });
+
+  const perServer = (name: string, help: string, value: (budget: ConnectionBudget) => number) =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ['server'],
+      registers,
+      collect() {
+        for (const [server, budget] of databases.budgets) this.set({ server }, value(budget));
+      },
+    });
+  perServer('database_connections_open', 'Tenant connections that a server sees', ({ usage }) => usage.open);
+  perServer('database_connections_in_use', 'Of them, those in use', ({ usage }) => usage.inUse);
+  perServer('database_connections_waiting', 'Requests that wait for a connection', ({ usage }) => usage.waiting);
+  perServer('database_connections_limit', 'The most tenant connections to a server', ({ max }) => max);
+
+  const totalPerServer = (name: string, help: string, value: (counts: BudgetCounts) => number) =>
+    new Counter({
+      name,
+      help,
+      labelNames: ['server'],
+      registers,
+      collect() {
+        this.reset();
+        for (const [server, { counts }] of databases.budgets) this.inc({ server }, value(counts));
+      },
+    });
+  totalPerServer('database_connections_opened_total', 'Connections opened', counts => counts.opened);
+  totalPerServer(
+    'database_connections_evicted_total',
+    'Idle connections of one tenant closed to make room for another',
+    counts => counts.evicted,
+  );
+  totalPerServer('database_connection_waits_total', 'Waits for a connection that ended', counts => counts.waits);
+  totalPerServer(
+    'database_connection_wait_seconds_total',
+    'Time that requests have waited for a connection',
+    counts => counts.waitedMs / 1_000,
+  );
+  totalPerServer('database_connections_refused_total', 'Waits that ended without one', counts => counts.refused);
+
+  new Gauge({
+    name: 'kept_answers_bytes',
+    help: 'Memory that answers take which are served without a database',
+    registers,
+    collect() {
+      this.set(answers.bytes);
+    },
+  });
+  new Counter({
+    name: 'kept_answers_total',
+    help: 'Answers served from memory, and those that had to be read',
+    labelNames: ['from'],
+    registers,
+    collect() {
+      this.reset();
+      this.inc({ from: 'memory' }, answers.counts.found);
+      this.inc({ from: 'database' }, answers.counts.read);
+    },
+  });
+  new Gauge({
+    name: 'change_feed_current',
+    help: '1 while the change feed works; at 0 nothing is served from memory',
+    registers,
+    collect() {
+      this.set(feed.current ? 1 : 0);
+    },
+  });
+
+  const named = new Set<string>();
+  const nameOf = (tenant: string): string => {
+    if (named.has(tenant)) return tenant;
+    if (named.size >= mostTenants) return 'other';
+    named.add(tenant);
+    return tenant;
+  };
+  /** Of each combination of labels, found once. */
+  const series = new Map<string, { requests: Counter.Internal; duration: Histogram.Internal<string> }>();
+  const seriesOf = (method: string, route: string, status: number) => {
+    const key = `${method} ${route} ${status}`;
+    let found = series.get(key);
+    if (!found) {
+      found = { requests: requests.labels(method, route, String(status)), duration: durations.labels(route) };
+      series.set(key, found);
+    }
+    return found;
+  };
+  return {
+    count: ({ method, route = 'none', status, ms, tenant }) => {
+      const { requests, duration } = seriesOf(method, route, status);
+      requests.inc();
+      duration.observe(ms / 1_000);
+      if (tenant !== undefined) tenants.inc({ tenant: nameOf(tenant) });
+    },
+    render: () => registry.metrics(),
+    contentType: registry.contentType,
+  };
+}

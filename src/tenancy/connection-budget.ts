@@ -1,0 +1,323 @@
+import { PoolError } from '../database-error.ts';
+import { TenantClient } from './tenant-client.ts';
+import type { TenantPool } from './tenant-pool.ts';
+
+/** One who waits for a connection of a tenant. */
+export interface Waiter {
+  readonly resolve: (client: TenantClient) => void;
+  readonly reject: (error: unknown) => void;
+  readonly since: number;
+  readonly timer: NodeJS.Timeout;
+}
+
+interface ConnectionBudgetOptions {
+  /** Most connections to the server, over all tenants, counted from before they are opened until they are closed. */
+  max: number;
+  /** Most connections of one tenant. */
+  maxEach: number;
+  /** Longest wait for one, in milliseconds. */
+  waitMs: number;
+}
+
+export interface BudgetUsage {
+  /** Connections that the server sees: in use, idle, being opened and being closed. */
+  readonly open: number;
+  readonly inUse: number;
+  /** Requests that wait for one. */
+  readonly waiting: number;
+}
+
+/** What happened since the start of the process. */
+export interface BudgetCounts {
+  opened: number;
+  /** Idle connections of one tenant closed to make room for another. */
+  evicted: number;
+  /** Waits that ended, and the milliseconds they took together. */
+  waits: number;
+  waitedMs: number;
+  /** Of them, those that ended without a connection. */
+  refused: number;
+}
+
+const maxWaiting = 2_000; // beyond it, waiting only makes everybody late
+const switchingMs = 50; // to close one connection and open another costs many times what a request does
+const idleMs = 30_000;
+const sweepMs = 5_000;
+
+/**
+ * The connections of this process to one PostgreSQL server: never more than `max`, whoever's they are.
+ *
+ * A tenant that needs one takes an idle one of its own, or opens one while there is room. When there is none, the idle
+ * connection that is least likely to be needed again is closed: that of the tenant least often asked for of late, so
+ * that what is hot stays connected (with the least recently used one closed instead, a stream of tenants that come once
+ * would close everybody's). When all are in use, requests wait. Whoever waits is served in the order of what their
+ * tenants have: the tenant with the fewest connections first, so none keeps more than its share while others wait.
+ */
+export class ConnectionBudget {
+  readonly counts: BudgetCounts = { opened: 0, evicted: 0, waits: 0, waitedMs: 0, refused: 0 };
+  readonly #options: ConnectionBudgetOptions;
+  /** Pools in which somebody waits. */
+  readonly #hungry = new Set<TenantPool>();
+  /** Pools with idle connections. */
+  readonly #idle = new Set<TenantPool>();
+  readonly #sweep: NodeJS.Timeout;
+  #open = 0;
+  #closing = 0;
+  #inUse = 0;
+  #waiting = 0;
+  #empty: PromiseWithResolvers<void> | undefined;
+
+  constructor(options: ConnectionBudgetOptions) {
+    this.#options = options;
+    this.#sweep = setInterval(() => this.#closeStale(), sweepMs).unref();
+  }
+
+  /** The most connections there may be. */
+  get max(): number {
+    return this.#options.max;
+  }
+
+  get usage(): BudgetUsage {
+    return { open: this.#open, inUse: this.#inUse, waiting: this.#waiting };
+  }
+
+  /**
+   * A connection of this tenant, to be released. Everything up to the place being taken is synchronous: an await between
+   * would let others overshoot the limit.
+   * @throws {PoolError} when none came free in time, or too many wait
+   */
+  async connect(pool: TenantPool): Promise<TenantClient> {
+    if (this.#hungry.size === 0 && pool.inUse < this.#options.maxEach) {
+      const client = this.#takeIdle(pool);
+      if (client) return this.#lend(client);
+    }
+    if (this.#waiting >= maxWaiting) this.#sendAway(pool);
+    return new Promise<TenantClient>((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#refuse(pool, waiter, 'no connection came free in time');
+        this.#serve();
+      }, this.#options.waitMs);
+      const waiter: Waiter = { resolve, reject, since: performance.now(), timer };
+      this.#waiting++;
+      pool.waiting.push(waiter);
+      this.#hungry.add(pool);
+      this.#serve();
+    });
+  }
+
+  /** Gives a connection back; a broken one is closed. */
+  release(client: TenantClient): void {
+    const { pool } = client;
+    pool.inUse--;
+    this.#inUse--;
+    this.#keep(client);
+    this.#serve();
+  }
+
+  /** Closes what is idle of a pool that has ended, and sends away those who wait in it. */
+  end(pool: TenantPool, error: Error): void {
+    for (const waiter of [...pool.waiting]) {
+      this.#endWait(pool, waiter);
+      waiter.reject(error);
+    }
+    for (let client = this.#takeIdle(pool); client; client = this.#takeIdle(pool)) this.#close(client);
+  }
+
+  /** Resolves when no connection is open any more. Every pool must have ended. */
+  async close(): Promise<void> {
+    clearInterval(this.#sweep);
+    if (this.#open === 0) return;
+    this.#empty ??= Promise.withResolvers();
+    await this.#empty.promise;
+  }
+
+  /** Makes room in the line for one more of this pool, at the cost of the pool that has the most in it. */
+  #sendAway(pool: TenantPool): void {
+    let longest = pool;
+    for (const each of this.#hungry) if (each.waiting.length > longest.waiting.length) longest = each;
+    const last = longest.waiting.at(-1);
+    if (longest === pool || !last) throw new PoolError('POOL_TIMEOUT', 'too many wait for a connection');
+    this.#refuse(longest, last, 'too many wait for a connection');
+  }
+
+  #refuse(pool: TenantPool, waiter: Waiter, reason: string): void {
+    this.#endWait(pool, waiter);
+    this.counts.refused++;
+    waiter.reject(new PoolError('POOL_TIMEOUT', reason));
+  }
+
+  /** Serves as many of those who wait as there are connections, in their order, and makes room for the others. */
+  #serve(): void {
+    const promised = new Map<TenantPool, number>();
+    let places = this.#closing; // that will come free without more being closed
+    for (let pool = this.#next(promised); pool; pool = this.#next(promised)) {
+      const client = this.#takeIdle(pool);
+      if (client) {
+        this.#handOver(client);
+      } else if (this.#open < this.#options.max) {
+        void this.#openFor(pool);
+      } else if (places > 0 || this.#evictColdest()) {
+        places = Math.max(0, places - 1);
+        promised.set(pool, (promised.get(pool) ?? 0) + 1);
+      } else {
+        return;
+      }
+    }
+  }
+
+  /**
+   * Whose turn it is: of the pools that miss connections, beside those that are promised, the one that has the fewest; of
+   * those, the one in which somebody waits the longest.
+   */
+  #next(promised: ReadonlyMap<TenantPool, number>): TenantPool | undefined {
+    let next: TenantPool | undefined;
+    for (const pool of this.#hungry) {
+      if (this.#missing(pool) <= (promised.get(pool) ?? 0)) continue;
+      const fewer = next ? taken(pool) - taken(next) : -1;
+      if (!next || fewer < 0 || (fewer === 0 && turnOf(pool) < turnOf(next))) next = pool;
+    }
+    return next;
+  }
+
+  /** How many connections a pool may have beside those it has, those on their way, and those that the server still sees. */
+  #missing(pool: TenantPool): number {
+    const room = this.#options.maxEach - taken(pool) - pool.closing;
+    return Math.max(0, Math.min(pool.waiting.length - pool.opening, room));
+  }
+
+  /** @returns false when no connection is idle */
+  #evictColdest(): boolean {
+    const coldest = this.#coldest();
+    const client = coldest && this.#takeIdle(coldest);
+    if (!client) return false;
+    this.counts.evicted++;
+    this.#close(client);
+    return true;
+  }
+
+  /** The pool whose idle connections are the least likely to be needed: by how often it is asked for, for each of them. */
+  #coldest(): TenantPool | undefined {
+    let coldest: TenantPool | undefined;
+    let least = Number.POSITIVE_INFINITY;
+    for (const pool of this.#idle) {
+      const heat = pool.heat - Math.log2(pool.idle.length);
+      if (heat < least) [coldest, least] = [pool, heat];
+    }
+    return coldest;
+  }
+
+  async #openFor(pool: TenantPool): Promise<void> {
+    this.#open++;
+    pool.opening++;
+    this.counts.opened++;
+    let client: TenantClient | undefined;
+    try {
+      const opened = new TenantClient(pool); // reads the files that an address names, and so may fail
+      client = opened;
+      opened.once('end', () => this.#closed(opened));
+      await opened.open();
+      pool.opening--;
+      this.#keep(opened);
+    } catch (error) {
+      pool.opening--;
+      const [waiter] = pool.waiting;
+      if (waiter) {
+        this.#endWait(pool, waiter);
+        waiter.reject(error);
+      }
+      if (client) this.#close(client);
+      else this.#open--;
+    }
+    this.#serve();
+  }
+
+  #handOver(client: TenantClient): void {
+    const { pool } = client;
+    const [waiter] = pool.waiting;
+    if (waiter) {
+      this.#endWait(pool, waiter);
+      waiter.resolve(this.#lend(client));
+    } else {
+      this.#keep(client);
+    }
+  }
+
+  #lend(client: TenantClient): TenantClient {
+    client.pool.inUse++;
+    this.#inUse++;
+    return client.lend(() => this.release(client));
+  }
+
+  #endWait(pool: TenantPool, waiter: Waiter): void {
+    clearTimeout(waiter.timer);
+    pool.waiting.splice(pool.waiting.indexOf(waiter), 1);
+    if (pool.waiting.length === 0) this.#hungry.delete(pool);
+    this.#waiting--;
+    this.counts.waits++;
+    this.counts.waitedMs += performance.now() - waiter.since;
+  }
+
+  /** Keeps a connection for the next one, unless there is none or it cannot be used again. */
+  #keep(client: TenantClient): void {
+    if (client.pool.ended || !client.usable) {
+      this.#close(client);
+      return;
+    }
+    client.idleSince = performance.now();
+    client.pool.idle.push(client);
+    this.#idle.add(client.pool);
+  }
+
+  /** The one used last, whose caches and memory are the warmest. */
+  #takeIdle(pool: TenantPool): TenantClient | undefined {
+    let client = pool.idle.pop();
+    while (client && !client.usable) {
+      this.#close(client);
+      client = pool.idle.pop();
+    }
+    if (pool.idle.length === 0) this.#idle.delete(pool);
+    return client;
+  }
+
+  #close(client: TenantClient): void {
+    if (client.closing || client.ended) return;
+    this.#closing++;
+    client.pool.closing++;
+    client.close();
+  }
+
+  /** Its place is free only now: the server has let go of it. */
+  #closed(client: TenantClient): void {
+    const { pool } = client;
+    if (client.closing) {
+      this.#closing--;
+      pool.closing--;
+    }
+    this.#open--;
+    const at = pool.idle.indexOf(client);
+    if (at >= 0) pool.idle.splice(at, 1);
+    if (pool.idle.length === 0) this.#idle.delete(pool);
+    if (this.#open === 0) this.#empty?.resolve();
+    this.#serve();
+  }
+
+  #closeStale(): void {
+    const before = performance.now() - idleMs;
+    for (const pool of this.#idle) {
+      for (const client of pool.idle.filter(({ idleSince }) => idleSince < before)) {
+        pool.idle.splice(pool.idle.indexOf(client), 1);
+        this.#close(client);
+      }
+      if (pool.idle.length === 0) this.#idle.delete(pool);
+    }
+  }
+}
+
+/** When the one who waits the longest came. Who can use a connection as it is counts as having come a little earlier. */
+function turnOf({ waiting: [first], idle }: TenantPool): number {
+  return (first?.since ?? Number.POSITIVE_INFINITY) - (idle.length > 0 ? switchingMs : 0);
+}
+
+function taken(pool: TenantPool): number {
+  return pool.inUse + pool.opening;
+}

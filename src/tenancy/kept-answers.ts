@@ -1,0 +1,226 @@
+import type { Announce } from '../control/announcer.ts';
+import type { ChangeFeed } from '../control/change-feed.ts';
+import type { TenantRecord } from '../control/directory.ts';
+import { Representation } from '../http/representation.ts';
+import type { RowValues } from './table.ts';
+
+interface KeptTenant {
+  /** For whom the answers were read. Once the tenant's row has changed there is another record, and these count no more. */
+  readonly record: TenantRecord;
+  readonly resources: Map<string, KeptResource>;
+  bytes: number;
+  usedAt: number;
+}
+
+/** What is kept of one resource. A change drops all of it: a read that began before finds it gone, and keeps nothing. */
+interface KeptResource {
+  readonly answers: Map<string, { readonly representation: Representation; readonly readAt: number }>;
+  readonly loading: Map<string, Promise<Loaded>>;
+}
+
+/** What was read, and whether no change of the resource was under way then. */
+export interface Reading {
+  readonly rows: RowValues[];
+  readonly settled: boolean;
+}
+
+/** @throws what a client is told when there is no answer in the rows */
+type ToAnswer = (rows: RowValues[]) => unknown;
+
+interface Loaded {
+  readonly settled: boolean;
+  readonly represent: () => Representation;
+}
+
+interface KeptAnswersOptions {
+  feed: ChangeFeed;
+  announce: Announce;
+  /** Most memory, in bytes. One tenant has at most a sixteenth of it. */
+  maxBytes: number;
+  /** A clock in milliseconds that never goes back. */
+  now?: (() => number) | undefined;
+}
+
+const maxAgeMs = 60_000; // changes made behind the service's back show after that, or when an operator says so
+const overhead = 500; // bytes of an answer beside its own, about
+const table = 'answers';
+
+/**
+ * Answers that are the same for every caller who may ask, kept as the bytes that leave, and served while they are known
+ * to be current. Why they are:
+ *
+ *   a write takes the resource's lock, shared, when its transaction begins; announces the change to every process when
+ *   it has made it; and commits only when that is done. The lock ends with the commit.
+ *
+ *   a read that is to be kept first looks whether any write holds the lock, then reads. When none did, every write that
+ *   it did not see is announced after it began, and so drops what it keeps, or finds it gone already.
+ *
+ *   a read that is under way is shared with those who ask meanwhile when it is such a one. When it is not, it may be
+ *   older than a change that they know of, and they read for themselves.
+ *
+ * So nothing old is ever kept beyond the announcement of what is new, whenever a process dies, and without any clock.
+ * An announcement that is under way, and a feed that has been silent for less than a second, are the only delay; a
+ * process obeys its own writes at once. While the feed is down nothing is served from here.
+ */
+export class KeptAnswers {
+  /** How many answers came from here since the start of the process, and how many had to be read. */
+  readonly counts = { found: 0, read: 0 };
+  readonly #feed: ChangeFeed;
+  readonly #announce: Announce;
+  readonly #maxBytes: number;
+  readonly #now: () => number;
+  readonly #tenants = new Map<string, KeptTenant>();
+  #bytes = 0;
+
+  constructor({ feed, announce, maxBytes, now = () => performance.now() }: KeptAnswersOptions) {
+    this.#feed = feed;
+    this.#announce = announce;
+    this.#maxBytes = maxBytes;
+    this.#now = now;
+    feed.subscribe(table, key => this.#drop(key));
+  }
+
+  /** Memory that the answers take, in bytes. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** The answer, when it is kept and known to be current. */
+  find(tenant: TenantRecord, resource: string, key: string): Representation | undefined {
+    const kept = this.#tenants.get(tenant.guid);
+    if (kept?.record !== tenant || !this.#feed.current) return undefined;
+    const answer = kept.resources.get(resource)?.answers.get(key);
+    const now = this.#now();
+    if (!answer || now - answer.readAt > maxAgeMs) return undefined;
+    kept.usedAt = now;
+    this.counts.found++;
+    return answer.representation;
+  }
+
+  /** Reads an answer and keeps it, if it may be kept. */
+  async load(
+    tenant: TenantRecord,
+    resource: string,
+    key: string,
+    read: () => Promise<Reading>,
+    toAnswer: ToAnswer,
+  ): Promise<Representation> {
+    this.counts.read++;
+    if (!this.#feed.current) return new Representation(toAnswer((await read()).rows));
+    const earlier = await this.#resource(tenant, resource).loading.get(key);
+    if (earlier?.settled) return earlier.represent();
+    // What is being read now began after this request did, and so is good enough, settled or not.
+    const kept = this.#resource(tenant, resource);
+    let loading = kept.loading.get(key);
+    if (!loading) {
+      loading = this.#load(tenant, resource, key, kept, read, toAnswer).finally(() => kept.loading.delete(key));
+      kept.loading.set(key, loading);
+    }
+    return (await loading).represent();
+  }
+
+  /** Before a change of a resource is committed: when this resolves, no process will serve what was before for long. */
+  async changing(tenant: TenantRecord, resource: string): Promise<void> {
+    const key = `${tenant.guid}/${resource}`;
+    this.#drop(key);
+    await this.#announce(table, key);
+  }
+
+  async #load(
+    tenant: TenantRecord,
+    resource: string,
+    key: string,
+    kept: KeptResource,
+    read: () => Promise<Reading>,
+    toAnswer: ToAnswer,
+  ): Promise<Loaded> {
+    const readAt = this.#now();
+    const { rows, settled } = await read();
+    let representation: Representation;
+    try {
+      representation = new Representation(toAnswer(rows));
+    } catch (error) {
+      const represent = () => {
+        throw error;
+      };
+      return { settled, represent };
+    }
+    const owner = this.#tenants.get(tenant.guid);
+    if (settled && owner?.record === tenant && owner.resources.get(resource) === kept)
+      this.#keep(owner, kept, key, { representation, readAt });
+    return { settled, represent: () => representation };
+  }
+
+  #keep(
+    owner: KeptTenant,
+    kept: KeptResource,
+    key: string,
+    answer: { representation: Representation; readAt: number },
+  ): void {
+    const share = this.#maxBytes / 16;
+    if (sizeOf(answer) > share) return;
+    const replaced = kept.answers.get(key);
+    const size = sizeOf(answer) - (replaced ? sizeOf(replaced) : 0);
+    if (owner.bytes + size > share) {
+      this.#forget(owner); // it begins anew, rather than take what is the others'
+      return;
+    }
+    kept.answers.set(key, answer);
+    owner.bytes += size;
+    owner.usedAt = answer.readAt;
+    this.#bytes += size;
+    while (this.#bytes > this.#maxBytes) {
+      let oldest = owner;
+      for (const each of this.#tenants.values()) if (each.usedAt < oldest.usedAt) oldest = each;
+      this.#forget(oldest);
+    }
+  }
+
+  #resource(tenant: TenantRecord, name: string): KeptResource {
+    let owner = this.#tenants.get(tenant.guid);
+    if (owner?.record !== tenant) {
+      if (owner) this.#forget(owner);
+      owner = { record: tenant, resources: new Map(), bytes: 0, usedAt: this.#now() };
+      this.#tenants.set(tenant.guid, owner);
+    }
+    let kept = owner.resources.get(name);
+    if (!kept) {
+      kept = { answers: new Map(), loading: new Map() };
+      owner.resources.set(name, kept);
+    }
+    return kept;
+  }
+
+  /** Drops what is kept of a resource (`guid/name`), of a tenant (`guid`), or of all (`*`). */
+  #drop(key: string): void {
+    if (key === '*') {
+      this.#tenants.clear();
+      this.#bytes = 0;
+      return;
+    }
+    const [guid = '', resource] = key.split('/');
+    const owner = this.#tenants.get(guid);
+    if (!owner) return;
+    if (resource === undefined) this.#forget(owner);
+    else this.#dropResource(owner, resource);
+  }
+
+  #dropResource(owner: KeptTenant, name: string): void {
+    const kept = owner.resources.get(name);
+    if (!kept) return;
+    owner.resources.delete(name);
+    let bytes = 0;
+    for (const answer of kept.answers.values()) bytes += sizeOf(answer);
+    owner.bytes -= bytes;
+    this.#bytes -= bytes;
+  }
+
+  #forget(owner: KeptTenant): void {
+    this.#tenants.delete(owner.record.guid);
+    this.#bytes -= owner.bytes;
+  }
+}
+
+function sizeOf({ representation }: { representation: Representation }): number {
+  return representation.bytes.byteLength + overhead;
+}
