@@ -3,7 +3,7 @@ import { SchemaFingerprint } from '../control/migration-run.ts';
 import type { Installation } from './installation.ts';
 import { tenantHead } from './migrate-tenants.ts';
 import { readSchemaSteps } from './schema-steps.ts';
-import { digestOfMigrations } from './template.ts';
+import { fingerprintKey } from './template-fingerprint.ts';
 
 /** What a run would do to the tenants that are at one version. */
 export interface Plan {
@@ -24,7 +24,7 @@ export async function planRun({ control }: Installation, slugs?: string[]): Prom
   const tenants = await em.find(Tenant, where, { orderBy: { slug: 'asc' } });
   const kept = await em.find(
     SchemaFingerprint,
-    { digest: await digestOfMigrations() },
+    { digest: await fingerprintKey() },
     { fields: ['serverId', 'fingerprint'] },
   );
   const expected = new Map(kept.map(({ serverId, fingerprint }) => [serverId, fingerprint]));

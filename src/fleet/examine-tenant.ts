@@ -4,7 +4,7 @@ import { owners } from '../control/secret-box.ts';
 import { databaseUrl } from '../control/servers.ts';
 import { quoteIdentifier as quote } from './admin-connection.ts';
 import type { Check, Finding } from './finding.ts';
-import { fingerprint, firstDifference } from './fingerprint.ts';
+import { fingerprint, firstDifference, schemaObjects } from './fingerprint.ts';
 import type { Installation } from './installation.ts';
 import { shortText } from './migrate-tenant.ts';
 import { readSchemaState } from './schema-steps.ts';
@@ -94,9 +94,8 @@ async function examineInside(
     add('excess_rights', `${grantee} has ${rights} on ${table}`, 'take that from it', statements);
   }
   if (version !== head.version) return;
-  const actual = await fingerprint(client);
-  if (actual.hash === head.fingerprint) return;
-  const difference = firstDifference(actual, { objects: await headObjects(control, server) });
+  if ((await fingerprint(client)) === head.fingerprint) return;
+  const difference = firstDifference(await schemaObjects(client), await headObjects(control, server));
   add(
     'schema_drift',
     `its schema differs from the template: ${difference}`,

@@ -1,97 +1,109 @@
-import { createHash } from 'node:crypto';
 import type pg from 'pg';
-
-/** What a database's schema is, in a form that is the same on every server. */
-export interface Fingerprint {
-  /** SHA-256 of all objects, in hexadecimal. */
-  hash: string;
-  /** `index entities_status_id_index` → its definition, in alphabetical order. */
-  objects: Map<string, string>;
-}
 
 /**
  * Everything in the schema `public`, as PostgreSQL itself writes it down: no owners, no OIDs, no positions, no rows. The
  * group of the tenants' login roles is called differently on each server; here it is `tenants`.
+ *
+ * It is asked of every database in every run, on a connection that has asked nothing before, so it reads each catalogue
+ * once, and of the long ones only what is not PostgreSQL's own (numbers from 16384 on).
  */
 const catalogue = `
-  with relations as (
-    select oid, relname as name, relkind, relowner, relacl, relpersistence, relrowsecurity, reloptions
-      from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v', 'm', 'S', 'f')
+  with relations as materialized (
+    select oid, relname::text as name, relkind as kind, relowner as owner, relacl as acl, relpersistence, relrowsecurity, reloptions
+      from pg_class
+     where oid >= 16384 and relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'i', 'I')
+  ), tables as materialized (
+    select * from relations where kind not in ('S', 'i', 'I')
+  ), columns as materialized (
+    select t.name || '.' || attname::text as name, owner, a.* from tables t
+     cross join lateral (select * from pg_attribute where attrelid = t.oid and attnum > 0 and not attisdropped offset 0) a
+  ), functions as materialized (
+    select oid, oid::regprocedure::text as name, proowner as owner, proacl as acl, prokind
+      from pg_proc where oid >= 16384 and pronamespace = 'public'::regnamespace
+  ), granted as (
+    select case kind when 'S' then 'sequence' else 'table' end as what, name, owner, acl from relations where acl is not null
+    union all select 'column', name, owner, attacl from columns where attacl is not null
+    union all select 'function', name, owner, coalesce(acl, acldefault('f', owner)) from functions
+    union all select 'schema', nspname::text, nspowner, nspacl from pg_namespace where nspname = 'public'
   ), rights as (
-    select 'table' as what, name, relowner as owner, relacl as acl from relations where relkind <> 'S'
-    union all select 'sequence', name, relowner, relacl from relations where relkind = 'S'
-    union all select 'column', r.name || '.' || attname, relowner, attacl
-      from relations r join pg_attribute on attrelid = r.oid where attacl is not null and not attisdropped
-    union all select 'function', oid::regprocedure::text, proowner, coalesce(proacl, acldefault('f', proowner))
-      from pg_proc where pronamespace = 'public'::regnamespace
-    union all select 'schema', nspname, nspowner, nspacl from pg_namespace where nspname = 'public'
+    select what, name, grantee,
+           string_agg(privilege_type || case when is_grantable then ' grantable' else '' end, ', ' order by privilege_type) as privileges
+      from granted, aclexplode(acl) where grantee <> owner and (what, grantee) <> ('schema', 0) group by what, name, grantee
   )
-  select 'table' as kind, name, concat_ws(' ', relkind, relpersistence, case when relrowsecurity then 'rls' end, reloptions::text,
-         case when relkind in ('v', 'm') then pg_get_viewdef(oid) end) as definition from relations where relkind <> 'S'
+  select 'table' as kind, name, concat_ws(' ', kind, relpersistence, case when relrowsecurity then 'rls' end, reloptions::text,
+         case when kind in ('v', 'm') then pg_get_viewdef(oid) end) as definition from tables
   union all
-  select 'column', r.name || '.' || attname,
-         concat_ws(' ', format_type(atttypid, atttypmod), case when attnotnull then 'not null' end, 'identity ' || nullif(attidentity::text, ''),
-           'generated ' || nullif(attgenerated::text, ''), 'default ' || pg_get_expr(adbin, adrelid),
-           case when attcollation <> typcollation then 'collate ' || (select collname from pg_collation c where c.oid = attcollation) end)
-    from relations r join pg_attribute a on attrelid = r.oid and attnum > 0 and not attisdropped
-    join pg_type t on t.oid = atttypid left join pg_attrdef d on adrelid = r.oid and adnum = attnum
-   where relkind <> 'S'
+  select 'column', name, concat_ws(' ', format_type(atttypid, atttypmod), case when attnotnull then 'not null' end,
+         'identity ' || nullif(attidentity::text, ''), 'generated ' || nullif(attgenerated::text, ''),
+         case when atthasdef then
+           (select 'default ' || pg_get_expr(adbin, adrelid) from pg_attrdef where adrelid = attrelid and adnum = attnum) end,
+         'collate ' || nullif(attcollation, 0)::regcollation::text) from columns
   union all
-  select 'sequence', name, concat_ws(' ', format_type(seqtypid, null), seqstart, seqincrement, seqmin, seqmax, seqcycle)
-    from relations join pg_sequence on seqrelid = oid
+  select 'sequence', name,
+         (select concat_ws(' ', format_type(seqtypid, null), seqstart, seqincrement, seqmin, seqmax, seqcycle)
+            from pg_sequence where seqrelid = oid) from relations where kind = 'S'
   union all
   select 'constraint', concat_ws('.', conrelid::regclass, conname), pg_get_constraintdef(oid)
-    from pg_constraint where connamespace = 'public'::regnamespace and contype not in ('n', 't')
+    from pg_constraint where oid >= 16384 and connamespace = 'public'::regnamespace and contype not in ('n', 't')
   union all
-  select 'index', c.relname, concat_ws(' ', pg_get_indexdef(indexrelid), case when not indisvalid then 'invalid' end)
-    from pg_index join pg_class c on c.oid = indexrelid where c.relnamespace = 'public'::regnamespace
+  select 'index', name,
+         (select concat_ws(' ', pg_get_indexdef(oid), case when not indisvalid then 'invalid' end) from pg_index where indexrelid = oid)
+    from relations where kind in ('i', 'I')
   union all
-  select 'trigger', r.name || '.' || tgname, pg_get_triggerdef(t.oid) || ' ' || tgenabled::text
-    from pg_trigger t join relations r on r.oid = tgrelid where not tgisinternal
+  select 'trigger', t.name || '.' || tgname::text, pg_get_triggerdef(g.oid) || ' ' || tgenabled::text
+    from pg_trigger g join tables t on t.oid = tgrelid where not tgisinternal
   union all
-  select 'policy', r.name || '.' || polname,
+  select 'policy', t.name || '.' || polname::text,
          concat_ws(' ', polcmd, polpermissive, pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid))
-    from pg_policy join relations r on r.oid = polrelid
+    from pg_policy join tables t on t.oid = polrelid
   union all
-  select 'function', oid::regprocedure::text, pg_get_functiondef(oid)
-    from pg_proc where pronamespace = 'public'::regnamespace and prokind in ('f', 'p', 'w')
+  select 'function', name, pg_get_functiondef(oid) from functions where prokind in ('f', 'p', 'w')
   union all
-  select 'type', typname, concat_ws(' ', typtype, format_type(nullif(typbasetype, 0), typtypmod), typdefault,
+  select 'type', typname::text, concat_ws(' ', typtype, format_type(nullif(typbasetype, 0), typtypmod), typdefault,
          (select string_agg(enumlabel, ', ' order by enumsortorder) from pg_enum where enumtypid = t.oid))
-    from pg_type t where typnamespace = 'public'::regnamespace and typtype in ('d', 'e', 'r')
+    from pg_type t where oid >= 16384 and typnamespace = 'public'::regnamespace and typtype in ('d', 'e', 'r')
   union all
-  select 'extension', extname, extversion from pg_extension where extname <> 'plpgsql'
+  select 'extension', extname::text, extversion from pg_extension where extname <> 'plpgsql'
   union all
   select 'rights on ' || what, name || ' of ' || case when grantee = 0 then 'public' else
-           regexp_replace(pg_get_userbyid(grantee), '^[a-z][a-z0-9_]{0,19}_tenant$', 'tenants') end,
-         string_agg(privilege_type || case when is_grantable then ' grantable' else '' end, ', ' order by privilege_type)
-    from rights, aclexplode(acl) where grantee <> owner and (what, grantee) <> ('schema', 0) group by 1, 2`;
+           regexp_replace(pg_get_userbyid(grantee), '^[a-z][a-z0-9_]{0,19}_tenant$', 'tenants') end, privileges from rights`;
 
-/** Reads the schema of the database that `client` is connected to; also inside a transaction that changes it. */
-export async function fingerprint(client: pg.Client): Promise<Fingerprint> {
+/** Between and after the parts of an object; neither comes in a name. */
+const [unit, record] = ["E'\\x1f'", "E'\\x1e'"];
+
+/** Only the hash leaves the server: what the objects are is asked when it is not as it should be. */
+const hashed = `
+  select encode(sha256(convert_to(string_agg(concat_ws(${unit}, kind, name, definition), ${record}
+           order by kind collate "C", name collate "C", definition collate "C"), 'UTF8')), 'hex') as fingerprint
+    from (${catalogue}) as objects`;
+
+/**
+ * What the schema of the database is that `client` is connected to; also inside a transaction that changes it. Two that
+ * have the same objects with the same definitions have the same one.
+ * @returns SHA-256 in hexadecimal
+ */
+export async function fingerprint(client: pg.Client): Promise<string> {
+  const { rows } = await client.query<{ fingerprint: string }>(hashed);
+  return rows[0]?.fingerprint ?? '';
+}
+
+/** The objects behind a fingerprint: `index entities_status_id_index` → its definition. */
+export async function schemaObjects(client: pg.Client): Promise<Map<string, string>> {
   const { rows } = await client.query<{ kind: string; name: string; definition: string }>(catalogue);
-  const objects = new Map<string, string>();
-  for (const { kind, name, definition } of rows) objects.set(`${kind} ${name}`, definition);
-  return fingerprintOf(objects);
+  return new Map(rows.map(({ kind, name, definition }) => [`${kind} ${name}`, definition]));
 }
 
-/** The fingerprint of objects that were read before. */
-export function fingerprintOf(objects: Map<string, string>): Fingerprint {
-  const sorted = [...objects].sort(([a], [b]) => (a < b ? -1 : 1));
-  return { hash: createHash('sha256').update(JSON.stringify(sorted)).digest('hex'), objects: new Map(sorted) };
-}
+/** Fingerprints that were taken in another way cannot be compared with these. */
+export const fingerprintMethod = hashed;
 
 /**
  * The first object, in alphabetical order, in which a database differs from what it should be, in words for an operator.
  * @returns undefined when there is none
  */
-export function firstDifference(
-  actual: Pick<Fingerprint, 'objects'>,
-  expected: Pick<Fingerprint, 'objects'>,
-): string | undefined {
-  const names = [...new Set([...expected.objects.keys(), ...actual.objects.keys()])].sort();
-  const name = names.find(each => actual.objects.get(each) !== expected.objects.get(each));
+export function firstDifference(actual: Map<string, string>, expected: Map<string, string>): string | undefined {
+  const names = [...new Set([...expected.keys(), ...actual.keys()])].sort();
+  const name = names.find(each => actual.get(each) !== expected.get(each));
   if (name === undefined) return undefined;
-  if (!actual.objects.has(name)) return `${name} is missing`;
-  return expected.objects.has(name) ? `${name} is not as it should be` : `${name} should not be there`;
+  if (!actual.has(name)) return `${name} is missing`;
+  return expected.has(name) ? `${name} is not as it should be` : `${name} should not be there`;
 }

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { Tenant } from '../control/entities.ts';
 import { type Books, lockSpaces } from './admin-connection.ts';
-import { fingerprint, firstDifference } from './fingerprint.ts';
+import { fingerprint, firstDifference, schemaObjects } from './fingerprint.ts';
 import type { Installation } from './installation.ts';
 import { type Candidate, type Result, recordOutcome } from './migration-runs.ts';
 import { OperatorError } from './operator-error.ts';
@@ -117,10 +117,12 @@ async function apply(run: Run, tenant: Tenant, database: pg.Client, pending: Sch
 
 /** @throws {OperatorError} naming the first object in which the database differs from the template */
 async function compare(run: Run, { server }: Tenant, database: pg.Client): Promise<void> {
-  const actual = await fingerprint(database);
-  if (actual.hash === run.fingerprints.get(server.id)) return;
-  const objects = await headObjects(run.installation.control, server);
-  throw new OperatorError(`its schema differs from the template: ${firstDifference(actual, { objects })}`);
+  if ((await fingerprint(database)) === run.fingerprints.get(server.id)) return;
+  const difference = firstDifference(
+    await schemaObjects(database),
+    await headObjects(run.installation.control, server),
+  );
+  throw new OperatorError(`its schema differs from the template: ${difference}`);
 }
 
 const longestError = 300;

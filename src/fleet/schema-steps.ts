@@ -64,17 +64,24 @@ export async function changeSchema(
   change: (applied: string[]) => Promise<void>,
   check?: () => Promise<void>,
 ): Promise<void> {
-  await client.query(`begin; set local client_min_messages = warning; ${trackingTable}`);
   try {
-    await client.query('lock table migrations in access exclusive mode');
-    const { rows } = await client.query<{ name: string }>('select name from migrations order by id');
-    await change(rows.map(({ name }) => name));
+    await change(await beginChange(client));
     await check?.();
     await client.query('commit');
   } catch (error) {
     await client.query('rollback').catch(() => {});
     throw error;
   }
+}
+
+/** In one round trip. @returns the migrations that the database has */
+async function beginChange(client: pg.Client): Promise<string[]> {
+  const results: unknown = await client.query(
+    `begin; set local client_min_messages = warning; ${trackingTable};
+     lock table migrations in access exclusive mode; select name from migrations order by id`,
+  );
+  const [last] = (results as pg.QueryResult<{ name: string }>[]).slice(-1);
+  return (last?.rows ?? []).map(({ name }) => name);
 }
 
 /** Runs one step upwards and writes it down, in one round trip. */

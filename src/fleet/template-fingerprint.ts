@@ -1,10 +1,11 @@
+import { createHash } from 'node:crypto';
 import type { ControlDatabase } from '../control/database.ts';
 import type { Server } from '../control/entities.ts';
 import { SchemaFingerprint } from '../control/migration-run.ts';
 import { databaseUrl } from '../control/servers.ts';
 import { migrationNames } from '../migrations.ts';
 import { holdLock, lockKey, lockSpaces, quoteIdentifier, withConnection } from './admin-connection.ts';
-import { fingerprint } from './fingerprint.ts';
+import { fingerprint, fingerprintMethod, schemaObjects } from './fingerprint.ts';
 import { digestOfMigrations, ensureTemplate } from './template.ts';
 
 /**
@@ -13,27 +14,26 @@ import { digestOfMigrations, ensureTemplate } from './template.ts';
  * server has its own.
  */
 export async function headFingerprint(control: ControlDatabase, server: Server, adminUrl: string): Promise<string> {
-  const key = { serverId: server.id, digest: await digestOfMigrations() };
+  const key = { serverId: server.id, digest: await fingerprintKey() };
   const fields = ['fingerprint'] as const;
   const kept = await control.em.fork().findOne(SchemaFingerprint, key, { fields });
   if (kept) return kept.fingerprint;
   const template = await ensureTemplate(server, adminUrl);
-  const { hash, objects } = await readTemplate(template, adminUrl);
-  const head = Object.fromEntries(objects);
+  const read = await readTemplate(template, adminUrl);
   const version = (await migrationNames('tenant')).at(-1) ?? '';
-  await control.em
-    .fork()
-    .upsert(
-      SchemaFingerprint,
-      { ...key, head: version, fingerprint: hash, objects: head },
-      { onConflictAction: 'ignore' },
-    );
-  return hash;
+  await control.em.fork().upsert(SchemaFingerprint, { ...key, ...read, head: version }, { onConflictAction: 'ignore' });
+  return read.fingerprint;
+}
+
+/** What a kept fingerprint is of: these migrations, read in this way. */
+export async function fingerprintKey(): Promise<string> {
+  const method = createHash('sha256').update(fingerprintMethod).digest('hex').slice(0, 8);
+  return `${await digestOfMigrations()}-${method}`;
 }
 
 /** Every object that a tenant database at head has on this server, with its definition; `headFingerprint` was asked before. */
 export async function headObjects(control: ControlDatabase, server: Pick<Server, 'id'>): Promise<Map<string, string>> {
-  const key = { serverId: server.id, digest: await digestOfMigrations() };
+  const key = { serverId: server.id, digest: await fingerprintKey() };
   const { objects } = await control.em.fork().findOneOrFail(SchemaFingerprint, key);
   return new Map(Object.entries(objects));
 }
@@ -46,7 +46,10 @@ async function readTemplate(template: string, adminUrl: string) {
     await client.query(`drop database if exists ${copy} with (force)`);
     await client.query(`create database ${copy} template ${quoteIdentifier(template)} strategy wal_log`);
     try {
-      return await withConnection(databaseUrl(adminUrl, `${template}_read`), fingerprint);
+      return await withConnection(databaseUrl(adminUrl, `${template}_read`), async inside => ({
+        fingerprint: await fingerprint(inside),
+        objects: Object.fromEntries(await schemaObjects(inside)),
+      }));
     } finally {
       await client.query(`drop database if exists ${copy} with (force)`);
     }

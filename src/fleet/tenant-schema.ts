@@ -24,10 +24,19 @@ export async function takeOutOfService(books: Books, database: pg.Client, tenant
     const text = `select from pg_stat_activity where datname = current_database() and usename = $1 and ${condition}`;
     return ((await database.query(text, [tenant.roleName])).rowCount ?? 0) > 0;
   };
-  if (!(await others('true'))) return; // nobody has a connection, and who opens one looks for the version in the database
+  // Nobody has a connection, and who opens one looks for the version in the database.
+  if ((await onlyConnection(database)) || !(await others('true'))) return;
   await sleep(heardOfMs);
   const deadline = performance.now() + quietDeadlineMs;
   while (performance.now() < deadline && (await others(`state <> 'idle'`))) await sleep(50);
+}
+
+/** A cheap question, and mostly the only one that is needed: who is connected there is a dear one. */
+async function onlyConnection(database: pg.Client): Promise<boolean> {
+  const { rows } = await database.query<{ only: boolean }>(
+    `select pg_stat_get_db_numbackends(oid) = 1 as only from pg_database where datname = current_database()`,
+  );
+  return rows[0]?.only ?? false;
 }
 
 /** A version that is not known to have the schema of the template. */
