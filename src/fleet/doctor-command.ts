@@ -8,7 +8,10 @@ export function addDoctorCommand(tenant: Command): void {
   tenant
     .command('doctor')
     .description('what is wrong anywhere: orphans, stuck states, wrong rights, keys and secrets, drift of the schema')
-    .option('--fix', 'mend what can be mended without a risk: rights, and warm databases that nobody will claim')
+    .option(
+      '--fix',
+      'mend what can be mended without a risk: rights; and drop what nobody will use: warm databases, templates of other builds',
+    )
     .option('--json', 'one JSON document on stdout')
     .addHelpText('after', '\nExit 1 when something is wrong, and still is at the end.')
     .action(

@@ -9,6 +9,7 @@ import type { Installation } from './installation.ts';
 import { shortText } from './migrate-tenant.ts';
 import { tenantHead } from './migrate-tenants.ts';
 import { readServerFacts } from './server-facts.ts';
+import { digestOfMigrations } from './template.ts';
 import { headFingerprint } from './template-fingerprint.ts';
 
 export interface Diagnosis {
@@ -83,7 +84,7 @@ async function lookAtServer(
   }
   try {
     const facts = await withConnection(adminUrl, client => readServerFacts(client, server.prefix));
-    const findings = examineServer(server, control, facts, secrets);
+    const findings = examineServer(server, control, facts, secrets, await digestOfMigrations());
     const head: Head = {
       version: await tenantHead(),
       fingerprint: await headFingerprint(installation.control, server, adminUrl),

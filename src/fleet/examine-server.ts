@@ -5,7 +5,8 @@ import type { ControlFacts } from './examine-control.ts';
 import type { Finding } from './finding.ts';
 import { isPhysicalName, warmName, warmNumber } from './physical-names.ts';
 import type { DatabaseFacts, RoleFacts, ServerFacts } from './server-facts.ts';
-import { tenantGroup } from './template.ts';
+import { oldTemplate, tenantGroup } from './template.ts';
+import { ownedBy } from './tenant-database.ts';
 
 interface Scene {
   server: Server;
@@ -22,6 +23,7 @@ export function examineServer(
   control: ControlFacts,
   facts: ServerFacts,
   secrets: SecretBox,
+  digest: string,
 ): Finding[] {
   const findings: Finding[] = [];
   const tenants = control.tenants.filter(tenant => tenant.server.id === server.id);
@@ -49,6 +51,15 @@ export function examineServer(
   }
   if (control.unfinished.has(server.id))
     add('warm_leftover', null, 'there are warm databases that are half made', 'pool fill makes them anew');
+  for (const { name } of facts.databases)
+    if (oldTemplate(server, name, digest))
+      add(
+        'old_template',
+        null,
+        `${name} is what another build made new tenants from`,
+        'drop it when that build is gone',
+        [`drop database if exists ${quote(name)}`],
+      );
   examinePublicAccess(scene);
   examineGroup(scene, control.warm);
   return findings;
@@ -83,6 +94,7 @@ function examineRoleOf(tenant: Tenant, scene: Scene, secrets: SecretBox): void {
         ? undefined
         : [
             `create role ${quote(roleName)} login password ${quoteLiteral(password)}`,
+            ownedBy(tenant),
             `grant ${quote(group)} to ${quote(roleName)}`,
             ...(database ? [connect] : []),
           ];

@@ -25,6 +25,7 @@ export type Check =
   | 'orphan_database'
   | 'orphan_role'
   | 'warm_leftover'
+  | 'old_template'
   | 'stuck_provisioning'
   | 'missing_role'
   | 'missing_rights'

@@ -40,7 +40,7 @@ export function addMigrateCommands(tenant: Command): void {
     .option('--concurrency <n>', 'tenants at the same time on each server', positive, 4)
     .option('--canary <n>', 'migrate n tenants first, and stop there if one of them fails', positive)
     .option('--max-failures <n>', 'begin no further tenant when n have failed', positive)
-    .option('--retry-failed', 'only tenants that failed in the last run')
+    .option('--retry-failed', 'only tenants that failed when a run last came to them')
     .option('--dry-run', 'print the SQL that would run and for whom; opens no tenant database')
     .option('--json', 'a JSON line for each tenant on stdout (with --dry-run: one JSON document)')
     .addHelpText('after', migrateHelp)
@@ -105,16 +105,18 @@ function addStatus(tenant: Command): void {
     .option('--json', 'one JSON document on stdout')
     .action(
       withInstallation(async (installation, { json }: { json?: boolean }) => {
-        const { head, fleet, lastRun } = await fleetStatus(installation);
-        if (json) return printJson({ head, fleet, lastRun });
+        const { head, fleet, failing, lastRun } = await fleetStatus(installation);
+        if (json) return printJson({ head, fleet, failing, lastRun });
         process.stdout.write(`This build: ${head}\n\n`);
         const rows = fleet.map(row => ({ ...row, schemaVersion: row.schemaVersion ?? 'between versions' }));
         printTable(rows, 'No tenants yet.');
         if (!lastRun) return;
-        const { id, state, requestedBy, startedAt, outcomes, failures } = lastRun;
+        const { id, state, requestedBy, startedAt, outcomes } = lastRun;
         const counts = Object.entries(outcomes).map(([name, count]) => `${count} ${name}`);
         process.stdout.write(`\nLast run: ${id}, ${state}, ${startedAt} by ${requestedBy}: ${counts.join(', ')}\n`);
-        if (failures.length > 0) printTable(failures, '');
+        if (failing.length === 0) return;
+        process.stdout.write('\nFailed when a run last came to them (migrate --retry-failed takes these):\n');
+        printTable(failing, '');
       }),
     );
 }

@@ -31,9 +31,11 @@ export async function createControlDatabase(controlUrl: string): Promise<void> {
   await withConnection(databaseUrl(controlUrl, 'postgres'), async client => {
     const { rowCount } = await client.query('select from pg_database where datname = $1', [name]);
     if (rowCount) return;
-    await client.query(`create database ${quoteIdentifier(name)}`).catch(async (error: { code?: string }) => {
-      if (error.code !== '42P04' && error.code !== '23505') throw error; // another process was faster
-      await sleep(50);
-    });
+    await client
+      .query(`create database ${quoteIdentifier(name)} template template0 encoding 'UTF8'`)
+      .catch(async (error: { code?: string }) => {
+        if (error.code !== '42P04' && error.code !== '23505') throw error; // another process was faster
+        await sleep(50);
+      });
   });
 }

@@ -5,7 +5,7 @@ import { fingerprint, firstDifference, schemaObjects } from './fingerprint.ts';
 import type { Installation } from './installation.ts';
 import { type Candidate, type Result, recordOutcome } from './migration-runs.ts';
 import { OperatorError } from './operator-error.ts';
-import { changeSchema, readSchemaState, type SchemaStep, stepAlone, stepUp } from './schema-steps.ts';
+import { changeSchema, readSchemaState, type SchemaStep, stepUp } from './schema-steps.ts';
 import { headObjects } from './template-fingerprint.ts';
 import { retryLocked, setVersion, takeOutOfService, withTenantConnection } from './tenant-schema.ts';
 
@@ -84,7 +84,7 @@ async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
       try {
         await retryLocked(() => apply(run, tenant, database, pending));
       } catch (error) {
-        // What is in the database now, which is what it had before, unless a step ran outside of a transaction.
+        // What is in the database now, which is what it had before.
         const left = await readSchemaState(database).catch(() => undefined);
         if (left) await setVersion(books, tenant.id, left.applied.at(-1) ?? null);
         throw error;
@@ -95,17 +95,6 @@ async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
 }
 
 async function apply(run: Run, tenant: Tenant, database: pg.Client, pending: SchemaStep[]): Promise<void> {
-  const alone = pending.findIndex(({ transactional }) => !transactional);
-  if (alone >= 0) {
-    // Nothing of it can be undone as a whole: what comes before it is committed, it runs by itself, then the rest.
-    const { applied } = await readSchemaState(database);
-    const left = pending.filter(({ name }) => !applied.includes(name));
-    for (const step of left) {
-      if (step.transactional) await changeSchema(database, () => stepUp(database, step));
-      else await stepAlone(database, step);
-    }
-    return compare(run, tenant, database);
-  }
   await changeSchema(
     database,
     async applied => {

@@ -6,7 +6,7 @@ import { type Books, lockSpaces } from './admin-connection.ts';
 export interface RunRequest {
   /** Only these tenants; all without it. */
   slugs?: string[] | undefined;
-  /** Only those that failed in the last run. */
+  /** Only those that failed when a run last came to them. */
   retryFailed?: boolean | undefined;
   /** Tenants migrated at the same time, on each server. */
   concurrency?: number | undefined;
@@ -38,7 +38,7 @@ export async function beginRun(
 ): Promise<{ id: number; candidates: Candidate[] }> {
   await closeAbandonedRuns(client);
   const { rows: made } = await client.query<{ id: string }>(
-    `with last as (select max(id) as id from migration_runs), run as (
+    `with run as (
        insert into migration_runs (head, concurrency, canary, max_failures, requested_by) values ($1, $2, $3, $4, $5) returning id
      ), outcomes as (
        insert into migration_outcomes (run_id, tenant_id, state, from_version, to_version, finished_at)
@@ -47,8 +47,7 @@ export async function beginRun(
          from run, tenants t join json_each_text($6) f on f.key = t.server_id::text,
               lateral (select coalesce(schema_version = $1 and schema_fingerprint = f.value, false) as done) d
         where status <> 'provisioning' and ($7::text[] is null or slug = any ($7))
-          and (not $8 or exists (select from migration_outcomes o, last
-                                  where o.run_id = last.id and o.tenant_id = t.id and o.state = 'failed'))
+          and (not $8 or ${lastOutcome('t.id')} = 'failed')
      ) select id, pg_advisory_lock(${lockSpaces.run}, id::int) from run`,
     [
       head,
@@ -68,6 +67,28 @@ export async function beginRun(
     [id],
   );
   return { id, candidates: rows.map(row => ({ ...row, id: Number(row.id) })) };
+}
+
+/** SQL for what became of a tenant in the newest run that came to it. */
+export function lastOutcome(tenant: string): string {
+  return `(select l.state from migration_outcomes l where l.tenant_id = ${tenant} and l.state in ('migrated', 'current', 'failed')
+            order by run_id desc limit 1)`;
+}
+
+/**
+ * Begins a run of one tenant that takes it back, by a row as every run has. As long as `client` is connected, it counts as
+ * running.
+ */
+export async function beginRollback(client: Books, tenant: number, from: string, to: string): Promise<number> {
+  const { rows } = await client.query<{ id: string }>(
+    `with run as (
+       insert into migration_runs (head, concurrency, requested_by) values ($1, 1, $2) returning id
+     ), outcome as (
+       insert into migration_outcomes (run_id, tenant_id, from_version, to_version) select id, $3, $4, $1 from run
+     ) select id, pg_advisory_lock(${lockSpaces.run}, id::int) from run`,
+    [to, operator(), tenant, from],
+  );
+  return Number(rows[0]?.id);
 }
 
 /** Marks the runs whose process was killed: what they did not get to is for the next one. */

@@ -1,14 +1,15 @@
 import { holdLock, lockSpaces, shareConnection, withConnection } from './admin-connection.ts';
 import type { Installation } from './installation.ts';
 import { shortText } from './migrate-tenant.ts';
+import { beginRollback, endRun, recordOutcome } from './migration-runs.ts';
 import { OperatorError } from './operator-error.ts';
 import { changeSchema, readSchemaState, readSchemaSteps, stepDown } from './schema-steps.ts';
 import { retryLocked, setVersion, takeOutOfService, withTenantConnection } from './tenant-schema.ts';
 import { findTenant } from './tenants.ts';
 
 /**
- * Undoes the last migration of one tenant, in one transaction. It is answered with 503 from before its database changes, and by builds that
- * need the migration until it is migrated again.
+ * Undoes the last migration of one tenant, in one transaction, and keeps books of it as of every run. It is answered with
+ * 503 from before its database changes, and by builds that need the migration until it is migrated again.
  * @throws {OperatorError} when it cannot be undone; the tenant is then as it was
  */
 export async function rollback(installation: Installation, slug: string): Promise<{ from: string; to: string }> {
@@ -30,15 +31,23 @@ export async function rollback(installation: Installation, slug: string): Promis
       if (!step?.down.length) throw new OperatorError(`this build does not know how to undo ${from}`);
 
       const control = shareConnection(client);
-      await takeOutOfService(control, database, tenant);
+      const startedAt = performance.now();
+      const elapsed = () => Math.round(performance.now() - startedAt);
+      const run = await beginRollback(control, id, from, to);
       try {
+        await takeOutOfService(control, database, tenant, run);
         await retryLocked(() => changeSchema(database, () => stepDown(database, step)));
       } catch (error) {
         const left = await readSchemaState(database).catch(() => undefined);
         if (left) await setVersion(control, id, left.applied.at(-1) ?? null);
-        throw new OperatorError(`${slug} was not rolled back: ${shortText(error)}`, { cause: error });
+        const text = shortText(error);
+        await recordOutcome(control, run, id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
+        await endRun(control, run, 'failed', text);
+        throw new OperatorError(`${slug} was not rolled back: ${text}`, { cause: error });
       }
-      await setVersion(control, id, to);
+      const done = { state: 'migrated', from, to, ms: elapsed() } as const;
+      await recordOutcome(control, run, id, done, { version: to, fingerprint: undefined });
+      await endRun(control, run, 'succeeded', '');
       return { from, to };
     });
   });

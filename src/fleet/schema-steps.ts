@@ -1,16 +1,18 @@
 import type pg from 'pg';
 import { loadMigrations } from '../migrations.ts';
+import { OperatorError } from './operator-error.ts';
 
 /** One migration as the statements it consists of. */
 export interface SchemaStep {
   name: string;
   up: string[];
   down: string[];
-  /** False: its statements run one by one, outside of a transaction (`create index concurrently`). */
-  transactional: boolean;
 }
 
-/** The migrations of tenant databases, in their order. Their classes are asked once, and not again for each tenant. */
+/**
+ * The migrations of tenant databases, in their order. Their classes are asked once, and not again for each tenant.
+ * @throws {OperatorError} when one cannot be run over a fleet
+ */
 export async function readSchemaSteps(): Promise<SchemaStep[]> {
   const migrations = await loadMigrations('tenant');
   return Promise.all(
@@ -20,12 +22,17 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
         const migration = new Migration(undefined as never, undefined as never);
         await migration[direction]();
         return migration.getQueries().map(query => {
-          if (typeof query !== 'string') throw new Error(`${name}: a tenant migration consists of plain SQL`);
+          if (typeof query !== 'string') throw new OperatorError(`${name}: a tenant migration consists of plain SQL`);
           return query;
         });
       };
-      const transactional = new Migration(undefined as never, undefined as never).isTransactional();
-      return { name, up: await statements('up'), down: await statements('down').catch(() => []), transactional };
+      if (!new Migration(undefined as never, undefined as never).isTransactional()) {
+        // Failed halfway, it could not be undone; and nobody waits for its locks, as the tenant is not served meanwhile.
+        throw new OperatorError(
+          `${name}: a tenant migration runs in a transaction (create index without concurrently)`,
+        );
+      }
+      return { name, up: await statements('up'), down: await statements('down').catch(() => []) };
     }),
   );
 }
@@ -92,12 +99,6 @@ export async function stepUp(client: pg.Client, { name, up }: SchemaStep): Promi
 /** Runs one step downwards and strikes it out. */
 export async function stepDown(client: pg.Client, { name, down }: SchemaStep): Promise<void> {
   await named(name, client.query([...down, `delete from migrations where name = '${name}'`].join(';\n')));
-}
-
-/** A step that PostgreSQL wants outside of a transaction. When it fails halfway, it must be able to run again. */
-export async function stepAlone(client: pg.Client, { name, up }: SchemaStep): Promise<void> {
-  for (const statement of up) await named(name, client.query(statement));
-  await client.query('insert into migrations (name) values ($1)', [name]);
 }
 
 async function named(step: string, work: Promise<unknown>): Promise<void> {

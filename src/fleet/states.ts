@@ -1,7 +1,10 @@
+import type pg from 'pg';
 import { Tenant, type TenantStatus } from '../control/entities.ts';
+import { databaseUrl } from '../control/servers.ts';
 import { holdLock, lockKey, lockSpaces, quoteIdentifier, withConnection } from './admin-connection.ts';
 import type { Installation } from './installation.ts';
 import { OperatorError } from './operator-error.ts';
+import { readSchemaState } from './schema-steps.ts';
 import { findTenant } from './tenants.ts';
 
 /** Every move between states that an operator can make. Only `active` is served. */
@@ -51,6 +54,7 @@ export async function purgeTenant(installation: Installation, slug: string): Pro
       throw new OperatorError(`${slug} is ${tenant.status}: delete it first`);
     }
     await withConnection(servers.adminUrl(tenant.server), async admin => {
+      if (!(await isOwn(admin, databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), tenant))) return;
       // Who is no superuser may end the sessions of a role only as a member of it.
       const { rowCount } = await admin.query('select from pg_roles where rolname = $1', [tenant.roleName]);
       if (rowCount) await admin.query(`grant ${quoteIdentifier(tenant.roleName)} to current_user`);
@@ -66,4 +70,18 @@ export async function purgeTenant(installation: Installation, slug: string): Pro
       await em.nativeDelete(Tenant, { id: tenant.id });
     });
   });
+}
+
+/** False when the names are those of another installation on the same server, whose database must not be dropped. */
+async function isOwn(admin: pg.Client, url: string, { guid, roleName, databaseName }: Tenant): Promise<boolean> {
+  const { rows } = await admin.query<{ owner: string | null; open: boolean | null }>(
+    `select (select shobj_description(oid, 'pg_authid') from pg_roles where rolname = $1) as owner,
+            (select datallowconn and datconnlimit <> -2 from pg_database where datname = $2) as open`,
+    [roleName, databaseName],
+  );
+  const owner = rows[0]?.owner ?? null;
+  if (owner !== null) return owner === guid;
+  if (!rows[0]?.open) return true;
+  const inside = await withConnection(url, readSchemaState);
+  return inside.guid === null || inside.guid === guid;
 }

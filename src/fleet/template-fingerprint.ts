@@ -19,7 +19,10 @@ export async function headFingerprint(control: ControlDatabase, server: Server, 
   const kept = await control.em.fork().findOne(SchemaFingerprint, key, { fields });
   if (kept) return kept.fingerprint;
   const template = await ensureTemplate(server, adminUrl);
-  const read = await readTemplate(template, adminUrl);
+  const read = await readTemplate(template, adminUrl).catch(async (error: { code?: string }) => {
+    if (error.code !== '3D000') throw error; // another build has just dropped it
+    return readTemplate(await ensureTemplate(server, adminUrl), adminUrl);
+  });
   const version = (await migrationNames('tenant')).at(-1) ?? '';
   await control.em.fork().upsert(SchemaFingerprint, { ...key, ...read, head: version }, { onConflictAction: 'ignore' });
   return read.fingerprint;

@@ -20,9 +20,7 @@ export async function makeDatabase({ secrets, servers }: Installation, tenant: T
   const head = (await migrationNames('tenant')).at(-1);
   await withConnection(adminUrl, async client => {
     const make = async (): Promise<string | undefined> => {
-      await copyTemplate(client, server, adminUrl, name, () =>
-        makeRole(client, roleName, password, tenantGroup(server)),
-      );
+      await copyTemplate(client, server, adminUrl, name, () => makeRole(client, tenant, password));
       await client.query(`${connectOnly(name, roleName)}; alter database ${quote(name)} allow_connections true`);
       return stampIdentity(databaseUrl(adminUrl, name), tenant.guid);
     };
@@ -93,6 +91,7 @@ async function takeWarmDatabase(client: pg.Client, tenant: Tenant, password: str
     alter database ${quote(warm)} rename to ${database};
     alter role ${quote(warm)} rename to ${role};
     alter role ${role} login password ${quoteLiteral(password)};
+    ${ownedBy(tenant)};
     alter database ${database} allow_connections true`);
   return true;
 }
@@ -107,13 +106,27 @@ const fewScramIterations = `select set_config('scram_iterations', '1', false) fr
 /**
  * Logs in to one database, owns nothing, and has what the group of all tenants is granted inside that database. A new role
  * is nothing more by itself; to say so of one that is there takes a superuser.
+ * @throws {OperatorError} when it is there and another tenant's, whose password must not be changed
  */
-async function makeRole(client: pg.Client, name: string, password: string, group: string): Promise<void> {
-  const role = quote(name);
-  const { rowCount } = await client.query('select from pg_roles where rolname = $1', [name]);
+async function makeRole(client: pg.Client, tenant: Tenant, password: string): Promise<void> {
+  const { roleName, guid, server } = tenant;
+  const role = quote(roleName);
+  const { rows } = await client.query<{ owner: string | null }>(
+    `select shobj_description(oid, 'pg_authid') as owner from pg_roles where rolname = $1`,
+    [roleName],
+  );
+  if (rows[0] && rows[0].owner !== guid) {
+    const what = `${server.name} has a login role ${roleName} already, which is not this tenant's`;
+    throw new OperatorError(`${what}: nothing was changed. Does another installation there have the same prefix?`);
+  }
   await client.query(fewScramIterations);
-  await client.query(`${rowCount ? 'alter' : 'create'} role ${role} login password ${quoteLiteral(password)}`);
-  await client.query(`grant ${quote(group)} to ${role}`);
+  const make = `${rows[0] ? 'alter' : 'create'} role ${role} login password ${quoteLiteral(password)}`;
+  await client.query(`${make}; ${ownedBy(tenant)}; grant ${quote(tenantGroup(server))} to ${role}`);
+}
+
+/** Says on a login role whose it is: two installations on one server may give the same names. */
+export function ownedBy({ roleName, guid }: Tenant): string {
+  return `comment on role ${quote(roleName)} is ${quoteLiteral(guid)}`;
 }
 
 /** @returns the version of the schema inside */

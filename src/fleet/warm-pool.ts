@@ -12,7 +12,7 @@ import {
 import type { Installation } from './installation.ts';
 import { shortText } from './migrate-tenant.ts';
 import { warmName, warmNumber } from './physical-names.ts';
-import { digestOfMigrations, ensureTemplate, tenantGroup } from './template.ts';
+import { digestOfMigrations, dropOldTemplates, ensureTemplate, tenantGroup } from './template.ts';
 import { connectOnly, copyTemplate } from './tenant-database.ts';
 
 /*
@@ -82,7 +82,10 @@ async function fillServer(installation: Installation, server: Server, size: numb
     await holdLock(connection, lockSpaces.warm, server.id); // one fills it at a time
     const control = shareConnection(connection);
     await ensureTemplate(server, adminUrl);
-    filled.dropped = await withConnection(adminUrl, admin => sweep(control, admin, server, digest));
+    filled.dropped = await withConnection(adminUrl, async admin => {
+      await dropOldTemplates(admin, server);
+      return sweep(control, admin, server, digest);
+    });
     const { rowCount } = await control.query<never>('select from warm_databases where server_id = $1', [server.id]);
     filled.ready = rowCount ?? 0;
     let left = size - filled.ready;

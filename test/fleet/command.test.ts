@@ -8,6 +8,7 @@ import { migrationNames } from '../../src/migrations.ts';
 import { Client } from '../support/client.ts';
 import { type Ended, run, start } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
+import { makeNextBuild } from '../support/next-build.ts';
 import { postgresUrl } from '../support/server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 
@@ -306,6 +307,26 @@ describe('the command line', () => {
       expect(outcomes[0]).to.include({ slug: 'acme', state: 'migrated', from: '0001-foundation', to: head });
       expect(outcomes[0].ms).to.be.a('number');
       await eventually(async () => (await acme.get(path)).status === 200, 1_000);
+    });
+
+    it('nothing when a migration wants to run outside of a transaction, and says what to write instead', async () => {
+      const build = await makeNextBuild(`
+        import { Migration } from '@mikro-orm/migrations';
+        export class Alone extends Migration {
+          override isTransactional = () => false;
+          override up() { this.addSql('create index concurrently titles on entity_statuses (title)'); }
+        }`);
+      try {
+        const { code, stdout, stderr } = await run(
+          build.file('scripts/tenant.ts'),
+          ['migrate', '--all'],
+          world.environment,
+        );
+        expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
+        expect(stderr).to.match(/^\d{4}-labels: a tenant migration runs in a transaction .*without concurrently/);
+      } finally {
+        await build.remove();
+      }
     });
 
     it('everybody else when one tenant fails, tells which, and ends with 1', async () => {

@@ -194,6 +194,9 @@ describe('a migration run', function () {
       ]);
 
       await sql(broken, 'drop table labels');
+      // A run that did not come to it does not make it forgotten.
+      expect((await migrate(first.slug)).code).to.equal(0);
+      expect(JSON.parse((await tenant(['status', '--json'])).stdout).failing).to.have.length(1);
       const retried = await migrate('--retry-failed');
       expect(linesOf(retried).map(({ slug, state }) => [slug, state])).to.deep.equal([[broken.slug, 'migrated']]);
       expect(await states()).to.deep.equal({ [broken.slug]: 'migrated' });
@@ -311,6 +314,12 @@ describe('a migration run', function () {
     expect(JSON.parse(undone.stdout)).to.deep.equal({ slug: 'acme', from: next.head, to: next.before });
     await eventually(async () => expect(await answers()).to.deep.equal([200, 'migration_pending']));
     expect((await neighbour.get(path)).status).to.equal(200);
+    expect((await runs()).at(-1)?.state).to.equal('succeeded');
+    const [row] = await query(
+      'select state, from_version, to_version, error from migration_outcomes where run_id = ?',
+      [(await runs()).at(-1)?.id],
+    );
+    expect(row).to.deep.equal({ state: 'migrated', from_version: next.head, to_version: next.before, error: null });
     expect(await sql(world.acme, `select to_regclass('labels') as found`)).to.deep.equal([{ found: null }]);
 
     expect((await migrate('acme')).code).to.equal(0);

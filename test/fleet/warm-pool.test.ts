@@ -5,6 +5,7 @@ import { expect } from 'chai';
 import pg from 'pg';
 import { createPasswords } from '../../src/auth/passwords.ts';
 import { databaseUrl } from '../../src/control/servers.ts';
+import { lockKey, lockSpaces } from '../../src/fleet/admin-connection.ts';
 import { diagnose } from '../../src/fleet/doctor.ts';
 import { provision } from '../../src/fleet/provision.ts';
 import { purgeTenant } from '../../src/fleet/states.ts';
@@ -149,16 +150,17 @@ describe('The warm pool', () => {
     await expectNoOrphan();
   });
 
-  it('serves several processes that provision the same folder at once: each tenant is made by one of them', async () => {
+  it('is filled while several processes provision the same 24 tenants: each is made by one of them, and no two get the same database', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
     try {
-      const slugs = Array.from({ length: 6 }, (_, number) => `folder-${number}`);
+      const slugs = Array.from({ length: 24 }, (_, number) => `folder-${number}`);
       for (const slug of slugs) await writeFile(join(folder, `${slug}.json`), JSON.stringify(manifestOf(slug)));
       await writeFile(join(folder, 'bad.json'), '{ "slug": "postgres" }');
       await writeFile(join(folder, 'broken.json'), '{');
       await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
       const [filling, ...runs] = await Promise.all([
-        tenant('pool', 'fill', '--size', '4', '--json'),
+        tenant('pool', 'fill', '--size', '12', '--json'),
+        tenant('provision', '--file', folder, '--json'),
         tenant('provision', '--file', folder, '--json'),
         tenant('provision', '--file', folder, '--json'),
       ]);
@@ -170,7 +172,7 @@ describe('The warm pool', () => {
           .trim()
           .split('\n')
           .map(line => JSON.parse(line));
-        expect(lines).to.have.length(9);
+        expect(lines).to.have.length(27);
         expect(
           lines
             .filter(({ error }) => error)
@@ -180,15 +182,71 @@ describe('The warm pool', () => {
         for (const { slug, created } of lines) if (created) made.set(slug, (made.get(slug) ?? 0) + 1);
       }
       expect([...made].sort()).to.deep.equal(slugs.sort().map(slug => [slug, 1]));
+      const guids = await server.control<{ guid: string; database: string }>(
+        `select guid, database_name as database from tenants where slug like 'folder-%'`,
+      );
+      for (const { guid, database } of guids)
+        expect(await server.sql('select guid from tenant_identity', database), database).to.deep.equal([{ guid }]);
       const again = await tenant('provision', '--file', folder);
       expect(again.code).to.equal(1);
       expect(again.stdout)
         .to.include('folder-0 is there already: nothing was changed.')
-        .and.to.include('9 manifests, 3 failed.');
+        .and.to.include('27 manifests, 3 failed.');
       await expectNoOrphan();
     } finally {
       await rm(folder, { recursive: true });
     }
+  });
+
+  it('and doctor --fix drop the templates of other builds, but none that somebody is at', async () => {
+    const templates = async () =>
+      (
+        await server.sql<{ name: string }>(
+          `select datname as name from pg_database where datname ~ '^office_template_'`,
+        )
+      )
+        .map(({ name }) => name)
+        .sort();
+    const [own = ''] = await templates();
+    const [read, old] = ['office_template_000000000000_read', 'office_template_ffffffffffff'];
+    for (const name of [read, old]) await server.sql(`create database ${name}`);
+    const holder = new pg.Client(server.environment.DATABASE_URL);
+    await holder.connect();
+    try {
+      await holder.query('select pg_advisory_lock($1, $2)', [lockSpaces.template, lockKey(old)]);
+      await fill(1);
+      expect(await templates()).to.deep.equal([own, old].sort());
+    } finally {
+      await holder.end();
+    }
+    await server.sql(`alter database ${old} allow_connections false`);
+    expect(await wrong()).to.deep.equal([['old_template', null]]);
+    expect(await wrong(true)).to.deep.equal([['old_template', null]]);
+    expect(await templates()).to.deep.equal([own]);
+    await expectNoOrphan();
+  });
+
+  it('aside, a tenant whose names another installation has given is refused, and purging it takes nothing from the other', async () => {
+    const { tenant: theirs } = await server.provision('shared');
+    const secret = () => server.sql(`select rolpassword from pg_authid where rolname = '${theirs.roleName}'`);
+    const before = await secret();
+    await server.sql('create database other');
+    const environment = { ...server.environment, DATABASE_URL: databaseUrl(server.url, 'other') };
+    const other = async (...args: string[]) => run('scripts/tenant.ts', args, environment);
+    expect((await run('scripts/control.ts', ['migrate'], environment)).code).to.equal(0);
+    await server.sql(
+      `update servers set prefix = 'office'; alter table tenants alter id restart with ${theirs.id}`,
+      'other',
+    );
+    const { code, stderr } = await other('provision', 'shared', '--name', 'S', '--admin-email', 'a@shared.test');
+    expect([code, stderr]).to.satisfy(([, text]: [number, string]) => code === 1 && /same prefix\?/.test(text));
+    expect(await secret()).to.deep.equal(before);
+    expect((await other('purge', 'shared', '--yes')).code).to.equal(0);
+    expect(await secret()).to.deep.equal(before);
+    expect(await server.sql('select guid from tenant_identity', theirs.databaseName)).to.deep.equal([
+      { guid: theirs.guid },
+    ]);
+    await expectNoOrphan();
   });
 
   it('needs no superuser: a login that may create databases and roles fills it, claims from it, and is told what is wrong', async () => {

@@ -34,7 +34,7 @@ export class Labels extends Migration {
 }
 `;
 
-export async function makeNextBuild(): Promise<NextBuild> {
+export async function makeNextBuild(text = migration): Promise<NextBuild> {
   const root = fileURLToPath(new URL('../..', import.meta.url));
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-next-'));
   const names = await migrationNames('tenant');
@@ -42,7 +42,7 @@ export async function makeNextBuild(): Promise<NextBuild> {
   const parts = ['src', 'migrations', 'scripts', 'package.json', 'mikro-orm.config.ts'];
   await Promise.all(parts.map(part => cp(join(root, part), join(folder, part), { recursive: true })));
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
-  await writeFile(join(folder, 'migrations', 'tenant', `${head}.ts`), migration);
+  await writeFile(join(folder, 'migrations', 'tenant', `${head}.ts`), text);
   return {
     before: names.at(-1) ?? '',
     head,
