@@ -22,6 +22,9 @@ const [tenants, kills, seed] = [values.tenants, values.kills, values.seed].map(N
 const random = randomNumbers(seed);
 console.log(`seed ${seed}`);
 
+/** In which a run does one or two tenants. */
+const momentMs = 30;
+
 const opened = await openBenchInstallation(['max_connections=100', 'shared_buffers=256MB']);
 let fleet: Fleet | undefined;
 try {
@@ -49,8 +52,8 @@ async function killRuns(on: Fleet): Promise<void> {
   for (let kill = 1; kill <= kills; kill++) {
     await on.takeBack();
     await control('delete from migration_runs');
-    const at = Math.round(random() * undisturbed.ms);
-    const { stdout } = await killAfter(run(), at);
+    const at = Math.floor(random() * tenants);
+    const { stdout } = await killAmid(run(), at, random() * momentMs);
     const [left] = await control<{ between: number }>(
       'select count(*)::int as between from tenants where schema_version is null',
     );
@@ -64,7 +67,7 @@ async function killRuns(on: Fleet): Promise<void> {
     const states = books.map(({ state }) => state).join(' ');
     const equal = (await stateOf(on)) === expected;
     const line = `${before.length} done, ${left?.between} between versions; then ${slugsOf(again.stdout).length}`;
-    console.log(`killed after ${at} ms: ${line}; runs: ${states}; ${equal ? 'equal' : 'NOT EQUAL'}`);
+    console.log(`killed amid ${at}: ${line}; runs: ${states}; ${equal ? 'equal' : 'NOT EQUAL'}`);
     if (!equal || twice.length > 0 || !/^(abandoned )?succeeded$|^succeeded succeeded$/.test(states))
       throw new Error(`not as undisturbed: ${twice.join(', ')}`);
     if (books.some(({ pending }) => pending > 0)) throw new Error('the ledger has tenants that nobody is at');
@@ -141,6 +144,18 @@ async function madeOf(slug: string): Promise<string> {
     );
     return JSON.stringify([counts, rows, await fingerprint(client)]);
   });
+}
+
+/** A run, when it has told of so many tenants, and a moment later. */
+async function killAmid(command: Command, told: number, moment: number): Promise<{ stdout: string }> {
+  let ended = false;
+  void command.ended.then(() => (ended = true));
+  // Before the first one, it takes longer to begin.
+  if (told === 0) await sleep(moment * 50);
+  while (!ended && slugsOf(command.output.stdout).length < told) await sleep(1);
+  await sleep(moment);
+  command.kill();
+  return command.ended;
 }
 
 async function killAfter(command: Command, ms: number): Promise<{ stdout: string }> {

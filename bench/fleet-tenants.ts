@@ -42,6 +42,8 @@ export interface BenchTenant {
 }
 
 export interface Command {
+  /** What it has said up to now. */
+  readonly output: { stdout: string };
   readonly ended: Promise<{ code: number | null; ms: number; stdout: string; stderr: string; peakMb: number }>;
   /** As `kill -9` does. */
   kill(): void;
@@ -165,7 +167,7 @@ const memoryPollMs = 20;
 
 function measured(script: string, args: string[], environment: Record<string, string>): Command {
   const startedAt = performance.now();
-  const { process: child, ended } = start(script, args, environment);
+  const { process: child, ended, output } = start(script, args, environment);
   child.stdin.end();
   let peakMb = Number.NaN;
   const poll = setInterval(async () => {
@@ -175,6 +177,7 @@ function measured(script: string, args: string[], environment: Record<string, st
     if (kilobytes) peakMb = Number(kilobytes) / 1024;
   }, memoryPollMs);
   return {
+    output,
     kill: () => child.kill('SIGKILL'),
     ended: ended
       .then(({ code, stdout, stderr }) => ({ code, stdout, stderr, ms: performance.now() - startedAt, peakMb }))

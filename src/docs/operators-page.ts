@@ -58,12 +58,16 @@ database is at the version that a running build needs, that tenant alone is answ
 ${command(`npm run control -- migrate
 npm run -s tenant -- migrate --all`)}
 <p>Look first, let a few tenants go ahead, then all. A tenant is migrated in one transaction, and compared with the template before
-that is committed; one that fails stays as it was and does not stop the others. Ended in any way, a run is continued by the next.</p>
+that is committed; one that fails stays as it was and does not stop the others. Ended in any way, also by <code>kill -9</code>, a
+run is continued by the next. <code>status</code> lists the tenants that failed when a run last came to them, and
+<code>--retry-failed</code> takes these. Every run and every rollback stays in the books of the control database.</p>
 ${command(`npm run -s tenant -- migrate --all --dry-run
 npm run -s tenant -- migrate --all --canary 2
 npm run -s tenant -- status
 npm run -s tenant -- migrate --retry-failed
 npm run -s tenant -- rollback northwind`)}
+<p>Each build has a template of its own on every server. When the build before is gone, <code>pool fill</code> or
+<code>doctor --fix</code> drops its template, and makes warm databases anew.</p>
 
 <h2 id="keys">Keys and people</h2>
 ${command(`npm run -s tenant -- user add northwind bob@northwind.test --role Member

@@ -5,6 +5,7 @@ import { explain } from '../explain.ts';
 import { type Installation, openInstallation } from './installation.ts';
 import { createControlDatabase, migrateControl } from './migrate-control.ts';
 import { OperatorError } from './operator-error.ts';
+import { colourful, tableLines } from './table.ts';
 
 /** Exit codes of the command line. */
 const failed = 1;
@@ -59,29 +60,17 @@ export function printJson(value: unknown): void {
   process.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
 }
 
-/** Rows as aligned columns, the keys of the first row as the heading. */
+/** Rows as aligned columns, as wide as the terminal; the keys of the first row are the heading. */
 export function printTable(rows: Record<string, unknown>[], whenEmpty: string): void {
-  const [first] = rows;
-  if (!first) {
-    process.stdout.write(`${whenEmpty}\n`);
-    return;
-  }
-  const columns = Object.keys(first);
-  const cells = [columns, ...rows.map(row => columns.map(column => String(row[column] ?? '–')))];
-  const widths = columns.map((_, column) => Math.max(...cells.map(line => line[column]?.length ?? 0)));
-  for (const line of cells)
-    process.stdout.write(
-      `${line
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join('  ')
-        .trimEnd()}\n`,
-    );
+  const lines = rows.length > 0 ? tableLines(rows, process.stdout.columns || undefined) : [whenEmpty];
+  process.stdout.write(`${lines.join('\n')}\n`);
 }
 
 /** Names and values below each other. */
 export function printFields(fields: Record<string, unknown>): void {
   const width = Math.max(...Object.keys(fields).map(name => name.length));
-  for (const [name, value] of Object.entries(fields)) process.stdout.write(`${name.padEnd(width)}  ${value ?? '–'}\n`);
+  for (const [name, value] of Object.entries(fields))
+    process.stdout.write(`${name.padEnd(width)}  ${colourful(String(value ?? '–'))}\n`);
 }
 
 /** All of stdin, for a secret that must not stand in the arguments. The last line feed is not part of it. */

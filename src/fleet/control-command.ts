@@ -8,7 +8,7 @@ import { createControlDatabase, migrateControl } from './migrate-control.ts';
 
 /** `npm run control -- …`: the control database itself. */
 export function controlCommand(): Command {
-  const control = createCommand('control').description('The control database');
+  const control = createCommand('npm run -s control --').description('The control database');
   control
     .command('migrate')
     .description('bring the control database to the version of this build, making the database when it is missing')

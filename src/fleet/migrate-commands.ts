@@ -7,7 +7,9 @@ import type { RunRequest } from './migration-runs.ts';
 import { OperatorError } from './operator-error.ts';
 import { Progress } from './progress.ts';
 import { rollback } from './rollback.ts';
+import { during } from './spinner.ts';
 import { confirm } from './state-commands.ts';
+import { findTenant } from './tenants.ts';
 
 interface MigrateOptions extends RunRequest {
   all?: boolean;
@@ -54,13 +56,22 @@ export function addMigrateCommands(tenant: Command): void {
 
         const progress = process.stderr.isTTY ? new Progress() : undefined;
         const interrupted = new AbortController();
-        process.once('SIGINT', () => interrupted.abort());
-        const report = await migrateTenants(
+        process.once('SIGINT', () => {
+          interrupted.abort();
+          progress?.end();
+          process.stderr.write('Ctrl-C: what is under way is finished. Once more ends it now; nothing is lost.\n');
+        });
+        const starting = Promise.withResolvers<void>();
+        const preparing = during('reading the template', starting.promise);
+        const running = migrateTenants(
           installation,
           { ...request, slugs: only },
           {
             signal: interrupted.signal,
-            onStart: total => progress?.start(total),
+            onStart: total => {
+              starting.resolve();
+              progress?.start(total);
+            },
             onOutcome: outcome => {
               progress?.advance(outcome.state === 'failed');
               if (json) process.stdout.write(`${JSON.stringify(outcome)}\n`);
@@ -68,6 +79,8 @@ export function addMigrateCommands(tenant: Command): void {
             },
           },
         );
+        const report = await running.finally(() => starting.resolve());
+        await preparing;
         progress?.end();
         if (!json) printReport(report);
         return report.state === 'succeeded';
@@ -90,8 +103,9 @@ function addRollback(tenant: Command): void {
     )
     .action(
       withInstallation(async (installation, slug: string, { yes, json }: { yes?: boolean; json?: boolean }) => {
+        await findTenant(installation, slug);
         await confirm(slug, 'loses what its last migration added, and this build serves it no longer', yes);
-        const { from, to } = await rollback(installation, slug);
+        const { from, to } = await during(`rolling ${slug} back`, rollback(installation, slug));
         if (json) printJson({ slug, from, to });
         else process.stdout.write(`${slug}: ${from} → ${to}\n`);
       }),
@@ -140,6 +154,7 @@ function printReport({ state, outcomes, skipped }: RunReport): void {
   if (of('current').length > 0) counts.push(`${of('current').length} current`);
   if (skipped > 0) counts.push(`${skipped} not begun`);
   process.stdout.write(`${state === 'halted' ? 'Halted: ' : ''}${counts.join(', ')}.\n`);
+  if (skipped > 0) process.stdout.write('The next migrate --all does the rest.\n');
 }
 
 function printPlans({ head, plans }: Awaited<ReturnType<typeof planRun>>, json = false): void {

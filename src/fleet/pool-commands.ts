@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { positive, printJson, printTable, withInstallation } from './command.ts';
+import { during } from './spinner.ts';
 import { fillPool, listPool } from './warm-pool.ts';
 
 const defaultSize = 10;
@@ -13,7 +14,7 @@ export function addPoolCommands(pool: Command): void {
     .option('--json', 'one JSON document on stdout')
     .action(
       withInstallation(async (installation, { size, json }: { size: number; json?: boolean }) => {
-        const filled = await fillPool(installation, size);
+        const filled = await during('copying the template', fillPool(installation, size));
         if (json) printJson(filled);
         else printTable([...filled] as never, 'No servers.');
         return filled.every(({ error }) => error === null);

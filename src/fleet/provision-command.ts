@@ -8,6 +8,7 @@ import { checkManifest, type Manifest, readManifest } from './manifest.ts';
 import { OperatorError } from './operator-error.ts';
 import { type Provisioned, provision } from './provision.ts';
 import { provisionFolder } from './provision-folder.ts';
+import { during } from './spinner.ts';
 import { summarise } from './tenants.ts';
 
 interface Options {
@@ -39,7 +40,10 @@ export function addProvisionCommand(tenant: Command): void {
       withInstallation(async (installation, slug: string | undefined, options: Options) => {
         if (options.file && (await isFolder(options.file))) return folder(installation, options.file, options.json);
         const manifest = options.file ? await readManifest(options.file) : manifestOf(slug, options);
-        const provisioned = await provision(installation, createPasswords(), manifest);
+        const provisioned = await during(
+          `provisioning ${manifest.slug}`,
+          provision(installation, createPasswords(), manifest),
+        );
         if (!provisioned.created && !options.file) {
           const { slug: taken, status } = provisioned.tenant;
           throw new OperatorError(

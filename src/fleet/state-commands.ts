@@ -5,7 +5,8 @@ import { createAnnouncer } from '../control/announcer.ts';
 import { cloneTenant } from './clone.ts';
 import { printFields, printJson, withInstallation } from './command.ts';
 import { OperatorError } from './operator-error.ts';
-import { type Move, moveTenant, purgeTenant } from './states.ts';
+import { during } from './spinner.ts';
+import { type Move, moveTenant, purgeTenant, requireMove, requirePurgeable } from './states.ts';
 import { findTenant, summarise } from './tenants.ts';
 
 interface Options {
@@ -27,7 +28,10 @@ export function addStateCommands(tenant: Command): void {
     if (move === 'delete') command.option('--yes', 'do not ask');
     command.option('--json', 'one JSON document on stdout').action(
       withInstallation(async (installation, slug: string, { json, yes }: Options) => {
-        if (move === 'delete') await confirm(slug, 'will not be served any more', yes);
+        if (move === 'delete') {
+          await requireMove(installation, slug, move);
+          await confirm(slug, 'will not be served any more', yes);
+        }
         const { guid, status } = await moveTenant(installation, slug, move);
         if (json) printJson({ slug, guid, status });
         else process.stdout.write(`${slug} is ${status}.\n`);
@@ -57,7 +61,9 @@ export function addStateCommands(tenant: Command): void {
     .option('--json', 'one JSON document on stdout')
     .action(
       withInstallation(async (installation, slug: string, newSlug: string, { json }: Options) => {
-        const clone = summarise(await cloneTenant(installation, createPasswords(), slug, newSlug));
+        const clone = summarise(
+          await during(`cloning ${slug}`, cloneTenant(installation, createPasswords(), slug, newSlug)),
+        );
         if (json) printJson(clone);
         else printFields({ ...clone });
       }),
@@ -70,8 +76,9 @@ export function addStateCommands(tenant: Command): void {
     .option('--json', 'one JSON document on stdout')
     .action(
       withInstallation(async (installation, slug: string, { json, yes }: Options) => {
+        requirePurgeable(await findTenant(installation, slug));
         await confirm(slug, 'and all of its data will be gone for good', yes);
-        await purgeTenant(installation, slug);
+        await during(`purging ${slug}`, purgeTenant(installation, slug));
         if (json) printJson({ slug, status: 'purged' });
         else process.stdout.write(`${slug} is gone.\n`);
       }),
@@ -83,7 +90,10 @@ export async function confirm(slug: string, consequence: string, yes = false): P
   if (yes) return;
   if (!process.stdin.isTTY) throw new OperatorError(`${slug} ${consequence}: say --yes to go on`, { usage: true });
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
-  const typed = await terminal.question(`${slug} ${consequence}. Type its slug to go on: `);
-  terminal.close();
-  if (typed.trim() !== slug) throw new OperatorError('that is another slug: nothing was changed', { usage: true });
+  const typed = await terminal
+    .question(`${slug} ${consequence}.\nType its slug to go on: `)
+    .catch(() => '\n') // Ctrl-C or Ctrl-D
+    .finally(() => terminal.close());
+  if (typed === '\n') process.stderr.write('\n');
+  if (typed.trim() !== slug) throw new OperatorError('that is not its slug: nothing was changed', { usage: true });
 }

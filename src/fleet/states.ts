@@ -28,12 +28,25 @@ export async function moveTenant(installation: Installation, slug: string, move:
     .fork()
     .nativeUpdate(Tenant, { slug, status: { $in: [...from] } }, { status: to, updatedAt: new Date() });
   const tenant = await findTenant(installation, slug);
-  if (changed === 0 && tenant.status !== to) {
-    throw new OperatorError(
-      `${slug} is ${tenant.status}: only a tenant that is ${from.join(' or ')} can be ${past[move]}`,
-    );
-  }
+  if (changed === 0) requireState(tenant, move);
   return tenant;
+}
+
+/** @throws {OperatorError} when there is no such tenant, or the move is not possible from the state it is in */
+export async function requireMove(installation: Installation, slug: string, move: Move): Promise<void> {
+  requireState(await findTenant(installation, slug), move);
+}
+
+function requireState({ slug, status }: Tenant, move: Move): void {
+  const { from, to }: { from: readonly TenantStatus[]; to: TenantStatus } = moves[move];
+  if (status === to || from.includes(status)) return;
+  throw new OperatorError(`${slug} is ${status}: only a tenant that is ${from.join(' or ')} can be ${past[move]}`);
+}
+
+/** @throws {OperatorError} when it must be deleted first */
+export function requirePurgeable({ slug, status }: Tenant): void {
+  if (status !== 'deleted' && status !== 'provisioning')
+    throw new OperatorError(`${slug} is ${status}: delete it first (npm run -s tenant -- delete ${slug})`);
 }
 
 const past: Record<Move, string> = { suspend: 'suspended', resume: 'resumed', delete: 'deleted', restore: 'restored' };
@@ -50,9 +63,7 @@ export async function purgeTenant(installation: Installation, slug: string): Pro
     const found = await findTenant(installation, slug);
     await holdLock(client, lockSpaces.tenant, found.id);
     const tenant = await findTenant(installation, slug);
-    if (tenant.status !== 'deleted' && tenant.status !== 'provisioning') {
-      throw new OperatorError(`${slug} is ${tenant.status}: delete it first`);
-    }
+    requirePurgeable(tenant);
     await withConnection(servers.adminUrl(tenant.server), async admin => {
       if (!(await isOwn(admin, databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), tenant))) return;
       // Who is no superuser may end the sessions of a role only as a member of it.

@@ -16,7 +16,9 @@ interface Json {
 
 /** `npm run -s tenant -- …`: the tenants and their people. */
 export function tenantCommand(): Command {
-  const tenant = createCommand('tenant').description('Tenants: make them, look at them, keep their databases at head');
+  const tenant = createCommand('npm run -s tenant --').description(
+    'Tenants: make them, look at them, keep their databases at head',
+  );
   addProvisionCommand(tenant);
   addList(tenant);
   addMigrateCommands(tenant);

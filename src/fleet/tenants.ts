@@ -39,7 +39,7 @@ export async function listTenants({ control }: Installation): Promise<TenantSumm
 
 export async function findTenant({ control }: Installation, slug: string): Promise<Tenant> {
   const tenant = await control.em.fork().findOne(Tenant, { slug }, { populate: ['server'] });
-  if (!tenant) throw new OperatorError(`there is no tenant ${slug}`);
+  if (!tenant) throw new OperatorError(`there is no tenant ${slug}; see: npm run -s tenant -- list`);
   return tenant;
 }
 

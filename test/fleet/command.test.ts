@@ -52,7 +52,7 @@ describe('the command line', () => {
         levels.map(args => run('scripts/tenant.ts', args, {})),
       )) {
         expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
-        expect(stdout).to.match(/^Usage: tenant/);
+        expect(stdout).to.match(/^Usage: npm run -s tenant --/);
       }
     });
 
