@@ -135,8 +135,6 @@ async function serve(script: string): Promise<string> {
     LOG_LEVEL: 'error',
     RATE_LIMIT_GLOBAL: '1000000/60s',
     RATE_LIMIT_LOGIN: '1000000/15m',
-    TENANT_DATABASES_OPEN: '40',
-    TENANT_DATABASE_CONNECTIONS: '2',
   });
   services.push(service);
   const url = `http://127.0.0.1:${port}`;
