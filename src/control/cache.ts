@@ -30,6 +30,7 @@ export class ControlCache<Value extends object> {
   readonly #options: CacheOptions<Value>;
   readonly #kept: LRUCache<string, Kept<Value>>;
   readonly #absent: LRUCache<string, true>;
+  #changes = 0;
 
   constructor(options: CacheOptions<Value>) {
     this.#options = options;
@@ -62,6 +63,17 @@ export class ControlCache<Value extends object> {
     return this.#options.feed.current ? this.#kept.get(key)?.value : undefined;
   }
 
+  /** How many changes have been heard of. To be asked before something is read that is then offered. */
+  get changes(): number {
+    return this.#changes;
+  }
+
+  /** Keeps a value that was read together with something else, unless anything has changed since. */
+  offer(key: string, value: Value, since: number): void {
+    if (this.#options.feed.current && this.#changes === since && !this.#kept.has(key))
+      this.#kept.set(key, { loading: Promise.resolve(value), value });
+  }
+
   /** Drops the entry if it is still this one; false when a change or a later look-up has replaced it. */
   #forget(key: string, asked: Kept<Value>): boolean {
     return this.#kept.peek(key) === asked && this.#kept.delete(key);
@@ -69,6 +81,7 @@ export class ControlCache<Value extends object> {
 
   /** Forgets a key, or all of them (`*`). The change feed does it; who changes a row here need not wait for that. */
   drop(key: string): void {
+    this.#changes++;
     if (key === '*') {
       this.#kept.clear();
       this.#absent.clear();

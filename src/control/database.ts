@@ -41,6 +41,22 @@ export function openControlDatabase(url: string, connections = 2): ControlDataba
   });
 }
 
+/**
+ * The rows of a prepared statement, for the look-ups that requests wait for. Values are as PostgreSQL writes them: numbers
+ * of 64 bits and moments are text.
+ * @param name of the statement; each connection prepares it once
+ */
+export async function lookUp<Row extends object>(
+  control: ControlDatabase,
+  name: string,
+  text: string,
+  values: unknown[],
+): Promise<Row[]> {
+  const pool = await control.em.getConnection().getNativeClient();
+  const { rows } = await pool.query<Row>({ name, text, values });
+  return rows;
+}
+
 /** The last migration that the control database has; undefined when it has none. */
 export async function controlVersion(control: ControlDatabase): Promise<string | undefined> {
   const [table] = await control.em.execute<{ found: boolean }[]>(

@@ -1,7 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import { ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
-import { LegacyToken, Role, type Scope, Session, User } from './entities.ts';
+import { lookUp } from './database.ts';
+import { LegacyToken, Role, type Scope, User } from './entities.ts';
 import { hashOfLegacyToken } from './legacy-token.ts';
 import { loadTenant, type TenantParts, type TenantRecord } from './load-tenant.ts';
 
@@ -89,18 +90,6 @@ export function createDirectory(parts: DirectoryParts): Directory {
     load: guid => loadTenant(guid, parts),
   });
   const askedAnew = new LRUCache<string, Promise<void>>({ max: 10_000, ttl: 1_000 });
-  const sessions = new ControlCache<SessionRecord>({
-    feed,
-    table: 'sessions',
-    max: 50_000,
-    ttlMs: 5 * minutes,
-    load: async id => {
-      const session = await em().findOne(Session, { id });
-      return session
-        ? { id, tenantId: session.tenant.id, userId: session.user.id, revoked: session.revokedAt !== null }
-        : undefined;
-    },
-  });
   const users = new ControlCache<UserRecord>({
     feed,
     table: 'users',
@@ -119,6 +108,23 @@ export function createDirectory(parts: DirectoryParts): Directory {
     load: async id => {
       const role = await em().findOne(Role, { id: Number(id) });
       return role ? { id: role.id, name: role.name, permissions: new Set(role.permissions) } : undefined;
+    },
+  });
+  const sessions = new ControlCache<SessionRecord>({
+    feed,
+    table: 'sessions',
+    max: 50_000,
+    ttlMs: 5 * minutes,
+    // Who asks for a session asks for its user and their role next: they come along.
+    load: async id => {
+      const since = [users.changes, roles.changes] as const;
+      const [row] = await lookUp<SessionRow>(control, 'session_by_id', sessionById, [id]);
+      if (!row) return undefined;
+      const user = userOfSession(row);
+      users.offer(String(user.id), user, since[0]);
+      const role = { id: user.roleId, name: row.role_name, permissions: new Set(row.permissions) };
+      roles.offer(String(role.id), role, since[1]);
+      return { id, tenantId: user.tenantId, userId: user.id, revoked: row.revoked };
     },
   });
   const legacyTokens = new ControlCache<LegacyTokenRecord>({
@@ -172,6 +178,43 @@ export function createDirectory(parts: DirectoryParts): Directory {
       users.current(String(user.id)) === user &&
       roles.current(String(role.id)) === role,
     countUsers: (tenant, entityId) => em().count(User, { tenant, entityId }),
+  };
+}
+
+interface SessionRow {
+  revoked: boolean;
+  user_id: string;
+  user_guid: string;
+  tenant_id: string;
+  email: string;
+  first_name: string;
+  last_name: string;
+  scope: Scope;
+  entity_id: string | null;
+  disabled: boolean;
+  role_id: string;
+  role_name: string;
+  permissions: string[];
+}
+
+const sessionById = `
+  select s.revoked_at is not null as revoked, u.id as user_id, u.guid as user_guid, u.tenant_id, email, first_name,
+         last_name, scope, entity_id, disabled_at is not null as disabled, r.id as role_id, r.name as role_name, permissions
+    from sessions s join users u on u.id = s.user_id join roles r on r.id = u.role_id
+   where s.id = $1`;
+
+function userOfSession(row: SessionRow): UserRecord {
+  return {
+    id: Number(row.user_id),
+    guid: row.user_guid,
+    tenantId: Number(row.tenant_id),
+    email: row.email,
+    firstName: row.first_name,
+    lastName: row.last_name,
+    roleId: Number(row.role_id),
+    scope: row.scope,
+    entityId: row.entity_id === null ? null : Number(row.entity_id),
+    disabled: row.disabled,
   };
 }
 

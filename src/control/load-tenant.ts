@@ -1,9 +1,8 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
-import { raw } from '@mikro-orm/postgresql';
 import type { Logger } from 'pino';
 import { problem } from '../errors.ts';
-import type { ControlDatabase } from './database.ts';
-import { SigningKey, Tenant, type TenantStatus } from './entities.ts';
+import { type ControlDatabase, lookUp } from './database.ts';
+import type { TenantStatus } from './entities.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 import { databaseUrl, type Servers } from './servers.ts';
 
@@ -35,6 +34,34 @@ export interface TenantParts {
   log: Logger;
 }
 
+interface TenantRow {
+  id: string;
+  slug: string;
+  name: string;
+  app_id: string;
+  features: string[];
+  status: TenantStatus;
+  schema_version: string | null;
+  database_name: string;
+  role_name: string;
+  role_password: Buffer;
+  server_name: string;
+  server_url: Buffer | null;
+  keys: { kid: string; secret: string; active: boolean }[];
+}
+
+// A key that retired an hour ago has no token left that is good.
+const tenantByGuid = `
+  select t.id, t.slug, t.name, app_id, features, t.status, schema_version, database_name, role_name, role_password,
+         s.name as server_name, s.admin_url as server_url,
+         (select coalesce(jsonb_agg(jsonb_build_object(
+                   'kid', kid, 'secret', encode(secret, 'base64'), 'active', k.status = 'active')), '[]')
+            from signing_keys k
+           where tenant_id = t.id and (k.status = 'active'
+              or k.status = 'retiring' and coalesce(retired_at > now() - interval '1 hour', true))) as keys
+    from tenants t join servers s on s.id = server_id
+   where guid = $1`;
+
 /**
  * A tenant with its secrets opened; undefined when there is none.
  * @throws {Problem} `unavailable` when a secret does not open or a key is too short: then the tenant is not served at all
@@ -43,35 +70,24 @@ export async function loadTenant(
   guid: string,
   { control, secrets, servers, log }: TenantParts,
 ): Promise<TenantRecord | undefined> {
-  const em = control.em.fork();
-  const tenant = await em.findOne(Tenant, { guid }, { populate: ['server'] });
+  const [tenant] = await lookUp<TenantRow>(control, 'tenant_by_guid', tenantByGuid, [guid]);
   if (!tenant) return undefined;
-  // A key that retired an hour ago has no token left that is good.
-  const stillUsed = {
-    $or: [
-      { status: 'active' as const },
-      { status: 'retiring' as const, [raw(`coalesce(retired_at > now() - interval '1 hour', true)`)]: [] },
-    ],
-  };
-  const keys = await em.find(SigningKey, { tenant, ...stillUsed });
   try {
-    const password = secrets.open(tenant.rolePassword, owners.rolePassword(guid)).toString();
+    const password = secrets.open(tenant.role_password, owners.rolePassword(guid)).toString();
+    const serverUrl = servers.adminUrl({ name: tenant.server_name, adminUrl: tenant.server_url });
     return {
-      id: tenant.id,
+      id: Number(tenant.id),
       guid,
       slug: tenant.slug,
       name: tenant.name,
-      appId: tenant.appId,
+      appId: tenant.app_id,
       features: tenant.features,
       status: tenant.status,
-      schemaVersion: tenant.schemaVersion ?? null,
-      databaseName: tenant.databaseName,
-      databaseUrl: databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName, {
-        user: tenant.roleName,
-        password,
-      }),
-      keys: new Map(keys.map(key => [key.kid, openKey(key, guid, secrets)])),
-      activeKid: keys.find(key => key.status === 'active')?.kid,
+      schemaVersion: tenant.schema_version,
+      databaseName: tenant.database_name,
+      databaseUrl: databaseUrl(serverUrl, tenant.database_name, { user: tenant.role_name, password }),
+      keys: new Map(tenant.keys.map(({ kid, secret }) => [kid, openKey(kid, secret, guid, secrets)])),
+      activeKid: tenant.keys.find(({ active }) => active)?.kid,
     };
   } catch (error) {
     log.error(
@@ -82,8 +98,8 @@ export async function loadTenant(
   }
 }
 
-function openKey({ kid, secret }: SigningKey, guid: string, secrets: SecretBox): KeyObject {
-  const bytes = secrets.open(secret, owners.signingKey(guid, kid));
+function openKey(kid: string, secret: string, guid: string, secrets: SecretBox): KeyObject {
+  const bytes = secrets.open(Buffer.from(secret, 'base64'), owners.signingKey(guid, kid));
   if (bytes.length < leastKeyBytes) throw new Error(`signing key ${kid} is shorter than ${leastKeyBytes} bytes`);
   return createSecretKey(bytes);
 }
