@@ -1,7 +1,9 @@
-import type { ControlDatabase } from './database.ts';
+import { type ControlDatabase, queryControl } from './database.ts';
 
 /** Tells every process, through the change feed, that what it keeps of a subject is not current any more. */
 export type Announce = (table: string, key: string) => Promise<void>;
+
+const announcement = `select pg_notify('control_changes', payload) from unnest($1::text[]) as payload`;
 
 /**
  * One announcement is on its way at a time; what is to be announced meanwhile goes with the next, together. It resolves
@@ -12,10 +14,7 @@ export function createAnnouncer(control: ControlDatabase): Announce {
   let next: { payloads: Set<string>; sent: Promise<void> } | undefined;
 
   const send = async (payloads: Set<string>): Promise<void> => {
-    const list = `{${[...payloads].map(payload => `"${payload}"`).join(',')}}`;
-    await control.em
-      .getConnection()
-      .execute(`select pg_notify('control_changes', payload) from unnest(?::text[]) as payload`, [list], 'run');
+    await queryControl(control, 'announce', announcement, [[...payloads]]);
   };
   const plan = () => {
     const payloads = new Set<string>();

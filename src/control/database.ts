@@ -46,7 +46,7 @@ export function openControlDatabase(url: string, connections = 2): ControlDataba
  * of 64 bits and moments are text.
  * @param name of the statement; each connection prepares it once
  */
-export async function lookUp<Row extends object>(
+export async function queryControl<Row extends object>(
   control: ControlDatabase,
   name: string,
   text: string,

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
-import { lookUp } from './database.ts';
+import { queryControl } from './database.ts';
 import { LegacyToken, Role, type Scope, User } from './entities.ts';
 import { hashOfLegacyToken } from './legacy-token.ts';
 import { loadTenant, type TenantParts, type TenantRecord } from './load-tenant.ts';
@@ -118,7 +118,7 @@ export function createDirectory(parts: DirectoryParts): Directory {
     // Who asks for a session asks for its user and their role next: they come along.
     load: async id => {
       const since = [users.changes, roles.changes] as const;
-      const [row] = await lookUp<SessionRow>(control, 'session_by_id', sessionById, [id]);
+      const [row] = await queryControl<SessionRow>(control, 'session_by_id', sessionById, [id]);
       if (!row) return undefined;
       const user = userOfSession(row);
       users.offer(String(user.id), user, since[0]);

@@ -1,7 +1,7 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import type { Logger } from 'pino';
 import { problem } from '../errors.ts';
-import { type ControlDatabase, lookUp } from './database.ts';
+import { type ControlDatabase, queryControl } from './database.ts';
 import type { TenantStatus } from './entities.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 import { databaseUrl, type Servers } from './servers.ts';
@@ -70,7 +70,7 @@ export async function loadTenant(
   guid: string,
   { control, secrets, servers, log }: TenantParts,
 ): Promise<TenantRecord | undefined> {
-  const [tenant] = await lookUp<TenantRow>(control, 'tenant_by_guid', tenantByGuid, [guid]);
+  const [tenant] = await queryControl<TenantRow>(control, 'tenant_by_guid', tenantByGuid, [guid]);
   if (!tenant) return undefined;
   try {
     const password = secrets.open(tenant.role_password, owners.rolePassword(guid)).toString();

@@ -11,7 +11,7 @@ export function sendAnswer(ctx: Context, route: Pick<Route, 'status' | 'location
   }
   if (route.location) ctx.set('Location', route.location(answer as never));
   if (route.cache === 'revalidate') {
-    const { bytes, tag } = answer instanceof Representation ? answer : new Representation(answer);
+    const { body, tag } = answer instanceof Representation ? answer : new Representation(answer);
     ctx.set('Cache-Control', 'private, no-cache');
     ctx.set('Vary', 'Authorization');
     ctx.set('ETag', tag);
@@ -19,9 +19,9 @@ export function sendAnswer(ctx: Context, route: Pick<Route, 'status' | 'location
       ctx.status = 304;
       return;
     }
-    ctx.body = bytes;
+    ctx.body = body;
   } else {
-    ctx.body = Buffer.from(JSON.stringify(answer));
+    ctx.body = JSON.stringify(answer);
   }
   ctx.type = 'application/json; charset=utf-8';
 }

@@ -5,6 +5,7 @@ import { decimal, int32, lengths, longId, moment, optionalText, text, timestamp 
 import { maxInt32, pathId } from '../http/route.ts';
 import type { Caller } from '../tenancy/context.ts';
 import { defineRoute } from '../tenancy/define-route.ts';
+import { Table } from '../tenancy/table.ts';
 import { Entity, requireCurrency } from './entity.ts';
 import { refuse } from './record.ts';
 import { defineResource } from './resource.ts';
@@ -50,6 +51,7 @@ PromotionUseSchema.setClass(PromotionUse);
 const use = z
   .object({ PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() })
   .meta({ title: 'PromotionUse' });
+const uses = new Table(PromotionUse, use.omit({ Used: true }));
 const usePath = '/api/v1/Promotions/:id/entity/:entityId/used';
 const tag = 'Promotion';
 
@@ -85,14 +87,14 @@ const recordUse = defineRoute({
   response: use,
   status: 201,
   location: answer => `/api/v1/Promotions/${answer.PromotionId}/entity/${answer.EntityId}/used`,
-  handler: async ({ params }, context) =>
-    context.write(async ({ em }) => {
+  handler: async ({ params }, context) => {
+    const [recorded] = await context.write(async ({ em }) => {
       const { promotion, entity } = await findPair(params, context.caller, em);
       requireUsable(promotion, entity, new Date());
-      const row = em.create(PromotionUse, { promotionId: promotion.id, entityId: entity.id });
-      await em.flush();
-      return { PromotionId: promotion.id, EntityId: entity.id, Used: true, UsedAt: row.usedAt.toISOString() };
-    }),
+      return uses.insert({ promotionId: promotion.id, entityId: entity.id });
+    });
+    return { ...recorded, Used: true } as z.input<typeof use>;
+  },
 });
 
 /** The promotion and the entity that a path names; 404 when either is not there, or not the caller's to see. */

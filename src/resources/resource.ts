@@ -71,8 +71,8 @@ export function defineResource<
   ) =>
     (kept ? await context.answer(name, answerKey, rowsOf, toAnswer) : toAnswer(await context.read(rowsOf()))) as never;
 
-  const write = <T>(context: RequestContext, work: (transaction: TenantTransaction) => Promise<T>): Promise<T> =>
-    context.write(work, kept ? name : undefined);
+  const write = (context: RequestContext, prepare: (transaction: TenantTransaction) => Promise<Statement>) =>
+    context.write(prepare, kept ? name : undefined);
 
   const list = defineRoute({
     ...reading,
@@ -124,12 +124,12 @@ export function defineResource<
       'id' in key ? `${path}/${record.Id}` : `${path}/code/${encodeURIComponent(String(record[pascalCase(key.code)]))}`,
     handler: async ({ body }, context) => {
       if (scopedBy) requireAll(context.caller);
-      return write(context, async transaction => {
+      const [created] = await write(context, async transaction => {
         const row = toRow(body);
         if (ready) await ready(row, transaction.em, {});
-        const [created] = await transaction.query(table.insert(row));
-        return created as never;
+        return table.insert(row);
       });
+      return created as never;
     },
   });
 
@@ -146,17 +146,16 @@ export function defineResource<
       if (partial && Object.keys(body).length === 0) throw nothingSent(partial);
       const changes = toRow(body);
       if ('code' in key) delete changes[key.code]; // the stored spelling stays
-      return write(context, async transaction => {
+      const [changed] = await write(context, async transaction => {
         const condition = keyed(params, body);
         const mine = condition && [condition, ...visible(context.caller)];
         const [before] = mine ? await transaction.query(table.lock(mine)) : [];
         if (!mine || !before) throw problem(missing);
         const row = { ...before, ...changes };
         if (ready) await ready(row, transaction.em, before);
-        // Always the same columns, so that there is one statement to prepare.
-        const [changed] = await transaction.query(table.update(pick(row, settable), mine));
-        return changed as never;
+        return table.update(pick(row, settable), mine); // always the same columns: one statement to prepare
       });
+      return changed as never;
     },
   });
 
@@ -170,13 +169,12 @@ export function defineResource<
       if (scopedBy) requireAll(context.caller);
       const id = 'id' in key ? pathId(params.id, key.id) : undefined;
       if (id !== undefined && (await options.inUse?.(id, context))) throw problem('in_use');
-      const removed = await write(context, async transaction => {
-        const condition = keyed(params);
-        if (!condition) return [];
-        const live = [condition, ...visible(context.caller)];
-        const marks = { isDeleted: true, deletedAt: new Date() };
-        return transaction.query(softDelete ? table.update(marks, live) : table.delete(live));
-      });
+      const condition = keyed(params);
+      if (!condition) throw problem(missing);
+      const live = [condition, ...visible(context.caller)];
+      const removed = await write(context, async () =>
+        softDelete ? table.update({ isDeleted: true, deletedAt: new Date() }, live) : table.delete(live),
+      );
       if (removed.length === 0) throw problem(missing);
     },
   });

@@ -100,19 +100,22 @@ export class RequestContext {
   }
 
   /**
-   * For changing: runs `change` in a transaction that carries the caller, so that the audit entries written with it
-   * name them. Use only what is handed in. Run again after a deadlock.
+   * For changing: makes the change that `prepare` tells of in a transaction that carries the caller, so that the audit
+   * entry written with it names them. Done again after a deadlock.
    * @param resource whose kept answers the change makes old
+   * @returns the rows that the statement returns
    */
-  async write<T>(change: (transaction: TenantTransaction) => Promise<T>, resource?: string): Promise<T> {
+  async write(
+    prepare: (transaction: TenantTransaction) => Promise<Statement>,
+    resource?: string,
+  ): Promise<RowValues[]> {
     const database = this.#open();
+    const announce = async (): Promise<void> => {
+      if (resource !== undefined) await this.#parts.answers.changing(this.tenant, resource);
+    };
     for (let attempt = 1; ; attempt++) {
       try {
-        return await database.transaction(this.#actor(), resource, async transaction => {
-          const result = await change(transaction);
-          if (resource !== undefined) await this.#parts.answers.changing(this.tenant, resource);
-          return result;
-        });
+        return await database.change({ actor: this.#actor(), resource, prepare, announce });
       } catch (error) {
         if (attempt === maxAttempts || !retryable.has(sqlState(error) ?? '')) throw error;
       }

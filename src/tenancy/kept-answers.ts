@@ -222,5 +222,5 @@ export class KeptAnswers {
 }
 
 function sizeOf({ representation }: { representation: Representation }): number {
-  return representation.bytes.byteLength + overhead;
+  return representation.size + overhead;
 }

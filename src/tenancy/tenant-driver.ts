@@ -15,6 +15,16 @@ interface TenantDriverOptions {
   connectTimeoutMs: number;
 }
 
+interface Change {
+  actor: string;
+  /** What is changed, if its answers are kept. */
+  resource: string | undefined;
+  /** Looks at what has to be looked at first, and tells the statement that makes the change. */
+  prepare: (transaction: TenantTransaction) => Promise<Statement>;
+  /** Before it is made. */
+  announce: () => Promise<void>;
+}
+
 const statementTimeoutMs = 8_000; // a request is answered within 10 s
 const silenceMs = statementTimeoutMs + 1_000;
 
@@ -94,26 +104,25 @@ export class TenantDriver extends PostgreSqlDriver {
     return { rows, settled: lock.rows[0]?.free === true };
   }
 
-  /**
-   * Runs `work` in a transaction that carries who changes, for the audit log.
-   * @param resource that is changed, if its answers are kept
-   */
-  transaction<T>(
-    actor: string,
-    resource: string | undefined,
-    work: (transaction: TenantTransaction) => Promise<T>,
-  ): Promise<T> {
-    const begin =
+  /** Makes one change, in a transaction that carries who makes it, for the audit log. */
+  change({ actor, resource, prepare, announce }: Change): Promise<RowValues[]> {
+    const setUp =
       resource === undefined ? { ...setActor, values: [actor] } : { ...setActorAndLock, values: [actor, resource] };
     return this.#with(async client => {
       try {
-        await client.together(() => [client.query('begin'), client.query(begin)]);
-        const result = await work(new TenantTransaction(this, client));
-        const { command } = await client.query('commit');
+        await client.together(() => [client.query('begin'), client.query(setUp)]);
+        const statement = await prepare(new TenantTransaction(this, client));
+        await announce();
+        // Where the statement fails, the commit that follows it undoes what was done.
+        const [{ rows }, { command }] = await client.together(() => [
+          client.query<RowValues>(statement),
+          client.query('commit'),
+        ]);
         if (command !== 'COMMIT') throw new Error('the transaction had failed and was rolled back');
-        return result;
+        return rows;
       } catch (error) {
-        await client.query('rollback').catch(() => {}); // what matters is why it failed
+        // What matters is why it failed.
+        if (client.getTransactionStatus() !== 'I') await client.query('rollback').catch(() => {});
         throw error;
       }
     });

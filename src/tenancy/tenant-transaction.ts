@@ -4,7 +4,7 @@ import type { RowValues, Statement } from './table.ts';
 import type { TenantClient } from './tenant-client.ts';
 import type { TenantDriver } from './tenant-driver.ts';
 
-/** A transaction on a tenant's database: statements, and entities where a rule looks at others. */
+/** What a change looks at before it is made, in its transaction: rows by statements, and entities where a rule has to do with others. */
 export class TenantTransaction {
   readonly #driver: TenantDriver;
   readonly #client: TenantClient;
@@ -21,7 +21,7 @@ export class TenantTransaction {
     return rows;
   }
 
-  /** A unit of work in this transaction. What it changes is written by `em.flush()`. */
+  /** A unit of work in this transaction. */
   get em(): EntityManager {
     if (!this.#em) {
       this.#em = this.#driver.entityManager();
