@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { type EntityManager, type MikroORM, PostgreSqlConnection, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import { PostgresDialect } from 'kysely';
 import { isCut } from '../database-error.ts';
@@ -29,15 +30,11 @@ const statementTimeoutMs = 8_000; // a request is answered within 10 s
 const silenceMs = statementTimeoutMs + 1_000;
 
 // Whoever changes a resource holds its lock, shared, until the change is committed.
-const lockKey = (resource: string) => `hashtextextended('resource ' || ${resource}, 0)`;
-const isUnchanged = {
-  name: 'is_unchanged',
-  text: `select pg_try_advisory_xact_lock(${lockKey('$1')}) as free`,
-};
+const isUnchanged = { name: 'is_unchanged', text: 'select pg_try_advisory_xact_lock($1) as free' };
 const setActor = { name: 'set_actor', text: `select set_config('app.actor', $1, true)` };
 const setActorAndLock = {
   name: 'set_actor_and_lock',
-  text: `${setActor.text}, pg_advisory_xact_lock_shared(${lockKey('$2')})`,
+  text: `${setActor.text}, pg_advisory_xact_lock_shared($2)`,
 };
 
 /**
@@ -97,7 +94,7 @@ export class TenantDriver extends PostgreSqlDriver {
     // One after the other, in one round trip: first the lock, then the look at the rows.
     const [lock, { rows }] = await this.#onceMore(client =>
       client.together(() => [
-        client.query<{ free: boolean }>({ ...isUnchanged, values: [resource] }),
+        client.query<{ free: boolean }>({ ...isUnchanged, values: [lockOf(resource)] }),
         client.query<RowValues>(select),
       ]),
     );
@@ -107,7 +104,9 @@ export class TenantDriver extends PostgreSqlDriver {
   /** Makes one change, in a transaction that carries who makes it, for the audit log. */
   change({ actor, resource, prepare, announce }: Change): Promise<RowValues[]> {
     const setUp =
-      resource === undefined ? { ...setActor, values: [actor] } : { ...setActorAndLock, values: [actor, resource] };
+      resource === undefined
+        ? { ...setActor, values: [actor] }
+        : { ...setActorAndLock, values: [actor, lockOf(resource)] };
     return this.#with(async client => {
       try {
         await client.together(() => [client.query('begin'), client.query(setUp)]);
@@ -150,4 +149,16 @@ export class TenantDriver extends PostgreSqlDriver {
   entityManager(): EntityManager {
     return this.createEntityManager(false) as EntityManager;
   }
+}
+
+const locks = new Map<string, string>();
+
+/** The number of a resource's lock, inside the database of one tenant: 64 bits, the same in every process. */
+function lockOf(resource: string): string {
+  let lock = locks.get(resource);
+  if (lock === undefined) {
+    lock = createHash('sha256').update(`resource ${resource}`).digest().readBigInt64BE().toString();
+    locks.set(resource, lock);
+  }
+  return lock;
 }
