@@ -27,14 +27,14 @@ import type { Metrics } from './metrics.ts';
 import { resources } from './resources/index.ts';
 import { type Caller, RequestContext } from './tenancy/context.ts';
 import { type Access, permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
-import { fairShare } from './tenancy/fair-share.ts';
+import { fairTurns } from './tenancy/fair-turns.ts';
 import type { KeptAnswers } from './tenancy/kept-answers.ts';
 import type { TenantDatabases } from './tenancy/tenant-databases.ts';
 import { requestToken, tenantRouter } from './tenancy/tenant-router.ts';
 import { VerifiedTokens } from './tenancy/verified-tokens.ts';
 
 export interface AppParts extends AuthParts {
-  config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits' | 'acquireTimeoutMs'>;
+  config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits'>;
   databases: TenantDatabases;
   answers: KeptAnswers;
   metrics: Pick<Metrics, 'count'>;
@@ -72,13 +72,13 @@ export function createApp(parts: AppParts): Koa {
     return access === 'client' ? authenticateClient(parts) : user;
   };
 
-  const share = fairShare(config.acquireTimeoutMs);
+  const turns = fairTurns();
   const handle = (route: TenantRoute): Middleware => {
     const steps = [
       nameRoute(route),
       limits.ofRoute(route),
       identify(route.access),
-      share,
+      turns,
       requirePermission(route),
       answer(route, parts),
     ];

@@ -26,9 +26,9 @@ export function sqlState(error: unknown): string | undefined {
   return undefined;
 }
 
-/** Whether the connection went away, not the statement wrong: another connection may well do. */
+/** Whether the connection went away, or what was prepared on it is good no more: another connection may well do. */
 export function isCut(error: unknown): boolean {
-  return /^(08...|57P01|ECONNRESET|EPIPE)$/.test(sqlState(error) ?? '');
+  return /^(08...|57P01|0A000|26000|ECONNRESET|EPIPE)$/.test(sqlState(error) ?? '');
 }
 
 /** The constraint that a change broke, by its name; undefined for other errors. */
@@ -44,7 +44,7 @@ const byCode: [RegExp, (cause: unknown) => Problem][] = [
   [/^(TENANT_VERSION)$/, cause => problem('migration_pending', { cause })],
   [/^(53300|POOL_TIMEOUT)$/, cause => problem('overloaded', { cause })],
   [
-    /^(TENANT_IDENTITY|POOL_CLOSED|08...|25006|28...|3D000|40001|40P01|42501|53...|55P03|55000|57...|58...|XX00.|ECONN.*|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE)$/,
+    /^(TENANT_IDENTITY|POOL_CLOSED|08...|0A000|26000|25006|28...|3D000|40001|40P01|42501|53...|55P03|55000|57...|58...|XX00.|ECONN.*|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE)$/,
     cause => problem('unavailable', { cause }),
   ],
 ];

@@ -44,7 +44,7 @@ export function createMetrics({ databases, answers, feed }: MetricsParts): Metri
   });
   const tenants = new Counter({
     name: 'tenant_requests_total',
-    help: `Requests by tenant: the first ${mostTenants} of this process by name, all others together`,
+    help: `Requests of users by tenant: the first ${mostTenants} of this process by name, all others together`,
     labelNames: ['tenant'],
     registers,
   });

@@ -9,7 +9,7 @@ export interface RequestOutcome {
   /** 499 when the client left before it was answered. */
   readonly status: number;
   readonly ms: number;
-  /** Slug of the tenant, when one was found. */
+  /** Slug of the caller's tenant, when it is proved who calls. */
   readonly tenant: string | undefined;
 }
 
@@ -26,7 +26,7 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
       const { traceId, route, tenant, otherTenantNamed, caller, problem, ipAddress } = ctx.state;
       const status = ctx.res.writableFinished ? ctx.res.statusCode : 499;
       const ms = performance.now() - startedAt;
-      count({ method, route, status, ms, tenant: tenant?.slug });
+      count({ method, route, status, ms, tenant: caller && tenant?.slug });
       log.info({
         traceId,
         method,

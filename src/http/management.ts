@@ -8,13 +8,14 @@ interface ManagementParts {
 /** Answers `/health/live`, `/health/ready` and `/metrics`, on a port that the public does not reach. */
 export function createManagementServer({ isReady, metrics }: ManagementParts): Server {
   return createServer(async (request, response) => {
-    if (request.url === '/metrics') {
-      const body = await metrics.render();
-      response.writeHead(200, { 'Content-Type': metrics.contentType, 'Cache-Control': 'no-store' }).end(body);
+    const [path] = (request.url ?? '').split('?');
+    if (path === '/metrics') {
+      const body = await metrics.render().catch(() => undefined);
+      const headers = { 'Content-Type': metrics.contentType, 'Cache-Control': 'no-store' };
+      response.writeHead(body === undefined ? 500 : 200, headers).end(body);
       return;
     }
-    const status =
-      request.url === '/health/live' ? 200 : request.url === '/health/ready' ? (isReady() ? 200 : 503) : 404;
+    const status = path === '/health/live' ? 200 : path === '/health/ready' ? (isReady() ? 200 : 503) : 404;
     const body = JSON.stringify({ status: status === 200 ? 'ok' : status === 503 ? 'unavailable' : 'not_found' });
     response.writeHead(status, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' }).end(body);
   });

@@ -1,4 +1,4 @@
-import { defineEntity, type EntityManager, p } from '@mikro-orm/postgresql';
+import { defineEntity, type EntityManager, LockMode, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { problem } from '../errors.ts';
 import { decimal, int32, lengths, longId, moment, optionalText, text, timestamp } from '../http/fields.ts';
@@ -89,7 +89,7 @@ const recordUse = defineRoute({
   location: answer => `/api/v1/Promotions/${answer.PromotionId}/entity/${answer.EntityId}/used`,
   handler: async ({ params }, context) => {
     const [recorded] = await context.write(async ({ em }) => {
-      const { promotion, entity } = await findPair(params, context.caller, em);
+      const { promotion, entity } = await findPair(params, context.caller, em, LockMode.PESSIMISTIC_READ);
       requireUsable(promotion, entity, new Date());
       return uses.insert({ promotionId: promotion.id, entityId: entity.id });
     });
@@ -98,11 +98,16 @@ const recordUse = defineRoute({
 });
 
 /** The promotion and the entity that a path names; 404 when either is not there, or not the caller's to see. */
-async function findPair(params: Readonly<Record<string, string>>, caller: Caller, em: EntityManager) {
+async function findPair(
+  params: Readonly<Record<string, string>>,
+  caller: Caller,
+  em: EntityManager,
+  lockMode = LockMode.NONE,
+) {
   const id = pathId(params.id, maxInt32);
   const entityId = pathId(params.entityId, Number.MAX_SAFE_INTEGER);
   if (!id || !entityId || (caller.scope === 'Self' && caller.entityId !== entityId)) throw problem('not_found');
-  const promotion = await em.findOne(Promotion, { id });
+  const promotion = await em.findOne(Promotion, { id }, { lockMode });
   const entity = promotion && (await em.findOne(Entity, { id: entityId }));
   if (!promotion || !entity) throw problem('not_found');
   return { promotion, entity };

@@ -1,14 +1,6 @@
-import { PoolError } from '../database-error.ts';
+import { ConnectionLine, type WaitCounts } from './connection-line.ts';
 import { TenantClient } from './tenant-client.ts';
 import type { TenantPool } from './tenant-pool.ts';
-
-/** One who waits for a connection of a tenant. */
-export interface Waiter {
-  readonly resolve: (client: TenantClient) => void;
-  readonly reject: (error: unknown) => void;
-  readonly since: number;
-  readonly timer: NodeJS.Timeout;
-}
 
 interface ConnectionBudgetOptions {
   /** Most connections to the server, over all tenants, counted from before they are opened until they are closed. */
@@ -28,19 +20,12 @@ export interface BudgetUsage {
 }
 
 /** What happened since the start of the process. */
-export interface BudgetCounts {
-  opened: number;
+export interface BudgetCounts extends WaitCounts {
+  readonly opened: number;
   /** Idle connections of one tenant closed to make room for another. */
-  evicted: number;
-  /** Waits that ended, and the milliseconds they took together. */
-  waits: number;
-  waitedMs: number;
-  /** Of them, those that ended without a connection. */
-  refused: number;
+  readonly evicted: number;
 }
 
-const maxWaiting = 2_000; // beyond it, waiting only makes everybody late
-const switchingMs = 50; // to close one connection and open another costs many times what a request does
 const idleMs = 30_000;
 const sweepMs = 5_000;
 
@@ -54,21 +39,21 @@ const sweepMs = 5_000;
  * tenants have: the tenant with the fewest connections first, so none keeps more than its share while others wait.
  */
 export class ConnectionBudget {
-  readonly counts: BudgetCounts = { opened: 0, evicted: 0, waits: 0, waitedMs: 0, refused: 0 };
   readonly #options: ConnectionBudgetOptions;
-  /** Pools in which somebody waits. */
-  readonly #hungry = new Set<TenantPool>();
+  readonly #line: ConnectionLine;
   /** Pools with idle connections. */
   readonly #idle = new Set<TenantPool>();
   readonly #sweep: NodeJS.Timeout;
   #open = 0;
   #closing = 0;
   #inUse = 0;
-  #waiting = 0;
+  #opened = 0;
+  #evicted = 0;
   #empty: PromiseWithResolvers<void> | undefined;
 
   constructor(options: ConnectionBudgetOptions) {
     this.#options = options;
+    this.#line = new ConnectionLine(options.waitMs, () => this.#serve());
     this.#sweep = setInterval(() => this.#closeStale(), sweepMs).unref();
   }
 
@@ -78,7 +63,11 @@ export class ConnectionBudget {
   }
 
   get usage(): BudgetUsage {
-    return { open: this.#open, inUse: this.#inUse, waiting: this.#waiting };
+    return { open: this.#open, inUse: this.#inUse, waiting: this.#line.length };
+  }
+
+  get counts(): BudgetCounts {
+    return { opened: this.#opened, evicted: this.#evicted, ...this.#line.counts };
   }
 
   /**
@@ -87,22 +76,13 @@ export class ConnectionBudget {
    * @throws {PoolError} when none came free in time, or too many wait
    */
   async connect(pool: TenantPool): Promise<TenantClient> {
-    if (this.#hungry.size === 0 && pool.inUse < this.#options.maxEach) {
+    if (this.#line.length === 0 && pool.inUse < this.#options.maxEach) {
       const client = this.#takeIdle(pool);
       if (client) return this.#lend(client);
     }
-    if (this.#waiting >= maxWaiting) this.#sendAway(pool);
-    return new Promise<TenantClient>((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.#refuse(pool, waiter, 'no connection came free in time');
-        this.#serve();
-      }, this.#options.waitMs);
-      const waiter: Waiter = { resolve, reject, since: performance.now(), timer };
-      this.#waiting++;
-      pool.waiting.push(waiter);
-      this.#hungry.add(pool);
-      this.#serve();
-    });
+    const waiting = this.#line.join(pool);
+    this.#serve();
+    return waiting;
   }
 
   /** Gives a connection back; a broken one is closed. */
@@ -116,10 +96,7 @@ export class ConnectionBudget {
 
   /** Closes what is idle of a pool that has ended, and sends away those who wait in it. */
   end(pool: TenantPool, error: Error): void {
-    for (const waiter of [...pool.waiting]) {
-      this.#endWait(pool, waiter);
-      waiter.reject(error);
-    }
+    for (let waiter = this.#line.leave(pool); waiter; waiter = this.#line.leave(pool)) waiter.reject(error);
     for (let client = this.#takeIdle(pool); client; client = this.#takeIdle(pool)) this.#close(client);
   }
 
@@ -131,26 +108,12 @@ export class ConnectionBudget {
     await this.#empty.promise;
   }
 
-  /** Makes room in the line for one more of this pool, at the cost of the pool that has the most in it. */
-  #sendAway(pool: TenantPool): void {
-    let longest = pool;
-    for (const each of this.#hungry) if (each.waiting.length > longest.waiting.length) longest = each;
-    const last = longest.waiting.at(-1);
-    if (longest === pool || !last) throw new PoolError('POOL_TIMEOUT', 'too many wait for a connection');
-    this.#refuse(longest, last, 'too many wait for a connection');
-  }
-
-  #refuse(pool: TenantPool, waiter: Waiter, reason: string): void {
-    this.#endWait(pool, waiter);
-    this.counts.refused++;
-    waiter.reject(new PoolError('POOL_TIMEOUT', reason));
-  }
-
   /** Serves as many of those who wait as there are connections, in their order, and makes room for the others. */
   #serve(): void {
     const promised = new Map<TenantPool, number>();
     let places = this.#closing; // that will come free without more being closed
-    for (let pool = this.#next(promised); pool; pool = this.#next(promised)) {
+    const missing = (pool: TenantPool) => this.#missing(pool) - (promised.get(pool) ?? 0);
+    for (let pool = this.#line.next(missing); pool; pool = this.#line.next(missing)) {
       const client = this.#takeIdle(pool);
       if (client) {
         this.#handOver(client);
@@ -165,23 +128,9 @@ export class ConnectionBudget {
     }
   }
 
-  /**
-   * Whose turn it is: of the pools that miss connections, beside those that are promised, the one that has the fewest; of
-   * those, the one in which somebody waits the longest.
-   */
-  #next(promised: ReadonlyMap<TenantPool, number>): TenantPool | undefined {
-    let next: TenantPool | undefined;
-    for (const pool of this.#hungry) {
-      if (this.#missing(pool) <= (promised.get(pool) ?? 0)) continue;
-      const fewer = next ? taken(pool) - taken(next) : -1;
-      if (!next || fewer < 0 || (fewer === 0 && turnOf(pool) < turnOf(next))) next = pool;
-    }
-    return next;
-  }
-
   /** How many connections a pool may have beside those it has, those on their way, and those that the server still sees. */
   #missing(pool: TenantPool): number {
-    const room = this.#options.maxEach - taken(pool) - pool.closing;
+    const room = this.#options.maxEach - pool.taken - pool.closing;
     return Math.max(0, Math.min(pool.waiting.length - pool.opening, room));
   }
 
@@ -190,7 +139,7 @@ export class ConnectionBudget {
     const coldest = this.#coldest();
     const client = coldest && this.#takeIdle(coldest);
     if (!client) return false;
-    this.counts.evicted++;
+    this.#evicted++;
     this.#close(client);
     return true;
   }
@@ -209,7 +158,7 @@ export class ConnectionBudget {
   async #openFor(pool: TenantPool): Promise<void> {
     this.#open++;
     pool.opening++;
-    this.counts.opened++;
+    this.#opened++;
     let client: TenantClient | undefined;
     try {
       const opened = new TenantClient(pool); // reads the files that an address names, and so may fail
@@ -220,11 +169,7 @@ export class ConnectionBudget {
       this.#keep(opened);
     } catch (error) {
       pool.opening--;
-      const [waiter] = pool.waiting;
-      if (waiter) {
-        this.#endWait(pool, waiter);
-        waiter.reject(error);
-      }
+      this.#line.leave(pool)?.reject(error);
       if (client) this.#close(client);
       else this.#open--;
     }
@@ -232,29 +177,15 @@ export class ConnectionBudget {
   }
 
   #handOver(client: TenantClient): void {
-    const { pool } = client;
-    const [waiter] = pool.waiting;
-    if (waiter) {
-      this.#endWait(pool, waiter);
-      waiter.resolve(this.#lend(client));
-    } else {
-      this.#keep(client);
-    }
+    const waiter = this.#line.leave(client.pool);
+    if (waiter) waiter.resolve(this.#lend(client));
+    else this.#keep(client);
   }
 
   #lend(client: TenantClient): TenantClient {
     client.pool.inUse++;
     this.#inUse++;
     return client.lend(() => this.release(client));
-  }
-
-  #endWait(pool: TenantPool, waiter: Waiter): void {
-    clearTimeout(waiter.timer);
-    pool.waiting.splice(pool.waiting.indexOf(waiter), 1);
-    if (pool.waiting.length === 0) this.#hungry.delete(pool);
-    this.#waiting--;
-    this.counts.waits++;
-    this.counts.waitedMs += performance.now() - waiter.since;
   }
 
   /** Keeps a connection for the next one, unless there is none or it cannot be used again. */
@@ -311,13 +242,4 @@ export class ConnectionBudget {
       if (pool.idle.length === 0) this.#idle.delete(pool);
     }
   }
-}
-
-/** When the one who waits the longest came. Who can use a connection as it is counts as having come a little earlier. */
-function turnOf({ waiting: [first], idle }: TenantPool): number {
-  return (first?.since ?? Number.POSITIVE_INFINITY) - (idle.length > 0 ? switchingMs : 0);
-}
-
-function taken(pool: TenantPool): number {
-  return pool.inUse + pool.opening;
 }

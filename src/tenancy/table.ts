@@ -64,7 +64,7 @@ export class Table {
     return statement(limit === undefined ? ordered : `${ordered} limit $${values.push(limit)}`, values);
   }
 
-  /** The rows with the values of their entity, locked until the transaction ends. */
+  /** The rows with the values of their entity, moments as text, locked until the transaction ends. */
   lock(conditions: Conditions): Statement {
     const values: unknown[] = [];
     const text = `select ${this.#columns} from ${this.#name}${where(conditions, values)} for update`;
@@ -121,7 +121,9 @@ function statement(text: string, values: unknown[]): Statement {
     name = `statement_${names.size}`;
     names.set(text, name);
   }
-  return { name, text, values, types: asAnswered };
+  // `pg` would write moments in the time zone of this process, without the seconds that zones once had.
+  const sent = values.map(value => (value instanceof Date ? value.toISOString() : value));
+  return { name, text, values: sent, types: asAnswered };
 }
 
 const { INT8, NUMERIC, TIMESTAMPTZ } = pg.types.builtins;
@@ -132,7 +134,7 @@ const numbers: [number, (text: string) => unknown][] = [
   [int8Array, text => (text === '{}' ? [] : text.slice(1, -1).split(',').map(Number))],
 ];
 const asAnswered = parsing([...numbers, [TIMESTAMPTZ, toIso]]);
-const asProperties = parsing([...numbers, [TIMESTAMPTZ, text => new Date(text)]]);
+const asProperties = parsing([...numbers, [TIMESTAMPTZ, text => text]]); // written back to the microsecond
 
 /** How the text of a column becomes a value, by the type of the column; those that are not named, as `pg` does it. */
 function parsing(parsers: [number, (text: string) => unknown][]): pg.CustomTypesConfig {
@@ -140,9 +142,9 @@ function parsing(parsers: [number, (text: string) => unknown][]): pg.CustomTypes
   return { getTypeParser: (type, format) => byType.get(type) ?? pg.types.getTypeParser(type, format) };
 }
 
-/** `2026-11-21 10:00:00.123456+00` → `2026-11-21T10:00:00.123Z`. */
+/** `2026-11-21 10:00:00.123456+00` → `2026-11-21T10:00:00.123Z`. What is no moment (`infinity`) stays as it is. */
 function toIso(text: string): string {
   const plain = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00$/.exec(text);
-  if (!plain) return new Date(text).toISOString();
+  if (!plain) return text;
   return `${plain[1]}T${plain[2]}.${(plain[3] ?? '').padEnd(3, '0').slice(0, 3)}Z`;
 }

@@ -25,7 +25,8 @@ export interface TenantClientOptions extends pg.ClientConfig {
 }
 
 const longestGoodbyeMs = 1_000;
-const lastWords = /^(57P|25P0[34]|08)/; // SQLSTATEs after which the server hangs up
+// SQLSTATEs after which the server hangs up, or what was prepared on the connection is good no more.
+const lastWords = /^(57P|25P0[34]|08|0A000|26000)/;
 
 /** One connection to a tenant's database. */
 export class TenantClient extends pg.Client {
@@ -59,8 +60,9 @@ export class TenantClient extends pg.Client {
   /** Connects, and proves before anything else that this is the tenant's database. */
   async open(): Promise<void> {
     const { expected, silenceMs, openMs } = this.pool.options;
-    const late = new PoolError('ETIMEDOUT', 'the server did not answer in time');
-    const timer = setTimeout(() => this.#stream.destroy(late), openMs);
+    // An error made here, and kept, would keep all whose end led to this opening: they stand in its stack.
+    const giveUp = () => this.#stream.destroy(new PoolError('ETIMEDOUT', 'the server did not answer in time'));
+    const timer = setTimeout(giveUp, openMs);
     try {
       await this.connect();
       await this.#verify(expected);

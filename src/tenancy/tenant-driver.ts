@@ -69,7 +69,7 @@ export class TenantDriver extends PostgreSqlDriver {
     this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
     this.pool = this.connection.pool = new TenantPool(budget, {
       ...this.connection.mapOptions({}), // how values of the types are read
-      connectionString: url,
+      connectionString: inUtc(url),
       application_name: 'backoffice-api',
       statement_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: statementTimeoutMs,
@@ -149,6 +149,14 @@ export class TenantDriver extends PostgreSqlDriver {
   entityManager(): EntityManager {
     return this.createEntityManager(false) as EntityManager;
   }
+}
+
+/** The address, with settings of the session that moments are read by. */
+function inUtc(address: string): string {
+  const url = new URL(address);
+  const { searchParams } = url;
+  searchParams.set('options', `${searchParams.get('options') ?? ''} -c timezone=UTC -c datestyle=ISO`.trim());
+  return url.href;
 }
 
 const locks = new Map<string, string>();

@@ -1,5 +1,6 @@
 import { PoolError } from '../database-error.ts';
-import type { ConnectionBudget, Waiter } from './connection-budget.ts';
+import type { ConnectionBudget } from './connection-budget.ts';
+import type { Waiter } from './connection-line.ts';
 import type { TenantClient, TenantClientOptions } from './tenant-client.ts';
 
 const halfLifeMs = 30_000;
@@ -23,6 +24,11 @@ export class TenantPool {
   constructor(budget: ConnectionBudget, options: TenantClientOptions) {
     this.#budget = budget;
     this.options = options;
+  }
+
+  /** Connections that somebody has or that are on their way. */
+  get taken(): number {
+    return this.inUse + this.opening;
   }
 
   /**

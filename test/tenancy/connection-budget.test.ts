@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
+import { queryObjects } from 'node:v8';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import type { TenantRecord } from '../../src/control/directory.ts';
@@ -8,7 +9,7 @@ import { withConnection } from '../../src/fleet/admin-connection.ts';
 import { tenantHead } from '../../src/fleet/migrate-tenants.ts';
 import { tenantEntities } from '../../src/resources/index.ts';
 import { ConnectionBudget } from '../../src/tenancy/connection-budget.ts';
-import type { TenantClient } from '../../src/tenancy/tenant-client.ts';
+import { TenantClient } from '../../src/tenancy/tenant-client.ts';
 import { TenantDatabases } from '../../src/tenancy/tenant-databases.ts';
 import { createTenantOrm } from '../../src/tenancy/tenant-orm.ts';
 import { TenantPool } from '../../src/tenancy/tenant-pool.ts';
@@ -147,6 +148,13 @@ describe('The connection budget of a server', () => {
         for (let n = 0; n < 3; n++) await use(cold[(i + n) % cold.length] as TenantPool, 'read');
       }
       expect(pids.size).to.equal(1);
+    });
+
+    it('the memory of a connection with it', async () => {
+      const { pools } = create({ max: 2 });
+      const before = queryObjects(TenantClient, { format: 'count' });
+      for (let i = 0; i < 40; i++) (await pools[i % 5]!.connect()).release();
+      await eventually(() => queryObjects(TenantClient, { format: 'count' }) <= before + 2, 2_000);
     });
 
     it('nothing that is in use', async () => {
