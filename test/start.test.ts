@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { request } from 'node:http';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -212,17 +214,23 @@ describe('npm start', function () {
 
     // Asked twice, it does not wait for the request that runs.
     const { tokens } = await logIn(started);
-    const head = [
-      `Authorization: Bearer ${tokens?.accessToken}`,
-      'Content-Type: application/json',
-      'Content-Length: 9',
-    ];
-    const running = sendRaw(started.url, rawRequest(`POST ${statuses}`, head), { withinMs: 10_000 });
+    const running = request(`${started.url}${statuses}`, {
+      method: 'POST',
+      headers: {
+        Authorization: `Bearer ${tokens?.accessToken}`,
+        'Content-Type': 'application/json',
+        'Content-Length': 9,
+        Expect: '100-continue',
+      },
+    });
+    const answered = new Promise(resolve => running.once('response', resolve).once('error', () => resolve('cut off')));
+    running.flushHeaders();
+    await once(running, 'continue'); // it runs
     started.process.kill('SIGTERM');
     await eventually(() => started.output.stdout.includes('"event":"stopping"'));
     started.process.kill('SIGTERM');
     expect((await started.ended).code).to.equal(1);
-    expect((await running).statuses).to.deep.equal([]);
+    expect(await answered).to.equal('cut off');
   });
 
   it('with settings that are wrong names each in one line, and never their values', async () => {
