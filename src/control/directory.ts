@@ -1,38 +1,20 @@
 import { LRUCache } from 'lru-cache';
 import { ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
-import { queryControl } from './database.ts';
-import { LegacyToken, Role, type Scope, User } from './entities.ts';
+import { LegacyToken, User } from './entities.ts';
 import { hashOfLegacyToken } from './legacy-token.ts';
+import {
+  loadRole,
+  loadSession,
+  loadUser,
+  type RoleRecord,
+  type SessionRecord,
+  type UserRecord,
+} from './load-caller.ts';
 import { loadTenant, type TenantParts, type TenantRecord } from './load-tenant.ts';
 
+export type { RoleRecord, SessionRecord, UserRecord } from './load-caller.ts';
 export type { TenantRecord } from './load-tenant.ts';
-
-export interface SessionRecord {
-  readonly id: string;
-  readonly tenantId: number;
-  readonly userId: number;
-  readonly revoked: boolean;
-}
-
-export interface UserRecord {
-  readonly id: number;
-  readonly guid: string;
-  readonly tenantId: number;
-  readonly email: string;
-  readonly firstName: string;
-  readonly lastName: string;
-  readonly roleId: number;
-  readonly scope: Scope;
-  readonly entityId: number | null;
-  readonly disabled: boolean;
-}
-
-export interface RoleRecord {
-  readonly id: number;
-  readonly name: string;
-  readonly permissions: ReadonlySet<string>;
-}
 
 export interface LegacyTokenRecord {
   readonly tenantGuid: string;
@@ -95,20 +77,14 @@ export function createDirectory(parts: DirectoryParts): Directory {
     table: 'users',
     max: 50_000,
     ttlMs: 5 * minutes,
-    load: async id => {
-      const user = await em().findOne(User, { id: Number(id) });
-      return user ? toUserRecord(user) : undefined;
-    },
+    load: id => loadUser(id, control),
   });
   const roles = new ControlCache<RoleRecord>({
     feed,
     table: 'roles',
     max: 50_000,
     ttlMs: 10 * minutes,
-    load: async id => {
-      const role = await em().findOne(Role, { id: Number(id) });
-      return role ? { id: role.id, name: role.name, permissions: new Set(role.permissions) } : undefined;
-    },
+    load: id => loadRole(id, control),
   });
   const sessions = new ControlCache<SessionRecord>({
     feed,
@@ -118,13 +94,11 @@ export function createDirectory(parts: DirectoryParts): Directory {
     // Who asks for a session asks for its user and their role next: they come along.
     load: async id => {
       const since = [users.changes, roles.changes] as const;
-      const [row] = await queryControl<SessionRow>(control, 'session_by_id', sessionById, [id]);
-      if (!row) return undefined;
-      const user = userOfSession(row);
-      users.offer(String(user.id), user, since[0]);
-      const role = { id: user.roleId, name: row.role_name, permissions: new Set(row.permissions) };
-      roles.offer(String(role.id), role, since[1]);
-      return { id, tenantId: user.tenantId, userId: user.id, revoked: row.revoked };
+      const found = await loadSession(id, control);
+      if (!found) return undefined;
+      users.offer(String(found.user.id), found.user, since[0]);
+      roles.offer(String(found.role.id), found.role, since[1]);
+      return found.session;
     },
   });
   const legacyTokens = new ControlCache<LegacyTokenRecord>({
@@ -178,57 +152,5 @@ export function createDirectory(parts: DirectoryParts): Directory {
       users.current(String(user.id)) === user &&
       roles.current(String(role.id)) === role,
     countUsers: (tenant, entityId) => em().count(User, { tenant, entityId }),
-  };
-}
-
-interface SessionRow {
-  revoked: boolean;
-  user_id: string;
-  user_guid: string;
-  tenant_id: string;
-  email: string;
-  first_name: string;
-  last_name: string;
-  scope: Scope;
-  entity_id: string | null;
-  disabled: boolean;
-  role_id: string;
-  role_name: string;
-  permissions: string[];
-}
-
-const sessionById = `
-  select s.revoked_at is not null as revoked, u.id as user_id, u.guid as user_guid, u.tenant_id, email, first_name,
-         last_name, scope, entity_id, disabled_at is not null as disabled, r.id as role_id, r.name as role_name, permissions
-    from sessions s join users u on u.id = s.user_id join roles r on r.id = u.role_id
-   where s.id = $1`;
-
-function userOfSession(row: SessionRow): UserRecord {
-  return {
-    id: Number(row.user_id),
-    guid: row.user_guid,
-    tenantId: Number(row.tenant_id),
-    email: row.email,
-    firstName: row.first_name,
-    lastName: row.last_name,
-    roleId: Number(row.role_id),
-    scope: row.scope,
-    entityId: row.entity_id === null ? null : Number(row.entity_id),
-    disabled: row.disabled,
-  };
-}
-
-export function toUserRecord(user: User): UserRecord {
-  return {
-    id: user.id,
-    guid: user.guid,
-    tenantId: user.tenant.id,
-    email: user.email,
-    firstName: user.firstName,
-    lastName: user.lastName,
-    roleId: user.role.id,
-    scope: user.scope,
-    entityId: user.entityId ?? null,
-    disabled: user.disabledAt !== null,
   };
 }

@@ -1,10 +1,10 @@
-import { defineEntity, type EntityManager, p } from '@mikro-orm/postgresql';
+import { defineEntity, type EntityManager, p, raw } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { int32, lengths, longId, text, timestamp } from '../http/fields.ts';
 import { Country } from './country.ts';
 import { Currency } from './currency.ts';
 import { EntityStatus } from './entity-status.ts';
-import { byCode, refuse, where } from './record.ts';
+import { byCode, refuse } from './record.ts';
 import { defineResource } from './resource.ts';
 
 export const entityTypes = ['supplier', 'customer'] as const;
@@ -63,7 +63,8 @@ export const entities = defineResource({
     if (!(await em.findOne(EntityStatus, { id: entity.statusId }))) throw refuse('StatusId', 'is not an entity status');
     if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
     if (entity.countryCode && entity.countryCode !== before.countryCode) {
-      const country = await em.findOne(Country, where(byCode('countryCode', entity.countryCode), ['not is_deleted']));
+      const [sql, ...values] = byCode('countryCode', entity.countryCode) ?? ['false'];
+      const country = await em.findOne(Country, { [raw(sql, values)]: [], isDeleted: false });
       if (!country) throw refuse('CountryCode', 'is not a country');
       entity.countryCode = country.countryCode;
     }

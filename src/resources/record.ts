@@ -1,4 +1,3 @@
-import { raw } from '@mikro-orm/postgresql';
 import { type Problem, type ProblemCode, problem } from '../errors.ts';
 import { lengths, text } from '../http/fields.ts';
 import { camelCase } from '../http/read-fields.ts';
@@ -13,15 +12,6 @@ export function toRow(fields: Record<string, unknown>): Record<string, unknown> 
 /** `countryCode` → `CountryCode`. */
 export function pascalCase(name: string): string {
   return name.charAt(0).toUpperCase() + name.slice(1);
-}
-
-/** All of these conditions as MikroORM takes them; to be made anew for each query. */
-export function where(...conditions: (Condition | undefined)[]): never {
-  return {
-    $and: conditions
-      .filter(condition => condition !== undefined)
-      .map(([sql, ...values]) => ({ [raw(sql, values)]: [] })),
-  } as never;
 }
 
 /** The condition that finds a code without regard to letter case, as the unique index has it; undefined for no code at all. */

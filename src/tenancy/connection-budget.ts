@@ -78,7 +78,7 @@ export class ConnectionBudget {
   async connect(pool: TenantPool): Promise<TenantClient> {
     if (this.#line.length === 0 && pool.inUse < this.#options.maxEach) {
       const client = this.#takeIdle(pool);
-      if (client) return this.#lend(client);
+      if (client) return this.#lease(client);
     }
     const waiting = this.#line.join(pool);
     this.#serve();
@@ -178,14 +178,14 @@ export class ConnectionBudget {
 
   #handOver(client: TenantClient): void {
     const waiter = this.#line.leave(client.pool);
-    if (waiter) waiter.resolve(this.#lend(client));
+    if (waiter) waiter.resolve(this.#lease(client));
     else this.#keep(client);
   }
 
-  #lend(client: TenantClient): TenantClient {
+  #lease(client: TenantClient): TenantClient {
     client.pool.inUse++;
     this.#inUse++;
-    return client.lend(() => this.release(client));
+    return client.lease(() => this.release(client));
   }
 
   /** Keeps a connection for the next one, unless there is none or it cannot be used again. */
@@ -225,9 +225,7 @@ export class ConnectionBudget {
       pool.closing--;
     }
     this.#open--;
-    const at = pool.idle.indexOf(client);
-    if (at >= 0) pool.idle.splice(at, 1);
-    if (pool.idle.length === 0) this.#idle.delete(pool);
+    this.#takeOut(client);
     if (this.#open === 0) this.#empty?.resolve();
     this.#serve();
   }
@@ -236,10 +234,17 @@ export class ConnectionBudget {
     const before = performance.now() - idleMs;
     for (const pool of this.#idle) {
       for (const client of pool.idle.filter(({ idleSince }) => idleSince < before)) {
-        pool.idle.splice(pool.idle.indexOf(client), 1);
+        this.#takeOut(client);
         this.#close(client);
       }
-      if (pool.idle.length === 0) this.#idle.delete(pool);
     }
+  }
+
+  /** Of the idle ones, if it is one of them. */
+  #takeOut(client: TenantClient): void {
+    const { idle } = client.pool;
+    const at = idle.indexOf(client);
+    if (at >= 0) idle.splice(at, 1);
+    if (idle.length === 0) this.#idle.delete(client.pool);
   }
 }

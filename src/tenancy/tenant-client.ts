@@ -40,7 +40,7 @@ export class TenantClient extends pg.Client {
   /** Whether it is known to be on its way out, though the socket is still open. */
   #doomed = false;
   /** Ends the use of this connection; undefined while it is not in use. */
-  #giveBack: (() => void) | undefined;
+  #onRelease: (() => void) | undefined;
 
   constructor(pool: TenantPool) {
     super(pool.options);
@@ -72,7 +72,7 @@ export class TenantClient extends pg.Client {
     const stream = this.#stream;
     stream.setTimeout(silenceMs, () => {
       // Not the code of a cut connection: asking again would take as long again.
-      if (this.#giveBack) stream.destroy(new PoolError('ETIMEDOUT', 'the server fell silent'));
+      if (this.#onRelease) stream.destroy(new PoolError('ETIMEDOUT', 'the server fell silent'));
     });
   }
 
@@ -99,16 +99,16 @@ export class TenantClient extends pg.Client {
   }
 
   /** Begins a use of it, which `release` ends. */
-  lend(giveBack: () => void): this {
-    this.#giveBack = giveBack;
+  lease(onRelease: () => void): this {
+    this.#onRelease = onRelease;
     return this;
   }
 
   /** Ends the use of it, once: whoever calls again has nothing to give back. */
   release(): void {
-    const giveBack = this.#giveBack;
-    this.#giveBack = undefined;
-    giveBack?.();
+    const onRelease = this.#onRelease;
+    this.#onRelease = undefined;
+    onRelease?.();
   }
 
   /** Says goodbye to the server; `end` is emitted when it has let go. */
