@@ -89,6 +89,7 @@ export function createApp(parts: AppParts): Koa {
 
   const app = new Koa();
   app.silent = true; // problemDetails logs
+  app.use(closeWhenStopping(stopping));
   app.use(requestId());
   app.use(accessLog(log, metrics.count));
   app.use(problemDetails(log));
@@ -103,6 +104,14 @@ export function createApp(parts: AppParts): Koa {
   app.use(documentationPages(routes, config.publicUrl));
   app.use(unknownRoute(routers, routes, user));
   return app;
+}
+
+/** Kept open after its answer, a connection would hold up the stop until its client or a time limit ends it. */
+function closeWhenStopping(stopping: AbortSignal): Middleware {
+  return async (ctx, next) => {
+    await next();
+    if (stopping.aborted) ctx.res.setHeader('Connection', 'close');
+  };
 }
 
 /** An absolute URL may stand in a request line (RFC 9112 §3.2.2); one that is none has no path. */

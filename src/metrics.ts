@@ -1,4 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { Passwords } from './auth/passwords.ts';
 import type { ChangeFeed } from './control/change-feed.ts';
 import type { RequestOutcome } from './http/access-log.ts';
 import type { BudgetCounts, ConnectionBudget } from './tenancy/connection-budget.ts';
@@ -16,6 +17,7 @@ interface MetricsParts {
   databases: Pick<TenantDatabases, 'budgets'>;
   answers: Pick<KeptAnswers, 'bytes' | 'counts'>;
   feed: Pick<ChangeFeed, 'current'>;
+  passwords: Pick<Passwords, 'usage'>;
 }
 
 const mostTenants = 100;
@@ -24,7 +26,7 @@ const mostTenants = 100;
  * Numbers for the operator's monitoring. Every label takes few values: routes by their pattern, servers, and the first
  * 100 tenants that this process meets by their slug; those after them are counted together, as `other`.
  */
-export function createMetrics({ databases, answers, feed }: MetricsParts): Metrics {
+export function createMetrics({ databases, answers, feed, passwords }: MetricsParts): Metrics {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
@@ -114,6 +116,24 @@ export function createMetrics({ databases, answers, feed }: MetricsParts): Metri
     registers,
     collect() {
       this.set(feed.current ? 1 : 0);
+    },
+  });
+
+  new Counter({
+    name: 'password_hashes_total',
+    help: 'Passwords hashed, to check one or to set one',
+    registers,
+    collect() {
+      this.reset();
+      this.inc(passwords.usage.hashed);
+    },
+  });
+  new Gauge({
+    name: 'password_hashes_waiting',
+    help: 'Logins and other requests that wait until a password can be hashed',
+    registers,
+    collect() {
+      this.set(passwords.usage.waiting);
     },
   });
 

@@ -68,7 +68,7 @@ export async function startService({
     acquireTimeoutMs: config.acquireTimeoutMs,
   });
   const answers = new KeptAnswers({ feed, announce: createAnnouncer(control), maxBytes: config.keptAnswersBytes });
-  const metrics = createMetrics({ databases, answers, feed });
+  const metrics = createMetrics({ databases, answers, feed, passwords });
   const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
   const tokens = { issuer: config.publicUrl, audience, now: unixTime };
   const windows = await createWindows({ redisUrl: config.redisUrl, log, now });
@@ -99,7 +99,7 @@ export async function startService({
     log,
   });
 
-  const server = createApiServer(app.callback(), signal);
+  const server = createApiServer(app.callback());
   const management = createManagementServer({ isReady: () => feed.current && !signal.aborted, metrics });
   try {
     await listen(server, config.port, config.host, 'PORT');
@@ -131,10 +131,7 @@ export async function startService({
 }
 
 /** Slow and endless requests are ended; these limits are far above what a client of the API needs. */
-function createApiServer(
-  handle: (request: IncomingMessage, response: ServerResponse) => unknown,
-  stopping: AbortSignal,
-): Server {
+function createApiServer(handle: (request: IncomingMessage, response: ServerResponse) => unknown): Server {
   const limits = {
     headersTimeout: 5_000,
     requestTimeout: 15_000,
@@ -142,23 +139,12 @@ function createApiServer(
     connectionsCheckingInterval: 1_000,
     optimizeEmptyRequests: true, // a request without a body has nothing to be read: saves 2 µs
   };
-  const running = new Set<ServerResponse>();
-  const accept = (request: IncomingMessage, response: ServerResponse): void => {
-    if (stopping.aborted) response.setHeader('Connection', 'close');
-    running.add(response);
-    response.on('close', () => running.delete(response));
-    void handle(request, response);
-  };
-  // Kept open after its answer, a connection would hold up the stop until its client or a time limit ends it.
-  stopping.addEventListener('abort', () => {
-    for (const response of running) if (!response.headersSent) response.setHeader('Connection', 'close');
-  });
-  const server = createServer(limits, accept);
+  const server = createServer(limits, handle);
   server.maxHeadersCount = 100;
   // A client that asks first whether it may send its body is told no before it sends one that is too large.
   server.on('checkContinue', (request, response) => {
     if (!(Number(request.headers['content-length'] ?? 0) > bodyLimits.resource)) response.writeContinue();
-    accept(request, response);
+    handle(request, response);
   });
   return server;
 }

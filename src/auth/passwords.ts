@@ -8,10 +8,13 @@ const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19_456, timeCost: 
 const currentPrefix = '$argon2id$v=19$m=19456,t=2,p=1$';
 const argon2Hash = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[\w+/]{11,}\$[\w+/]{16,}$/;
 
-const longestQueue = 48; // at 10 to 20 ms each, the last one waits about a second
+const longestQueue = 48; // at 10 to 20 ms each, the last one waits about a second; two when there is much else to do
+const busy = 0.8; // of its time, the event loop works
 
 /** Hashes and checks passwords on other threads, a few at a time, so that everybody else is still answered. */
 export interface Passwords {
+  /** `hashed`: worked on since the start, each the same work, whatever it was for. `waiting`: in line now. */
+  readonly usage: { readonly hashed: number; readonly waiting: number };
   /** @throws {Problem} `overloaded` when too many wait already (of `verify` too) */
   hash(password: string): Promise<string>;
   /** Without a stored hash, or with one of another kind, it takes the same time, and answers no. */
@@ -22,9 +25,10 @@ export interface Passwords {
 
 /** One core is left to those who do not log in. */
 export function createPasswords(concurrency = Math.max(1, availableParallelism() - 1)): Passwords {
-  const run = limiter(concurrency, longestQueue);
+  const { usage, run } = limiter(concurrency, longestQueue);
   const decoy = hash(randomBytes(16), parameters);
   return {
+    usage,
     hash: password => run(() => hash(normalise(password), parameters)),
     verify: async (storedHash, password) => {
       const known = storedHash !== undefined && argon2Hash.test(storedHash);
@@ -42,23 +46,51 @@ function normalise(password: string): string {
   return password.normalize('NFKC');
 }
 
-/** Runs at most `concurrency` tasks at a time and lets at most `longest` wait. */
-function limiter(concurrency: number, longest: number): <T>(task: () => Promise<T>) => Promise<T> {
+interface Limiter {
+  readonly usage: Passwords['usage'];
+  run<T>(task: () => Promise<T>): Promise<T>;
+}
+
+/**
+ * Runs at most `concurrency` tasks at a time and lets at most `longest` wait. While requests keep the process busy, each
+ * task is followed by a rest as long as itself: half of those cores are left to the database, Redis and whatever else
+ * answers the requests.
+ */
+function limiter(concurrency: number, longest: number): Limiter {
   const waiting: (() => void)[] = [];
   let running = 0;
-  return async task => {
-    if (running >= concurrency) {
-      if (waiting.length >= longest) throw problem('overloaded');
-      await new Promise<void>(resolve => waiting.push(resolve));
-    } else {
-      running++;
-    }
-    try {
-      return await task();
-    } finally {
-      const next = waiting.shift();
-      if (next) next();
-      else running--;
-    }
+  let hashed = 0;
+  const next = (): void => {
+    const resume = waiting.shift();
+    if (resume) resume();
+    else running--;
+  };
+  return {
+    usage: {
+      get hashed() {
+        return hashed;
+      },
+      get waiting() {
+        return waiting.length;
+      },
+    },
+    run: async task => {
+      if (running >= concurrency) {
+        if (waiting.length >= longest) throw problem('overloaded');
+        await new Promise<void>(resolve => waiting.push(resolve));
+      } else {
+        running++;
+      }
+      hashed++;
+      const startedAt = performance.now();
+      const before = performance.eventLoopUtilization();
+      try {
+        return await task();
+      } finally {
+        const { utilization } = performance.eventLoopUtilization(before);
+        if (utilization > busy) setTimeout(next, performance.now() - startedAt);
+        else next();
+      }
+    },
   };
 }

@@ -178,32 +178,20 @@ describe('Login', () => {
       expect(await count()).to.equal(before);
     });
 
-    it('takes the same time for every reason', async () => {
+    it('takes the work of one password for every reason', async () => {
       const wrong = (person: Person) => ({ ...person, password: 'wrong password' });
-      const kinds = {
-        wrong: () => wrong(known),
-        unknown: () => ({ email: `${randomUUID()}@acme.test`, password: 'wrong password' }),
-        unconfirmed: () => unconfirmed,
-        disabled: () => disabled,
-        foreign: () => foreign,
-        imported: () => wrong(imported),
+      const reasons = {
+        wrong: wrong(known),
+        unknown: { email: `${randomUUID()}@acme.test`, password: 'wrong password' },
+        unconfirmed,
+        disabled,
+        foreign,
+        'hash of another kind': wrong(imported),
       };
-      const times: Record<string, number[]> = {};
-      for (let round = 0; round < 60; round++) {
-        for (const [kind, credentials] of Object.entries(kinds)) {
-          if (round % 2 !== 0 && kind !== 'wrong' && kind !== 'unknown') continue;
-          const startedAt = performance.now();
-          await login(credentials());
-          times[kind] = [...(times[kind] ?? []), performance.now() - startedAt];
-        }
-      }
-      const shown = Object.entries(times).map(([kind, all]) => `${kind} ${quantile(all, 0.5).toFixed(1)} ms`);
-      console.log(`      medians: ${shown.join(', ')}`);
-      // What else runs on the machine only adds: the quicker quarter shows what the service itself takes.
-      const wrongTakes = quantile(times.wrong ?? [], 0.25);
-      for (const [kind, all] of Object.entries(times)) {
-        const ratio = quantile(all, 0.25) / wrongTakes;
-        expect(Math.max(ratio, 1 / ratio), `${kind} against a wrong password`).to.be.below(1.3);
+      for (const [reason, credentials] of Object.entries(reasons)) {
+        const before = world.passwords.usage.hashed;
+        expect((await login(credentials)).status, reason).to.equal(401);
+        expect(world.passwords.usage.hashed - before, reason).to.equal(1);
       }
     });
   });
@@ -334,11 +322,10 @@ describe('Login', () => {
     const all = Promise.all(crowd).finally(() => {
       waiting = false;
     });
-    const meanwhile: number[] = [];
+    let meanwhile = 0;
     while (waiting) {
-      const startedAt = performance.now();
       expect((await caller.get('/api/v1/auth/me')).status).to.equal(200);
-      meanwhile.push(performance.now() - startedAt);
+      meanwhile++;
     }
     const answers = await all;
     const turnedAway = answers.filter(({ status }) => status !== 200);
@@ -347,7 +334,7 @@ describe('Login', () => {
       expect(Number(headers.get('retry-after'))).to.be.at.least(1);
     }
     expect(turnedAway.length, 'turned away').to.be.within(1, 64 + 20);
-    expect(quantile(meanwhile, 0.5), 'a call meanwhile, median of ms').to.be.below(250);
+    expect(meanwhile, 'calls answered before the crowd was').to.be.above(10);
     expect((await login({ email: person.email, password })).status, 'afterwards').to.equal(200);
     const [sessions] = await controlSql<{ count: string }>(
       world,
@@ -435,8 +422,4 @@ function letters(count: number): string {
 /** So many characters, of four bytes each. */
 function keys(count: number): string {
   return Array.from({ length: count }, (_, i) => String.fromCodePoint(0x1f511 + ((i * 7) % 26))).join('');
-}
-
-function quantile(values: number[], share: number): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] ?? 0;
 }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { User } from '../../src/control/entities.ts';
+import { withConnection } from '../../src/fleet/admin-connection.ts';
 import { findTenant } from '../../src/fleet/tenants.ts';
 import { addUser } from '../../src/fleet/users.ts';
 import type { TestTenant, World } from '../support/world.ts';
@@ -39,4 +40,14 @@ export async function addPerson(world: World, tenant: TestTenant, options: Perso
 /** Runs SQL on the control database as the operator. */
 export function controlSql<Row extends object>(world: World, text: string, values: unknown[] = []): Promise<Row[]> {
   return world.control.em.fork().execute<Row[]>(text, values);
+}
+
+/** While `work` runs nobody can look a user up or add one: what is answered meanwhile cannot depend on who is there. */
+export function whileNobodyCanLookUp<T>(world: World, work: () => Promise<T>): Promise<T> {
+  return withConnection(world.config.databaseUrl ?? '', async client => {
+    await client.query('begin; lock table users, mail_tokens in access exclusive mode');
+    const result = await work();
+    await client.query('commit');
+    return result;
+  });
 }

