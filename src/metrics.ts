@@ -1,5 +1,4 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import type { Passwords } from './auth/passwords.ts';
 import type { ChangeFeed } from './control/change-feed.ts';
 import type { RequestOutcome } from './http/access-log.ts';
 import type { BudgetCounts, ConnectionBudget } from './tenancy/connection-budget.ts';
@@ -17,7 +16,7 @@ interface MetricsParts {
   databases: Pick<TenantDatabases, 'budgets'>;
   answers: Pick<KeptAnswers, 'bytes' | 'counts'>;
   feed: Pick<ChangeFeed, 'current'>;
-  passwords: Pick<Passwords, 'usage'>;
+  passwords: { readonly usage: { readonly hashed: number; readonly waiting: number } };
 }
 
 const mostTenants = 100;
