@@ -96,14 +96,15 @@ ${command('npm run control -- reseal')}
 <h2 id="capacity">Capacity</h2>
 <p>A process takes at most <code>CONNECTION_BUDGET</code> connections of each PostgreSQL server, over all tenants and the control
 database (which has at most <code>CONTROL_CONNECTIONS</code> of them, and one for the change feed). Add that up over the processes and
-stay below <code>max_connections</code>. A tenant has at most <code>TENANT_CONNECTIONS</code>, and no more than its share while others
-wait. When more tenants are busy than fit, idle connections of one are given up for another; who waits longer than
+stay below <code>max_connections</code>. A tenant has at most <code>TENANT_CONNECTIONS</code>, a third of them while other tenants use
+the server too, and no more than its share while others wait. When more tenants are busy than fit, idle connections of one are given up for another; who waits longer than
 <code>ACQUIRE_TIMEOUT_MS</code> is answered 503. An idle tenant costs a process a few kilobytes and no connection.</p>
 <p>Reference data is served from memory, at most <code>KEPT_ANSWERS_MB</code>, while it is known to be current: a change made through any
 process of the service is seen by all of them within a second. A change made by other means, such as psql, shows after a minute at
 the latest, or at once after:</p>
 ${command('npm run -s tenant -- refresh northwind')}
 <p><code>/metrics</code> on <code>MANAGEMENT_PORT</code> has the numbers in the format of Prometheus: requests and their times by route,
-connections open, in use, waited for and given up by server, answers from memory and from a database, the event loop and the heap.</p>`;
+connections open, in use, waited for and given up by server, passwords hashed and waiting to be, answers from memory and from a
+database, the event loop and the heap.</p>`;
   return page({ path: '/docs/operators', title: 'Operators', contents, body });
 }

@@ -61,9 +61,15 @@ const trackingTable = `
     id serial primary key, name varchar(255) not null, executed_at timestamptz(6) not null default current_timestamp(6)
   )`;
 
+/** An empty database has none yet. */
+const lockIdentity = `
+  do $$ begin
+    if to_regclass('tenant_identity') is not null then lock table tenant_identity in access exclusive mode; end if;
+  end $$`;
+
 /**
  * Changes a tenant database in one transaction. From its begin to its end nobody can open a connection to serve the
- * tenant: such a connection reads the table of migrations first, and waits.
+ * tenant: such a connection reads first whose database it is and at which version, and waits.
  * @param check is the last thing before the commit; what it throws undoes everything
  */
 export async function changeSchema(
@@ -85,7 +91,7 @@ export async function changeSchema(
 async function beginChange(client: pg.Client): Promise<string[]> {
   const results: unknown = await client.query(
     `begin; set local client_min_messages = warning; ${trackingTable};
-     lock table migrations in access exclusive mode; select name from migrations order by id`,
+     lock table migrations in access exclusive mode; ${lockIdentity}; select name from migrations order by id`,
   );
   const [last] = (results as pg.QueryResult<{ name: string }>[]).slice(-1);
   return (last?.rows ?? []).map(({ name }) => name);

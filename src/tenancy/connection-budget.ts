@@ -1,4 +1,5 @@
 import { ConnectionLine, type WaitCounts } from './connection-line.ts';
+import { Neighbours } from './neighbours.ts';
 import { TenantClient } from './tenant-client.ts';
 import type { TenantPool } from './tenant-pool.ts';
 
@@ -7,6 +8,8 @@ interface ConnectionBudgetOptions {
   max: number;
   /** Most connections of one tenant. */
   maxEach: number;
+  /** The same while other tenants use the server as well. */
+  maxShared: number;
   /** Longest wait for one, in milliseconds. */
   waitMs: number;
 }
@@ -36,13 +39,15 @@ const sweepMs = 5_000;
  * connection that is least likely to be needed again is closed: that of the tenant least often asked for of late, so
  * that what is hot stays connected (with the least recently used one closed instead, a stream of tenants that come once
  * would close everybody's). When all are in use, requests wait. Whoever waits is served in the order of what their
- * tenants have: the tenant with the fewest connections first, so none keeps more than its share while others wait.
+ * tenants have: the tenant with the fewest connections first, so none keeps more than its share while others wait. And
+ * none works on all of its connections while others are there at all: they would wait for the server instead.
  */
 export class ConnectionBudget {
   readonly #options: ConnectionBudgetOptions;
   readonly #line: ConnectionLine;
   /** Pools with idle connections. */
   readonly #idle = new Set<TenantPool>();
+  readonly #neighbours = new Neighbours();
   readonly #sweep: NodeJS.Timeout;
   #open = 0;
   #closing = 0;
@@ -76,13 +81,19 @@ export class ConnectionBudget {
    * @throws {PoolError} when none came free in time, or too many wait
    */
   async connect(pool: TenantPool): Promise<TenantClient> {
-    if (this.#line.length === 0 && pool.inUse < this.#options.maxEach) {
+    this.#neighbours.note(pool);
+    if (this.#line.length === 0 && pool.inUse < this.#mostEach) {
       const client = this.#takeIdle(pool);
       if (client) return this.#lease(client);
     }
     const waiting = this.#line.join(pool);
     this.#serve();
     return waiting;
+  }
+
+  /** Opens a connection that nobody waits for yet, where it costs nobody anything. */
+  prepare(pool: TenantPool): void {
+    if (this.#line.length === 0 && this.#open < this.#options.max && !pool.ended) void this.#openFor(pool);
   }
 
   /** Gives a connection back; a broken one is closed. */
@@ -128,9 +139,13 @@ export class ConnectionBudget {
     }
   }
 
+  get #mostEach(): number {
+    return this.#neighbours.present ? this.#options.maxShared : this.#options.maxEach;
+  }
+
   /** How many connections a pool may have beside those it has, those on their way, and those that the server still sees. */
   #missing(pool: TenantPool): number {
-    const room = this.#options.maxEach - pool.taken - pool.closing;
+    const room = this.#mostEach - pool.taken - pool.closing;
     return Math.max(0, Math.min(pool.waiting.length - pool.opening, room));
   }
 

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import pg from 'pg';
-import { PoolError } from '../database-error.ts';
+import { PoolError, sqlState } from '../database-error.ts';
 import type { TenantPool } from './tenant-pool.ts';
 
 /** Reached the database of another tenant, or none: its answers must not be used. */
@@ -77,9 +77,15 @@ export class TenantClient extends pg.Client {
   }
 
   async #verify(expected: TenantClientOptions['expected']): Promise<void> {
-    const { rows } = await this.query<{ guid: string; version: string | null }>(
-      'select guid, (select max(name) from migrations) as version from tenant_identity',
+    const asked = this.query<{ guid: string; version: string | null }>(
+      'select guid, schema_version as version from tenant_identity',
     );
+    const { rows } = await asked.catch(error => {
+      const state = sqlState(error);
+      if (state === '42P01') throw new TenantIdentityError('the database has no identity', { cause: error });
+      if (state === '42703') throw new TenantVersionError('the database has no version', { cause: error });
+      throw error;
+    });
     if (rows[0]?.guid !== expected.guid) throw new TenantIdentityError('the database belongs to another tenant');
     if (rows[0].version !== expected.schemaVersion)
       throw new TenantVersionError(`the database is at ${rows[0].version}`);

@@ -15,7 +15,7 @@ interface TenantDatabasesOptions {
   controlConnections: number;
   /** Most connections to one PostgreSQL server, over all tenants and the control database. */
   connectionBudget: number;
-  /** Most connections of one tenant. */
+  /** Most connections of one tenant; a third of them while others use the server as well. */
   tenantConnections: number;
   acquireTimeoutMs: number;
 }
@@ -44,14 +44,23 @@ export class TenantDatabases {
     if (tenant.status !== 'active') throw problem('tenant_inactive');
     if (tenant.schemaVersion !== this.#options.head) throw problem('migration_pending');
     if (this.#shut) throw problem('unavailable');
-    // With its address and password in the key, a changed pointer or password opens anew and verifies anew.
-    const key = `${tenant.guid} ${tenant.databaseUrl}`;
+    const key = keyOf(tenant);
     let driver = this.#open.get(key);
     if (!driver) {
       driver = this.#driver(tenant);
       this.#open.set(key, driver);
     }
     return driver;
+  }
+
+  /** Begins to connect to a database that is not open yet, if there is room: somebody is about to ask for it. */
+  prepare(tenant: TenantRecord): void {
+    if (this.#open.has(keyOf(tenant))) return;
+    try {
+      this.open(tenant).pool.prepare();
+    } catch {
+      // Whoever asks is told why.
+    }
   }
 
   /** The connections to every server, by its host and port. */
@@ -93,11 +102,17 @@ export class TenantDatabases {
     let budget = this.#budgets.get(server);
     if (!budget) {
       const max = connectionBudget - (server === serverOf(controlUrl) ? controlConnections : 0);
-      budget = new ConnectionBudget({ max, maxEach: Math.min(tenantConnections, max), waitMs: acquireTimeoutMs });
+      const maxEach = Math.min(tenantConnections, max);
+      budget = new ConnectionBudget({ max, maxEach, maxShared: Math.ceil(maxEach / 3), waitMs: acquireTimeoutMs });
       this.#budgets.set(server, budget);
     }
     return budget;
   }
+}
+
+/** With its address and password in the key, a changed pointer or password opens anew and verifies anew. */
+function keyOf({ guid, databaseUrl }: TenantRecord): string {
+  return `${guid} ${databaseUrl}`;
 }
 
 /** Host and port; for a socket of the file system, its folder. */

@@ -39,8 +39,14 @@ describe('The connection budget of a server', () => {
   after(() => world.close());
 
   /** A budget with a pool for each tenant, whose connections the server can tell from all others. */
-  function create({ max, maxEach = max, waitMs = 10_000, openMs = 10_000 }: Partial<Settings> & { max: number }) {
-    const budget = new ConnectionBudget({ max, maxEach, waitMs });
+  function create({
+    max,
+    maxEach = max,
+    maxShared = maxEach,
+    waitMs = 10_000,
+    openMs = 10_000,
+  }: Partial<Settings> & { max: number }) {
+    const budget = new ConnectionBudget({ max, maxEach, maxShared, waitMs });
     const name = `budget-${randomBytes(5).toString('hex')}`;
     const pool = (tenant: TenantRecord, url = tenant.databaseUrl) =>
       new TenantPool(budget, {
@@ -127,6 +133,27 @@ describe('The connection budget of a server', () => {
       await parallel(Array.from({ length: 30 }), 30, (_, i) => use(pools[0], i % 5 === 0 ? 'killed' : 'transaction'));
       expect(watch.most()).to.equal(2);
       await watch.end();
+    });
+  });
+
+  describe('while several tenants use the server', () => {
+    it('lets none of them have more than a part of its own limit, and all of it when it is alone again', async () => {
+      const { pools } = create({ max: 8, maxEach: 6, maxShared: 2 });
+      const [busy, quiet] = pools;
+      const most = async (): Promise<number> => {
+        let seen = 0;
+        await parallel(Array.from({ length: 24 }), 24, async () => {
+          const client = await busy.connect();
+          seen = Math.max(seen, busy.inUse);
+          await client.query('select pg_sleep(0.01)');
+          client.release();
+        });
+        return seen;
+      };
+      expect(await most()).to.equal(6);
+      await use(quiet, 'read');
+      expect(await most()).to.equal(2);
+      await eventually(async () => (await most()) === 6);
     });
   });
 
@@ -457,6 +484,7 @@ describe('The connection budget of a server', () => {
 interface Settings {
   max: number;
   maxEach: number;
+  maxShared: number;
   waitMs: number;
   openMs: number;
 }

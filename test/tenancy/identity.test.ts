@@ -247,6 +247,25 @@ describe('Tenant identity', () => {
     });
   });
 
+  it('serves nothing from a database that has no identity, or one without a version', async () => {
+    for (const [hide, back, code] of [
+      ['table tenant_identity rename to hidden', 'table hidden rename to tenant_identity', 'unavailable'],
+      [
+        'table tenant_identity rename schema_version to hidden',
+        'table tenant_identity rename hidden to schema_version',
+        'migration_pending',
+      ],
+    ] as const) {
+      await sql(world.acme, `alter ${hide}`);
+      try {
+        const another = await world.startAnother();
+        expectRefused(await acme.at(another.url).get(path), code);
+      } finally {
+        await sql(world.acme, `alter ${back}`);
+      }
+    }
+  });
+
   it('suspends a tenant in every process within a second of plain SQL, and serves it again without a new login', async () => {
     const another = await world.startAnother();
     const processes = [acme, acme.at(another.url)];
