@@ -4,7 +4,6 @@ import { hashOfLegacyToken } from '../control/legacy-token.ts';
 import { problem } from '../errors.ts';
 import { invalidToken, type ParsedToken } from '../http/bearer-token.ts';
 import type { Caller } from '../tenancy/context.ts';
-import type { TenantDatabases } from '../tenancy/tenant-databases.ts';
 import type { VerifiedToken, VerifiedTokens } from '../tenancy/verified-tokens.ts';
 import { type AccessClaims, requireUnexpired, verifyAccessToken } from './access-token.ts';
 import type { AuthParts } from './parts.ts';
@@ -23,7 +22,6 @@ interface ResolvedState {
 
 interface AuthenticateParts extends Pick<AuthParts, 'directory' | 'tokens' | 'usage'> {
   verifiedTokens: VerifiedTokens;
-  databases: Pick<TenantDatabases, 'prepare'>;
 }
 
 /**
@@ -31,7 +29,7 @@ interface AuthenticateParts extends Pick<AuthParts, 'directory' | 'tokens' | 'us
  * with entity and scope as they are now. The tenant router has run before.
  */
 export function authenticate(parts: AuthenticateParts): Middleware {
-  const { directory, tokens, verifiedTokens, databases } = parts;
+  const { directory, tokens, verifiedTokens } = parts;
   return async (ctx, next) => {
     const { tenant, token, verified, tokenHeader, legacyToken } = ctx.state as ResolvedState;
     if (token === undefined) throw problem('unauthorized', { headers: { 'WWW-Authenticate': 'Bearer' } });
@@ -43,7 +41,6 @@ export function authenticate(parts: AuthenticateParts): Middleware {
     } else {
       const claims = verifyAccessToken(token, tokenHeader, tenant, tokens);
       if (tenant.status !== 'active') throw problem('tenant_inactive');
-      databases.prepare(tenant); // while the session is looked up
       const proved = await identify(claims, tenant, directory);
       verifiedTokens.keep(token, proved);
       ctx.state.caller = proved.caller;

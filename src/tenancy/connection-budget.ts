@@ -91,11 +91,6 @@ export class ConnectionBudget {
     return waiting;
   }
 
-  /** Opens a connection that nobody waits for yet, where it costs nobody anything. */
-  prepare(pool: TenantPool): void {
-    if (this.#line.length === 0 && this.#open < this.#options.max && !pool.ended) void this.#openFor(pool);
-  }
-
   /** Gives a connection back; a broken one is closed. */
   release(client: TenantClient): void {
     const { pool } = client;

@@ -44,23 +44,14 @@ export class TenantDatabases {
     if (tenant.status !== 'active') throw problem('tenant_inactive');
     if (tenant.schemaVersion !== this.#options.head) throw problem('migration_pending');
     if (this.#shut) throw problem('unavailable');
-    const key = keyOf(tenant);
+    // With its address and password in the key, a changed pointer or password opens anew and verifies anew.
+    const key = `${tenant.guid} ${tenant.databaseUrl}`;
     let driver = this.#open.get(key);
     if (!driver) {
       driver = this.#driver(tenant);
       this.#open.set(key, driver);
     }
     return driver;
-  }
-
-  /** Begins to connect to a database that is not open yet, if there is room: somebody is about to ask for it. */
-  prepare(tenant: TenantRecord): void {
-    if (this.#open.has(keyOf(tenant))) return;
-    try {
-      this.open(tenant).pool.prepare();
-    } catch {
-      // Whoever asks is told why.
-    }
   }
 
   /** The connections to every server, by its host and port. */
@@ -108,11 +99,6 @@ export class TenantDatabases {
     }
     return budget;
   }
-}
-
-/** With its address and password in the key, a changed pointer or password opens anew and verifies anew. */
-function keyOf({ guid, databaseUrl }: TenantRecord): string {
-  return `${guid} ${databaseUrl}`;
 }
 
 /** Host and port; for a socket of the file system, its folder. */

@@ -39,11 +39,6 @@ export class TenantPool {
     return this.#heat;
   }
 
-  /** Opens a first connection, if there is room, for somebody who is about to ask for it. */
-  prepare(): void {
-    this.#budget.prepare(this);
-  }
-
   /** @throws {PoolError} */
   async connect(): Promise<TenantClient> {
     if (this.ended) throw closed();
