@@ -98,7 +98,9 @@ ${command('npm run control -- reseal')}
 database (which has at most <code>CONTROL_CONNECTIONS</code> of them, and one for the change feed). Add that up over the processes and
 stay below <code>max_connections</code>. A tenant has at most <code>TENANT_CONNECTIONS</code>, a third of them while other tenants use
 the server too, and no more than its share while others wait. When more tenants are busy than fit, idle connections of one are given up for another; who waits longer than
-<code>ACQUIRE_TIMEOUT_MS</code> is answered 503. An idle tenant costs a process a few kilobytes and no connection.</p>
+<code>ACQUIRE_TIMEOUT_MS</code> is answered 503. An idle tenant costs a process a few kilobytes and no connection. Let the
+service connect to PostgreSQL itself: a pooler that shares a session among transactions loses the locks by which answers in memory
+are known to be current.</p>
 <p>Reference data is served from memory, at most <code>KEPT_ANSWERS_MB</code>, while it is known to be current: a change made through any
 process of the service is seen by all of them within a second. A change made by other means, such as psql, shows after a minute at
 the latest, or at once after:</p>

@@ -49,11 +49,13 @@ const table = 'answers';
  * Answers that are the same for every caller who may ask, kept as the bytes that leave, and served while they are known
  * to be current. Why they are:
  *
- *   a write takes the resource's lock, shared, when its transaction begins; announces the change to every process when
- *   it has made it; and commits only when that is done. The lock ends with the commit.
+ *   a write is made under the resource's lock, which its connection takes, shared, and holds until there has been no
+ *   further write for a moment (`HeldLocks`). When it has taken it, and before anything is committed, it announces the
+ *   change to every process; the writes that follow under the same lock need not.
  *
- *   a read that is to be kept first looks whether any write holds the lock, then reads. When none did, every write that
- *   it did not see is announced after it began, and so drops what it keeps, or finds it gone already.
+ *   a read that is to be kept first looks whether any write holds the lock, then reads. When none did, the lock of every
+ *   write that it did not see was taken after it began, and announced after that: it drops what the read keeps, or the
+ *   read finds it gone already.
  *
  *   a read that is under way is shared with those who ask meanwhile when it is such a one. When it is not, it may be
  *   older than a change that they know of, and they read for themselves.

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import pg from 'pg';
 import { PoolError, sqlState } from '../database-error.ts';
+import { HeldLocks } from './held-locks.ts';
 import type { TenantPool } from './tenant-pool.ts';
 
 /** Reached the database of another tenant, or none: its answers must not be used. */
@@ -31,6 +32,7 @@ const lastWords = /^(57P|25P0[34]|08|0A000|26000)/;
 /** One connection to a tenant's database. */
 export class TenantClient extends pg.Client {
   readonly pool: TenantPool;
+  readonly locks = new HeldLocks(statement => this.query(statement as never) as Promise<unknown>);
   /** When it was last given back, by `performance.now()`. */
   idleSince = 0;
   /** Whether it was asked to end. */
@@ -114,6 +116,7 @@ export class TenantClient extends pg.Client {
   release(): void {
     const onRelease = this.#onRelease;
     this.#onRelease = undefined;
+    this.locks.onRelease();
     onRelease?.();
   }
 

@@ -22,7 +22,7 @@ interface Change {
   resource: string | undefined;
   /** Looks at what has to be looked at first, and tells the statement that makes the change. */
   prepare: (transaction: TenantTransaction) => Promise<Statement>;
-  /** Before it is made. */
+  /** Tells every process that the resource changes, before the first change of a burst is made. */
   announce: () => Promise<void>;
 }
 
@@ -31,11 +31,6 @@ const silenceMs = statementTimeoutMs + 1_000;
 
 // Whoever changes a resource holds its lock, shared, until the change is committed.
 const isUnchanged = { name: 'is_unchanged', text: 'select pg_try_advisory_xact_lock($1) as free' };
-const setActor = { name: 'set_actor', text: `select set_config('app.actor', $1, true)` };
-const setActorAndLock = {
-  name: 'set_actor_and_lock',
-  text: `${setActor.text}, pg_advisory_xact_lock_shared($2)`,
-};
 
 /**
  * Takes its connections from the budget. Closing ends the pool and no more: it stays closed, where MikroORM's own would
@@ -91,37 +86,26 @@ export class TenantDriver extends PostgreSqlDriver {
 
   /** The rows of a statement, and whether no change of the resource was under way when it was asked. */
   async readSettled(select: Statement, resource: string): Promise<{ rows: RowValues[]; settled: boolean }> {
-    // One after the other, in one round trip: first the lock, then the look at the rows.
-    const [lock, { rows }] = await this.#onceMore(client =>
-      client.together(() => [
-        client.query<{ free: boolean }>({ ...isUnchanged, values: [lockOf(resource)] }),
+    const key = lockOf(resource);
+    return this.#onceMore(async client => {
+      // One after the other, in one round trip: first the lock, then the look at the rows.
+      const [lock, { rows }] = await client.together(() => [
+        client.query<{ free: boolean }>({ ...isUnchanged, values: [key] }),
         client.query<RowValues>(select),
-      ]),
-    );
-    return { rows, settled: lock.rows[0]?.free === true };
+      ]);
+      return { rows, settled: lock.rows[0]?.free === true && !client.locks.has(key) };
+    });
   }
 
-  /** Makes one change, in a transaction that carries who makes it, for the audit log. */
+  /** Makes one change, in a transaction that carries who makes it. */
   change({ actor, resource, prepare, announce }: Change): Promise<RowValues[]> {
-    const setUp =
-      resource === undefined
-        ? { ...setActor, values: [actor] }
-        : { ...setActorAndLock, values: [actor, lockOf(resource)] };
     return this.#with(async client => {
+      if (resource !== undefined) await client.locks.hold(lockOf(resource), announce);
+      const transaction = new TenantTransaction(this, client, actor);
       try {
-        await client.together(() => [client.query('begin'), client.query(setUp)]);
-        const statement = await prepare(new TenantTransaction(this, client));
-        await announce();
-        // Where the statement fails, the commit that follows it undoes what was done.
-        const [{ rows }, { command }] = await client.together(() => [
-          client.query<RowValues>(statement),
-          client.query('commit'),
-        ]);
-        if (command !== 'COMMIT') throw new Error('the transaction had failed and was rolled back');
-        return rows;
+        return await transaction.commit(await prepare(transaction));
       } catch (error) {
-        // What matters is why it failed.
-        if (client.getTransactionStatus() !== 'I') await client.query('rollback').catch(() => {});
+        await transaction.rollback(); // what matters is why it failed
         throw error;
       }
     });

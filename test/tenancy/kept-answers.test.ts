@@ -1,4 +1,5 @@
 import { get } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { createAnnouncer } from '../../src/control/announcer.ts';
@@ -32,7 +33,8 @@ describe('Kept answers', () => {
   before(async () => {
     world = await createWorld();
     controlName = decodeURIComponent(new URL(world.installation.controlUrl).pathname.slice(1));
-    const another = await world.startAnother();
+    // The other one reads on the very connection that it writes on.
+    const another = await world.startAnother({ TENANT_CONNECTIONS: '1' });
     urls = [world.url, another.url];
     managementPorts = [world.service.managementPort, another.service.managementPort];
     acme = both(await world.login(world.acme));
@@ -113,6 +115,29 @@ describe('Kept answers', () => {
       }
     });
 
+    it('are gone for both, however many changes follow one another, and are kept again after the last', async () => {
+      for (let i = 0; i < 30; i++) {
+        const client = acme[Math.floor(i / 5) % 2] as Client;
+        expect((await rename(client, `burst ${i}`)).status).to.equal(200);
+        expect(await nameAt(client)).to.equal(`burst ${i}`);
+      }
+      await everywhere('burst 29');
+      await fromMemory(async client => expect(await nameAt(client)).to.equal('burst 29'));
+    });
+
+    it('are dropped once for a burst of changes', async () => {
+      const told: string[] = [];
+      await withConnection(world.installation.controlUrl, async listener => {
+        listener.on('notification', ({ payload = '' }) => told.push(payload));
+        await listener.query('listen control_changes');
+        const changes = Array.from({ length: 60 }, (_, i) => rename(acme[1], `one of many ${i}`));
+        for (const { status } of await Promise.all(changes)) expect(status).to.equal(200);
+        await listener.query('select 1');
+      });
+      const mine = told.filter(payload => payload.startsWith(`answers:${world.acme.guid}/`));
+      expect(mine.length).to.be.within(1, 59);
+    });
+
     it('are gone for another process within the delay of the feed', async () => {
       const delays: number[] = [];
       for (let i = 0; i < 15; i++) {
@@ -143,18 +168,14 @@ describe('Kept answers', () => {
     }).timeout(60_000);
 
     it('by psql are read by who asks for no kept answer', async () => {
-      // Once more, should the announcement of the first change have come after what it announced was kept.
-      await eventually(async () => {
-        await rename(acme[0], 'kept');
-        await eventually(async () => (await nameAt(acme[1])) === 'kept', feedMs);
-        await keep(acme);
-        await sql(world.acme, `update currencies set name = 'by psql' where code = 'EUR'`);
-        for (const client of acme) {
-          expect(await nameAt(client, readThrough)).to.equal('by psql');
-          expect(await nameAt(client)).to.equal('kept');
-        }
-        return true;
-      });
+      await rename(acme[0], 'kept');
+      await everywhere('kept');
+      await fromMemory(async client => expect(await nameAt(client)).to.equal('kept'));
+      await sql(world.acme, `update currencies set name = 'by psql' where code = 'EUR'`);
+      for (const client of acme) {
+        expect(await nameAt(client, readThrough)).to.equal('by psql');
+        expect(await nameAt(client)).to.equal('kept');
+      }
       await rename(acme[0], 'by the service');
       await everywhere('by the service');
     });
@@ -176,10 +197,15 @@ describe('Kept answers', () => {
     after(() => sql(world.acme, 'drop function gate() cascade'));
 
     /** Lets a change of the name get as far as its commit, after its announcement, and holds it there. */
-    async function held(name: string, work: (answer: Promise<Answer>) => Promise<void>): Promise<Answer> {
+    async function held(
+      name: string,
+      work: (answer: Promise<Answer>) => Promise<void>,
+      letPass: () => Promise<unknown> = async () => {},
+    ): Promise<Answer> {
       return withConnection(world.acme.adminUrl, async session => {
         await session.query('select pg_advisory_lock(4711)');
         const answer = rename(acme[0], name);
+        await letPass();
         await eventually(async () => (await waiting()).length === 1);
         await work(answer);
         await session.query('select pg_advisory_unlock(4711)');
@@ -206,6 +232,23 @@ describe('Kept answers', () => {
       await fromMemory(async client => expect(await nameAt(client)).to.equal('after it'));
     });
 
+    it('are not kept either when the change has waited for long before it was made', async () => {
+      await everywhere(await renamed('before the wait'));
+      const { status } = await withConnection(world.acme.adminUrl, async session => {
+        await session.query(`begin; select from currencies where code = 'EUR' for update`);
+        return held(
+          'after the wait',
+          async () => {
+            for (let i = 0; i < 5; i++)
+              for (const client of acme) expect(await nameAt(client)).to.equal('before the wait');
+          },
+          () => session.query('select pg_sleep(0.1)').then(() => session.query('rollback')),
+        );
+      });
+      expect(status).to.equal(200);
+      for (const client of acme) expect(await nameAt(client)).to.equal('after the wait');
+    });
+
     it('leave nothing when the writer is killed at its commit', async () => {
       await everywhere(await renamed('alive'));
       const { status } = await held('never', async answer => {
@@ -228,7 +271,7 @@ describe('Kept answers', () => {
     });
   });
 
-  it('stay when a writer is killed before it could announce anything', async () => {
+  it('stay when a writer is killed before it has changed anything', async () => {
     await everywhere(await renamed('untouched'));
     await keep(acme);
     await withConnection(world.acme.adminUrl, async session => {
@@ -580,6 +623,8 @@ describe('Kept answers', () => {
         expect(status).to.equal(200);
         write.endedAt = performance.now();
         written++;
+        // Bursts, and pauses in which something is kept.
+        if (i % 4 === n) await delay(120);
       }
     };
     const reader = async (n: number): Promise<void> => {
@@ -639,15 +684,17 @@ describe('Kept answers', () => {
   }
 
   /**
-   * Asks both processes what they have kept, while every query of the currencies of acme waits. When an announcement of
-   * an earlier change came in between, they have to keep it anew.
+   * Asks both processes what they have kept, while every query of the currencies of acme waits. When a burst of changes
+   * was not over yet, or an announcement of it came in between, they have to keep it anew.
    */
   async function fromMemory(ask: (client: Client) => Promise<unknown>): Promise<void> {
     await eventually(async () => {
       await keep(acme);
       await withConnection(world.acme.adminUrl, async session => {
         await session.query('begin; lock table currencies in access exclusive mode');
-        for (const client of acme) await ask(client);
+        const late = delay(500).then(() => expect.fail('it waits for the database'));
+        late.catch(() => {});
+        for (const client of acme) await Promise.race([ask(client), late]);
         await session.query('rollback');
       });
       return true;
