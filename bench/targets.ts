@@ -71,6 +71,11 @@ export function startLimit(stage: Stage): Promise<Target> {
   return startBaseline(stage, 'limit', 'limit.ts', { BASELINE_URL: stage.limitUrl });
 }
 
+/** @param origin where it gets what it sends */
+export function startCeiling(stage: Stage, origin: Target): Promise<Target> {
+  return startBaseline(stage, 'ceiling', 'ceiling.ts', { ORIGIN: origin.url });
+}
+
 export function startPeer(stage: Stage): Promise<Target> {
   const redis = stage.redis ? { REDIS_URL: stage.redis.url } : {};
   return startBaseline(stage, 'peer', 'peer/server.js', {

@@ -136,12 +136,15 @@ export function createMetrics({ databases, answers, feed, passwords }: MetricsPa
     },
   });
 
-  const named = new Set<string>();
-  const nameOf = (tenant: string): string => {
-    if (named.has(tenant)) return tenant;
-    if (named.size >= mostTenants) return 'other';
-    named.add(tenant);
-    return tenant;
+  const named = new Map<string, Counter.Internal>();
+  const others = tenants.labels('other');
+  const requestsOf = (tenant: string): Counter.Internal => {
+    let found = named.get(tenant);
+    if (!found && named.size < mostTenants) {
+      found = tenants.labels(tenant);
+      named.set(tenant, found);
+    }
+    return found ?? others;
   };
   /** Of each combination of labels, found once. */
   const series = new Map<string, { requests: Counter.Internal; duration: Histogram.Internal<string> }>();
@@ -159,7 +162,7 @@ export function createMetrics({ databases, answers, feed, passwords }: MetricsPa
       const { requests, duration } = seriesOf(method, route, status);
       requests.inc();
       duration.observe(ms / 1_000);
-      if (tenant !== undefined) tenants.inc({ tenant: nameOf(tenant) });
+      if (tenant !== undefined) requestsOf(tenant).inc();
     },
     render: () => registry.metrics(),
     contentType: registry.contentType,

@@ -1,46 +1,71 @@
 import { call } from '../call.ts';
 import { type Bench, compete } from '../measure.ts';
 import type { Plan } from '../plan.ts';
-import { startLimit, startPeer, startService, type Target } from '../targets.ts';
+import { startCeiling, startLimit, startPeer, startService, type Target } from '../targets.ts';
 import { loginRequest } from '../tokens.ts';
-import { type Figure, ratios, type Work, withTargets } from '../work.ts';
+import { type Figure, ratios, type Work, type WorkResult, withTargets } from '../work.ts';
 
 const connections = 32;
 const loginConnections = 8;
 
-/** What the limit, the peer and the service can all do, each with one tenant. */
+/**
+ * What the limit, the peer and the service can all do, each with one tenant; and for what is read, how much node:http can
+ * send in the same time, which no service on it can pass.
+ */
 export const singleTenantWorks: Work[] = [
-  work('read', 'a single row by its id', reading('/api/v1/EntityStatus/1'), { limit: 1, peer: 1.5 }),
+  work('read', 'a single row by its id', reading('/api/v1/EntityStatus/1'), {
+    aims: { limit: 1, peer: 1.5 },
+    withCeiling: true,
+  }),
   work('list3', 'a list of 3', reading('/api/v1/EntityStatus', 3)),
-  work('list250', 'a list of 250', reading('/api/v1/UnitsOfMeasure', 250), { limit: 15, peer: 20 }),
-  work('list304', 'the list of 250 that the client has already (304; the limit sends it)', unchanged, { limit: 16 }),
-  work('create', 'create a row with its audit entry (the limit: without)', creating, { limit: 0.4 }),
+  work('list250', 'a list of 250', reading('/api/v1/UnitsOfMeasure', 250), {
+    aims: { limit: 15, peer: 20 },
+    withCeiling: true,
+  }),
+  work('list304', 'the list of 250 that the client has already (304; the limit sends it)', unchanged, {
+    aims: { limit: 16 },
+    withCeiling: true,
+  }),
+  work('create', 'create a row with its audit entry (the limit: without)', creating, { aims: { limit: 0.4 } }),
   work('login', 'log in, each time one of 10 people', loggingIn),
 ];
 
 type MakePlan = (bench: Bench, target: Target) => Plan | Promise<Plan>;
 
-function work(name: string, title: string, makePlan: MakePlan, aims: { limit?: number; peer?: number } = {}): Work {
+interface Extras {
+  /** Ratios of the service to them. */
+  aims?: { limit?: number; peer?: number };
+  withCeiling?: boolean;
+}
+
+function work(name: string, title: string, makePlan: MakePlan, { aims = {}, withCeiling = false }: Extras = {}): Work {
   const run: Work['run'] = bench => {
     const { stage } = bench;
     const starts = [() => startLimit(stage), () => startPeer(stage), () => startService(stage)];
-    return withTargets(starts, async (...targets) => {
-      const contestants = targets.map(target => ({
-        name: target.name,
-        target,
-        tenants: [0],
-        plan: () => makePlan(bench, target),
-      }));
-      const rows = await compete(bench, name, contestants);
-      const figures = Object.entries(aims).map(
-        ([other, atLeast]): Figure => ({
-          text: `${title}: service / ${other}`,
-          values: ratios(rows, 'service', other),
-          aim: { atLeast },
-        }),
-      );
-      return { rows, figures, notes: [] };
+    return withTargets(starts, async (...started) => {
+      const [limit] = started;
+      const ceilings = withCeiling && limit ? [() => startCeiling(stage, limit)] : [];
+      return withTargets(ceilings, async (...ceiling) => measured(bench, [...started, ...ceiling]));
     });
+  };
+  const measured = async (bench: Bench, targets: Target[]): Promise<WorkResult> => {
+    const contestants = targets.map(target => ({
+      name: target.name,
+      target,
+      tenants: [0],
+      plan: () => makePlan(bench, target),
+    }));
+    const rows = await compete(bench, name, contestants);
+    const figures = Object.entries(aims).map(
+      ([other, atLeast]): Figure => ({
+        text: `${title}: service / ${other}`,
+        values: ratios(rows, 'service', other),
+        aim: { atLeast },
+      }),
+    );
+    if (withCeiling)
+      figures.push({ text: `${title}: bare node:http / limit`, values: ratios(rows, 'ceiling', 'limit') });
+    return { rows, figures, notes: [] };
   };
   return { name, title, run };
 }

@@ -9,21 +9,24 @@ export function sendAnswer(ctx: Context, route: Pick<Route, 'status' | 'location
     ctx.body = null;
     return;
   }
-  if (route.location) ctx.set('Location', route.location(answer as never));
+  const { res } = ctx;
+  if (route.location) res.setHeader('Location', route.location(answer as never));
+  let body: string | Buffer;
   if (route.cache === 'revalidate') {
-    const { body, tag } = answer instanceof Representation ? answer : new Representation(answer);
-    ctx.set('Cache-Control', 'private, no-cache');
-    ctx.set('Vary', 'Authorization');
-    ctx.set('ETag', tag);
-    if (isCurrent(tag, ctx.get('If-None-Match'))) {
+    const representation = answer instanceof Representation ? answer : new Representation(answer);
+    res.setHeader('Cache-Control', 'private, no-cache');
+    res.setHeader('Vary', 'Authorization');
+    res.setHeader('ETag', representation.tag);
+    if (isCurrent(representation.tag, ctx.req.headers['if-none-match'] ?? '')) {
       ctx.status = 304;
       return;
     }
-    ctx.body = body;
+    body = representation.body;
   } else {
-    ctx.body = JSON.stringify(answer);
+    body = JSON.stringify(answer);
   }
-  ctx.type = 'application/json; charset=utf-8';
+  res.setHeader('Content-Type', 'application/json; charset=utf-8'); // before the body, or Koa looks for a type itself
+  ctx.body = body;
 }
 
 /**
