@@ -1,5 +1,6 @@
 import { ConnectionLine, type WaitCounts } from './connection-line.ts';
 import { Neighbours } from './neighbours.ts';
+import { Openings } from './openings.ts';
 import { TenantClient } from './tenant-client.ts';
 import type { TenantPool } from './tenant-pool.ts';
 
@@ -38,7 +39,7 @@ const sweepMs = 5_000;
  * A tenant that needs one takes an idle one of its own, or opens one while there is room. When there is none, the idle
  * connection that is least likely to be needed again is closed: that of the tenant least often asked for of late, so
  * that what is hot stays connected (with the least recently used one closed instead, a stream of tenants that come once
- * would close everybody's). When all are in use, requests wait. Whoever waits is served in the order of what their
+ * would close everybody's). Only a few are opened at a time. When all are in use, requests wait. Whoever waits is served in the order of what their
  * tenants have: the tenant with the fewest connections first, so none keeps more than its share while others wait. And
  * none works on all of its connections while others are there at all: they would wait for the server instead.
  */
@@ -48,6 +49,7 @@ export class ConnectionBudget {
   /** Pools with idle connections. */
   readonly #idle = new Set<TenantPool>();
   readonly #neighbours = new Neighbours();
+  readonly #openings = new Openings(() => this.#serve());
   readonly #sweep: NodeJS.Timeout;
   #open = 0;
   #closing = 0;
@@ -118,15 +120,19 @@ export class ConnectionBudget {
   #serve(): void {
     const promised = new Map<TenantPool, number>();
     let places = this.#closing; // that will come free without more being closed
-    const missing = (pool: TenantPool) => this.#missing(pool) - (promised.get(pool) ?? 0);
+    let toOpen = this.#openings.room;
+    const missing = (pool: TenantPool) =>
+      pool.idle.length > 0 || toOpen > 0 ? this.#missing(pool) - (promised.get(pool) ?? 0) : 0;
     for (let pool = this.#line.next(missing); pool; pool = this.#line.next(missing)) {
       const client = this.#takeIdle(pool);
       if (client) {
         this.#handOver(client);
       } else if (this.#open < this.#options.max) {
+        toOpen--;
         void this.#openFor(pool);
       } else if (places > 0 || this.#evictColdest()) {
         places = Math.max(0, places - 1);
+        toOpen--;
         promised.set(pool, (promised.get(pool) ?? 0) + 1);
       } else {
         return;
@@ -169,6 +175,7 @@ export class ConnectionBudget {
     this.#open++;
     pool.opening++;
     this.#opened++;
+    const endOpening = this.#openings.begin();
     let client: TenantClient | undefined;
     try {
       const opened = new TenantClient(pool); // reads the files that an address names, and so may fail
@@ -183,6 +190,7 @@ export class ConnectionBudget {
       if (client) this.#close(client);
       else this.#open--;
     }
+    endOpening();
     this.#serve();
   }
 

@@ -319,6 +319,18 @@ describe('The connection budget of a server', () => {
       expect(databases.usage).to.include({ inUse: 0, waiting: 0 });
     });
 
+    it('though many openings do not end: whoever comes besides gets a connection before they are given up', async () => {
+      const { pools, also } = create({ max: 20, openMs: 20_000, waitMs: 20_000 });
+      await withConnection(world.acme.adminUrl, async session => {
+        await session.query('begin; lock table tenant_identity in access exclusive mode');
+        const [acme] = tenants as [TenantRecord];
+        const stuck = Array.from({ length: 12 }, () => also(acme, acme.databaseUrl).connect());
+        (await healthy(pools[1])).release();
+        await session.query('rollback');
+        for (const client of await Promise.all(stuck)) client.release();
+      });
+    });
+
     it('for a connection whose server says nothing while it is opened', async () => {
       const { budget, pools } = create({ max: 1, openMs: 150 });
       await withConnection(world.acme.adminUrl, async session => {
