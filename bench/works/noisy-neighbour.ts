@@ -1,6 +1,6 @@
 import { type Bench, compete } from '../measure.ts';
 import type { Plan } from '../plan.ts';
-import { startLimit, startService, type Target } from '../targets.ts';
+import { startCeiling, startLimit, startService, type Target } from '../targets.ts';
 import { type Figure, ratios, type Work, withTargets } from '../work.ts';
 import { loginRequests } from './single-tenant.ts';
 
@@ -25,8 +25,10 @@ function floodWork(name: string, what: string, headers: Record<string, string>):
   const title = `p99 of a quiet tenant while another floods (200 connections; ${what})`;
   const run: Work['run'] = bench => {
     const { stage } = bench;
-    // The limit has one tenant and no fairness: what the machine does to the quiet one, whoever answers.
-    return withTargets([() => startLimit(stage), () => startService(stage)], async (...targets) => {
+    // They have one tenant and no fairness: what the machine does to the quiet one, whoever answers.
+    const limit = startLimit(stage);
+    const starts = [() => limit, async () => startCeiling(stage, await limit), () => startService(stage)];
+    return withTargets(starts, async (...targets) => {
       const contestants = targets.flatMap(target => {
         const common = {
           target,
@@ -51,6 +53,7 @@ function floodWork(name: string, what: string, headers: Record<string, string>):
       const figures: Figure[] = [
         { text: `${title}: service, flooded / alone`, values: against('service'), aim: { atMost: 2 } },
         { text: `${title}: limit, flooded / alone`, values: against('limit') },
+        { text: `${title}: bare node:http, flooded / alone`, values: against('ceiling') },
       ];
       return { rows, figures, notes: floods };
     });

@@ -41,12 +41,10 @@ interface Extras {
 function work(name: string, title: string, makePlan: MakePlan, { aims = {}, withCeiling = false }: Extras = {}): Work {
   const run: Work['run'] = bench => {
     const { stage } = bench;
-    const starts = [() => startLimit(stage), () => startPeer(stage), () => startService(stage)];
-    return withTargets(starts, async (...started) => {
-      const [limit] = started;
-      const ceilings = withCeiling && limit ? [() => startCeiling(stage, limit)] : [];
-      return withTargets(ceilings, async (...ceiling) => measured(bench, [...started, ...ceiling]));
-    });
+    const limit = startLimit(stage);
+    const starts = [() => limit, () => startPeer(stage), () => startService(stage)];
+    if (withCeiling) starts.push(async () => startCeiling(stage, await limit));
+    return withTargets(starts, async (...targets) => measured(bench, targets));
   };
   const measured = async (bench: Bench, targets: Target[]): Promise<WorkResult> => {
     const contestants = targets.map(target => ({

@@ -8,7 +8,7 @@ export class IdentityVersion extends Migration {
   override up(): void {
     this.addSql('alter table tenant_identity add column schema_version text');
     this.addSql(`
-      create function stamp_schema_version() returns trigger language plpgsql as $$
+      create function stamp_schema_version() returns trigger language plpgsql set search_path = pg_catalog, public as $$
       begin
         if tg_table_name = 'tenant_identity' then
           new.schema_version := (select max(name) from migrations);

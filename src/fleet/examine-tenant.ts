@@ -94,6 +94,14 @@ async function examineInside(
     add('excess_rights', `${grantee} has ${rights} on ${table}`, 'take that from it', statements);
   }
   if (version !== head.version) return;
+  const { rows: stamps } = await client.query<{ version: string | null }>(
+    'select schema_version as version from tenant_identity',
+  );
+  const stamp = stamps[0]?.version ?? null;
+  if (stamp !== version)
+    add('version_differs', `its identity says ${stamp ?? 'no version'}, its migrations ${version}`, 'stamp it anew', [
+      'update tenant_identity set guid = guid', // a trigger does the rest
+    ]);
   if ((await fingerprint(client)) === head.fingerprint) return;
   const difference = firstDifference(await schemaObjects(client), await headObjects(control, server));
   add(

@@ -61,7 +61,7 @@ const trackingTable = `
     id serial primary key, name varchar(255) not null, executed_at timestamptz(6) not null default current_timestamp(6)
   )`;
 
-/** An empty database has none yet. */
+/** An empty database has none yet. First, as whoever reads both tables opens it first. */
 const lockIdentity = `
   do $$ begin
     if to_regclass('tenant_identity') is not null then lock table tenant_identity in access exclusive mode; end if;
@@ -91,7 +91,7 @@ export async function changeSchema(
 async function beginChange(client: pg.Client): Promise<string[]> {
   const results: unknown = await client.query(
     `begin; set local client_min_messages = warning; ${trackingTable};
-     lock table migrations in access exclusive mode; ${lockIdentity}; select name from migrations order by id`,
+     ${lockIdentity}; lock table migrations in access exclusive mode; select name from migrations order by id`,
   );
   const [last] = (results as pg.QueryResult<{ name: string }>[]).slice(-1);
   return (last?.rows ?? []).map(({ name }) => name);

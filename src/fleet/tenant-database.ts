@@ -134,7 +134,7 @@ async function stampIdentity(url: string, guid: string): Promise<string | undefi
   return withConnection(url, async client => {
     await client.query('insert into tenant_identity (guid) values ($1) on conflict do nothing', [guid]);
     const { rows } = await client.query<{ guid: string; version: string }>(
-      'select guid, schema_version as version from tenant_identity',
+      'select guid, (select max(name) from migrations) as version from tenant_identity',
     );
     if (rows[0]?.guid !== guid) throw new OperatorError('the database belongs to another tenant: nothing was changed');
     return rows[0].version;

@@ -51,6 +51,7 @@ export class ConnectionBudget {
   readonly #neighbours = new Neighbours();
   readonly #openings = new Openings(() => this.#serve());
   readonly #sweep: NodeJS.Timeout;
+  #alone: NodeJS.Timeout | undefined;
   #open = 0;
   #closing = 0;
   #inUse = 0;
@@ -84,7 +85,8 @@ export class ConnectionBudget {
    */
   async connect(pool: TenantPool): Promise<TenantClient> {
     this.#neighbours.note(pool);
-    if (this.#line.length === 0 && pool.inUse < this.#mostEach) {
+    // Who waits in other pools could not use what is idle in this one; before it is idle, they are served.
+    if (pool.waiting.length === 0 && pool.inUse < this.#mostEach) {
       const client = this.#takeIdle(pool);
       if (client) return this.#lease(client);
     }
@@ -111,6 +113,7 @@ export class ConnectionBudget {
   /** Resolves when no connection is open any more. Every pool must have ended. */
   async close(): Promise<void> {
     clearInterval(this.#sweep);
+    clearTimeout(this.#alone);
     if (this.#open === 0) return;
     this.#empty ??= Promise.withResolvers();
     await this.#empty.promise;
@@ -135,9 +138,18 @@ export class ConnectionBudget {
         toOpen--;
         promised.set(pool, (promised.get(pool) ?? 0) + 1);
       } else {
-        return;
+        break;
       }
     }
+    if (this.#line.length > 0 && this.#neighbours.present) this.#serveWhenAlone();
+  }
+
+  /** No other event tells those who wait that they may have more. */
+  #serveWhenAlone(): void {
+    this.#alone ??= setTimeout(() => {
+      this.#alone = undefined;
+      this.#serve();
+    }, this.#neighbours.aloneInMs + 1);
   }
 
   get #mostEach(): number {

@@ -21,11 +21,10 @@ export class HeldLocks {
   }
 
   /**
-   * Resolves when the lock is held and its change is announced.
+   * Resolves when the lock is held and its change is announced, also a change that is refused afterwards.
    * @throws what `announce` throws; then it must not be changed
    */
   async hold(lock: string, announce: () => Promise<void>): Promise<void> {
-    this.#inUse = true;
     this.#isOver = false;
     this.#timer = this.#timer?.refresh() ?? setTimeout(() => this.#onTime(), burstMs).unref();
     if (this.#announced.has(lock)) return;
@@ -37,6 +36,11 @@ export class HeldLocks {
   /** Whether changes are made under it on this connection, which PostgreSQL never lets wait for its own locks. */
   has(lock: string): boolean {
     return this.#announced.has(lock);
+  }
+
+  /** The connection is used: until it is given back, a change may be under way on it. */
+  onLease(): void {
+    this.#inUse = true;
   }
 
   /** The connection is given back: whatever was changed is committed, or never will be. */
@@ -53,6 +57,8 @@ export class HeldLocks {
   #letGo(): void {
     this.#isOver = false;
     this.#announced.clear();
-    this.#query('select pg_advisory_unlock_all()').catch(() => {}); // of a connection that was cut, they are gone
+    this.#query('select pg_advisory_unlock_all()').catch(() => {
+      this.#isOver = true; // once more after the next use; of a connection that was cut, they are gone
+    });
   }
 }

@@ -3,17 +3,24 @@ const memoryMs = 1_000;
 /** Whether more than one tenant is about: then what one of them may take at a time is less than when it is alone. */
 export class Neighbours {
   #latest: unknown;
+  #latestAt = Number.NEGATIVE_INFINITY;
   #mixedAt = Number.NEGATIVE_INFINITY;
 
   /** Somebody is here. */
   note(tenant: unknown): void {
-    if (tenant === this.#latest) return;
-    if (this.#latest !== undefined) this.#mixedAt = performance.now();
+    const now = performance.now();
+    if (tenant !== this.#latest && now - this.#latestAt < memoryMs) this.#mixedAt = now;
     this.#latest = tenant;
+    this.#latestAt = now;
   }
 
   /** Whether there were two within the last second. */
   get present(): boolean {
-    return performance.now() - this.#mixedAt < memoryMs;
+    return this.aloneInMs > 0;
+  }
+
+  /** Milliseconds until there is only one, if no other comes; 0 when there is. */
+  get aloneInMs(): number {
+    return Math.max(0, this.#mixedAt + memoryMs - performance.now());
   }
 }

@@ -109,6 +109,7 @@ export class TenantClient extends pg.Client {
   /** Begins a use of it, which `release` ends. */
   lease(onRelease: () => void): this {
     this.#onRelease = onRelease;
+    this.locks.onLease();
     return this;
   }
 

@@ -64,7 +64,7 @@ export class TenantDriver extends PostgreSqlDriver {
     this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
     this.pool = this.connection.pool = new TenantPool(budget, {
       ...this.connection.mapOptions({}), // how values of the types are read
-      connectionString: inUtc(url),
+      connectionString: withSettings(url),
       application_name: 'backoffice-api',
       statement_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: statementTimeoutMs,
@@ -135,11 +135,16 @@ export class TenantDriver extends PostgreSqlDriver {
   }
 }
 
-/** The address, with settings of the session that moments are read by. */
-function inUtc(address: string): string {
+/**
+ * How moments are written; and when the server gives up a session whose process has vanished without a word, which may
+ * hold locks. The pool closes what is idle long before.
+ */
+const sessionSettings = '-c timezone=UTC -c datestyle=ISO -c idle_session_timeout=60000';
+
+function withSettings(address: string): string {
   const url = new URL(address);
   const { searchParams } = url;
-  searchParams.set('options', `${searchParams.get('options') ?? ''} -c timezone=UTC -c datestyle=ISO`.trim());
+  searchParams.set('options', `${searchParams.get('options') ?? ''} ${sessionSettings}`.trim());
   return url.href;
 }
 

@@ -49,10 +49,13 @@ export class TenantTransaction {
 
   /** Undoes what was done, if anything was. */
   async rollback(): Promise<void> {
-    if (this.#client.getTransactionStatus() !== 'I') await this.#client.query('rollback').catch(() => {});
+    if (this.#begun) await this.#client.query('rollback').catch(() => {});
   }
 
-  /** Queries, the first of which begin the transaction. */
+  /**
+   * Queries, the first of which begin the transaction. Should `begin` alone fail, what follows would be done without one, and
+   * without an actor: the audit log refuses that, and so the change.
+   */
   async #send<Queries extends readonly Promise<unknown>[] | []>(ask: () => Queries) {
     if (this.#begun) return this.#client.together(ask);
     this.#begun = true;

@@ -355,6 +355,18 @@ describe('doctor', () => {
       },
     ],
     [
+      'an identity with another version than the migrations have',
+      {
+        break: () =>
+          server.sql(
+            `set session_replication_role = replica; update tenant_identity set schema_version = '0001-foundation'`,
+            acme,
+          ),
+        found: [['version_differs', 'acme']],
+        names: /its identity says 0001-foundation/,
+      },
+    ],
+    [
       'a schema that was changed by hand',
       {
         break: () => server.sql('create index by_hand on entity_statuses (weighting)', acme),

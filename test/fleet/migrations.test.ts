@@ -2,13 +2,16 @@ import { randomBytes } from 'node:crypto';
 import { Migrator } from '@mikro-orm/migrations';
 import { MikroORM } from '@mikro-orm/postgresql';
 import { expect } from 'chai';
+import type pg from 'pg';
 import { controlOptions } from '../../src/control/database.ts';
 import { databaseUrl } from '../../src/control/servers.ts';
 import { withConnection } from '../../src/fleet/admin-connection.ts';
+import { changeSchema, readSchemaState } from '../../src/fleet/schema-steps.ts';
 import { migrationSettings } from '../../src/fleet/template.ts';
 import { loadMigrations, type MigrationFolder, migrationNames, runMigrations } from '../../src/migrations.ts';
 import { tenantEntities } from '../../src/resources/index.ts';
 import { tenantOptions } from '../../src/tenancy/tenant-orm.ts';
+import { eventually } from '../support/eventually.ts';
 import { postgresUrl, server } from '../support/server.ts';
 
 interface Column {
@@ -188,6 +191,38 @@ describe('migrations', () => {
     expect(tables.map(({ name }) => name)).to.not.include('audit_log');
     await withConnection(url, client => client.query('drop table entity_statuses'));
     expect(await runMigrations(url, migrations, settings)).to.deep.equal(await migrationNames('tenant'));
+  });
+
+  it('do not stop, nor are stopped by, who asks a database meanwhile what it is', async () => {
+    const url = await scratch();
+    await runMigrations(url, await loadMigrations('tenant'), migrationSettings(server));
+    await withConnection(url, client => client.query('insert into tenant_identity (guid) values (gen_random_uuid())'));
+    const waiting = (client: pg.Client, count: number) =>
+      eventually(async () => {
+        const { rows } = await client.query(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        );
+        return rows.length === count;
+      });
+    for (const ask of [
+      (client: pg.Client) => client.query('select guid, schema_version from tenant_identity'),
+      (client: pg.Client) => client.query('select guid, (select max(name) from migrations) from tenant_identity'),
+      (client: pg.Client) => readSchemaState(client),
+    ]) {
+      await withConnection(url, dump =>
+        withConnection(url, migrating =>
+          withConnection(url, async asking => {
+            await dump.query('begin; lock table migrations in access share mode');
+            const changed = changeSchema(migrating, async () => {});
+            await waiting(dump, 1);
+            const answer = ask(asking);
+            await waiting(dump, 2);
+            await dump.query('commit');
+            await Promise.all([changed, answer]);
+          }),
+        ),
+      );
+    }
   });
 
   it('begin every tenant with three statuses, and its next one is the fourth', async () => {

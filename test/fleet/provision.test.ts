@@ -6,6 +6,7 @@ import { expect } from 'chai';
 import pg from 'pg';
 import { withConnection } from '../../src/fleet/admin-connection.ts';
 import { checkManifest } from '../../src/fleet/manifest.ts';
+import { readSchemaSteps } from '../../src/fleet/schema-steps.ts';
 import { migrationNames } from '../../src/migrations.ts';
 import { Client } from '../support/client.ts';
 import { type Ended, run, start } from '../support/command-line.ts';
@@ -364,6 +365,20 @@ describe('provision', () => {
       await expectWhole(slug);
     };
     for (let kill = 1; kill <= kills; kill += 2) await twoAtOnce(killAndRepeat, kill);
+  });
+
+  it('begun by the build before, which knew less, is completed by this one', async () => {
+    const made = await world.provision('older');
+    const steps = await readSchemaSteps();
+    for (const { name, down } of steps.filter(step => step.name > '0005').reverse())
+      await sql(made, [...down, `delete from migrations where name = '${name}'`].join(';'));
+    await sql(made, 'delete from tenant_identity');
+    await world.control.em
+      .fork()
+      .execute(`update tenants set status = 'provisioning', schema_version = null where id = ?`, [made.id]);
+    const { code, stdout, stderr } = await provision(...argumentsOf('older'));
+    expect([code, stderr.match(/error|schema_version/i)?.[0]], stderr).to.deep.equal([0, undefined]);
+    await expectServed(JSON.parse(stdout));
   });
 
   it('leaves no database without a tenant', async () => {

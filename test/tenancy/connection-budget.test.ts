@@ -155,6 +155,18 @@ describe('The connection budget of a server', () => {
       expect(await most()).to.equal(2);
       await eventually(async () => (await most()) === 6);
     });
+
+    it('lets who waits for more have it when the others have gone, though nothing else happens', async () => {
+      const { pools } = create({ max: 8, maxEach: 6, maxShared: 2 });
+      const [busy, quiet] = pools;
+      const held = [await busy.connect()];
+      await use(quiet, 'read');
+      held.push(await busy.connect());
+      const waiting = [busy.connect(), busy.connect()];
+      expect(busy.waiting).to.have.length(2);
+      held.push(...(await Promise.all(waiting)));
+      for (const client of held) client.release();
+    });
   });
 
   describe('gives up', () => {

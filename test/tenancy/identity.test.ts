@@ -139,7 +139,10 @@ describe('Tenant identity', () => {
       `delete from audit_log`,
       `truncate audit_log`,
       `insert into audit_log (action, resource, record_key, database_user) values ('create', 'EntityStatus', '1', 'x')`,
+      `insert into entity_statuses (title, weighting) values ('nobody’s', 1)`, // without an actor
+      `update entity_statuses set title = 'nobody’s'`,
       `update tenant_identity set guid = gen_random_uuid()`,
+      `update tenant_identity set schema_version = '0001-foundation'`,
       `delete from tenant_identity`,
       `insert into migrations (name) values ('9999-none')`,
       `delete from migrations`,

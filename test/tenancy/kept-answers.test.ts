@@ -125,6 +125,23 @@ describe('Kept answers', () => {
       await fromMemory(async client => expect(await nameAt(client)).to.equal('burst 29'));
     });
 
+    it('are kept again though the burst ended in a change of something else, which failed', async () => {
+      const client = acme[1]; // which has one connection
+      const { body } = await client.post('/api/v1/Entities', { Name: 'Customer', EntityType: 'customer' });
+      const { status } = await withConnection(world.acme.adminUrl, async session => {
+        await session.query(`begin; select from entities where id = ${body.Id} for update`);
+        expect((await rename(client, 'before the failure')).status).to.equal(200);
+        const answer = client.put(`/api/v1/Entities/${body.Id}`, { Name: 'Never', EntityType: 'customer' });
+        const blocked = `from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+        await eventually(async () => (await session.query(`select ${blocked}`)).rowCount === 1);
+        await session.query('select pg_sleep(0.1)'); // the burst is over
+        await session.query(`select pg_cancel_backend(pid) ${blocked}; rollback`);
+        return answer;
+      });
+      expect(status).to.be.at.least(500);
+      await fromMemory(async each => expect(await nameAt(each)).to.equal('before the failure'));
+    });
+
     it('are dropped once for a burst of changes', async () => {
       const told: string[] = [];
       await withConnection(world.installation.controlUrl, async listener => {
