@@ -157,7 +157,7 @@ describe('The connection budget of a server', () => {
     });
 
     it('lets who waits for more have it when the others have gone, though nothing else happens', async () => {
-      const { pools } = create({ max: 8, maxEach: 6, maxShared: 2 });
+      const { pools } = create({ max: 8, maxEach: 6, maxShared: 2, waitMs: 3_000 });
       const [busy, quiet] = pools;
       const held = [await busy.connect()];
       await use(quiet, 'read');
