@@ -53,8 +53,8 @@ interface Limiter {
 
 /**
  * Runs at most `concurrency` tasks at a time and lets at most `longest` wait. While requests keep the process busy, each
- * task is followed by a rest twice as long as itself: two thirds of those cores are left to the database, Redis and
- * whatever else answers the requests.
+ * task is followed by a rest as long as itself: half of those cores are left to the database, Redis and whatever else
+ * answers the requests. (Twice as long a rest gains them nothing more.)
  */
 function limiter(concurrency: number, longest: number): Limiter {
   const waiting: (() => void)[] = [];
@@ -88,7 +88,7 @@ function limiter(concurrency: number, longest: number): Limiter {
         return await task();
       } finally {
         const { utilization } = performance.eventLoopUtilization(before);
-        if (utilization > busy) setTimeout(next, 2 * (performance.now() - startedAt));
+        if (utilization > busy) setTimeout(next, performance.now() - startedAt);
         else next();
       }
     },
