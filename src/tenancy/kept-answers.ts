@@ -14,7 +14,7 @@ interface KeptTenant {
 
 /** What is kept of one resource. A change drops all of it: a read that began before finds it gone, and keeps nothing. */
 interface KeptResource {
-  readonly answers: Map<string, { readonly representation: Representation; readonly readAt: number }>;
+  readonly answers: Map<string, { readonly representation: Representation; readonly expiresAt: number }>;
   readonly loading: Map<string, Promise<Loaded>>;
 }
 
@@ -41,7 +41,9 @@ interface KeptAnswersOptions {
   now?: (() => number) | undefined;
 }
 
-const maxAgeMs = 60_000; // changes made behind the service's back show after that, or when an operator says so
+// Changes made behind the service's back show after the longest, or when an operator says so. What was read at the same time
+// is not read again at the same time.
+const ageMs = { least: 30_000, most: 60_000 };
 const overhead = 500; // bytes of an answer beside its own, about
 const table = 'answers';
 
@@ -93,7 +95,7 @@ export class KeptAnswers {
     if (kept?.record !== tenant || !this.#feed.current) return undefined;
     const answer = kept.resources.get(resource)?.answers.get(key);
     const now = this.#now();
-    if (!answer || now - answer.readAt > maxAgeMs) return undefined;
+    if (!answer || now > answer.expiresAt) return undefined;
     kept.usedAt = now;
     this.counts.found++;
     return answer.representation;
@@ -136,7 +138,7 @@ export class KeptAnswers {
     read: () => Promise<Reading>,
     toAnswer: ToAnswer,
   ): Promise<Loaded> {
-    const readAt = this.#now();
+    const expiresAt = this.#now() + ageMs.least + Math.random() * (ageMs.most - ageMs.least);
     const { rows, settled } = await read();
     let representation: Representation;
     try {
@@ -149,7 +151,7 @@ export class KeptAnswers {
     }
     const owner = this.#tenants.get(tenant.guid);
     if (settled && owner?.record === tenant && owner.resources.get(resource) === kept)
-      this.#keep(owner, kept, key, { representation, readAt });
+      this.#keep(owner, kept, key, { representation, expiresAt });
     return { settled, represent: () => representation };
   }
 
@@ -157,7 +159,7 @@ export class KeptAnswers {
     owner: KeptTenant,
     kept: KeptResource,
     key: string,
-    answer: { representation: Representation; readAt: number },
+    answer: { representation: Representation; expiresAt: number },
   ): void {
     const share = this.#maxBytes / 16;
     if (sizeOf(answer) > share) return;
@@ -169,7 +171,7 @@ export class KeptAnswers {
     }
     kept.answers.set(key, answer);
     owner.bytes += size;
-    owner.usedAt = answer.readAt;
+    owner.usedAt = this.#now();
     this.#bytes += size;
     while (this.#bytes > this.#maxBytes) {
       let oldest = owner;

@@ -405,9 +405,9 @@ describe('Kept answers', () => {
         () => settled({ n: 1 }),
         rows => rows,
       );
-      now += 60_000;
+      now += 29_999;
       expect(told(answers.find(tenant, 'Currency', key) as never)).to.deep.equal([{ n: 1 }]);
-      now += 1;
+      now += 30_002;
       expect(answers.find(tenant, 'Currency', key)).to.equal(undefined);
       await answers.load(
         tenant,
@@ -417,6 +417,23 @@ describe('Kept answers', () => {
         rows => rows,
       );
       expect(told(answers.find(tenant, 'Currency', key) as never)).to.deep.equal([{ n: 2 }]);
+    });
+
+    it('end one after the other, though they were read at the same time', async () => {
+      let now = 5_000;
+      const answers = create(undefined, () => now);
+      const [tenant] = records as [TenantRecord];
+      const keys = Array.from({ length: 100 }, (_, i) => `id = ? ${i}`);
+      for (const each of keys)
+        await answers.load(
+          tenant,
+          'Currency',
+          each,
+          () => settled({ n: 1 }),
+          rows => rows,
+        );
+      now += 45_000;
+      expect(keys.filter(each => answers.find(tenant, 'Currency', each))).to.have.length.within(10, 90);
     });
 
     it('are read once for all who ask meanwhile, unless a change was under way: then nobody is given what is older than they', async () => {
