@@ -405,9 +405,9 @@ describe('Kept answers', () => {
         () => settled({ n: 1 }),
         rows => rows,
       );
-      now += 29_999;
+      now += 44_999;
       expect(told(answers.find(tenant, 'Currency', key) as never)).to.deep.equal([{ n: 1 }]);
-      now += 30_002;
+      now += 15_002;
       expect(answers.find(tenant, 'Currency', key)).to.equal(undefined);
       await answers.load(
         tenant,
@@ -432,7 +432,7 @@ describe('Kept answers', () => {
           () => settled({ n: 1 }),
           rows => rows,
         );
-      now += 45_000;
+      now += 52_500;
       expect(keys.filter(each => answers.find(tenant, 'Currency', each))).to.have.length.within(10, 90);
     });
 
