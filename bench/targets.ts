@@ -71,9 +71,11 @@ export function startLimit(stage: Stage): Promise<Target> {
   return startBaseline(stage, 'limit', 'limit.ts', { BASELINE_URL: stage.limitUrl });
 }
 
-/** @param origin where it gets what it sends */
-export function startCeiling(stage: Stage, origin: Target): Promise<Target> {
-  return startBaseline(stage, 'ceiling', 'ceiling.ts', { ORIGIN: origin.url });
+/** Ways to start the limit, and the ceiling, which gets from the limit what it sends. */
+export function limitAndCeiling(stage: Stage): [() => Promise<Target>, () => Promise<Target>] {
+  let started: Promise<Target> | undefined;
+  const limit = (): Promise<Target> => (started ??= startLimit(stage));
+  return [limit, async () => startBaseline(stage, 'ceiling', 'ceiling.ts', { ORIGIN: (await limit()).url })];
 }
 
 export function startPeer(stage: Stage): Promise<Target> {

@@ -1,6 +1,6 @@
 import { type Bench, compete } from '../measure.ts';
 import type { Plan } from '../plan.ts';
-import { startCeiling, startLimit, startService, type Target } from '../targets.ts';
+import { limitAndCeiling, startService, type Target } from '../targets.ts';
 import { type Figure, ratios, type Work, withTargets } from '../work.ts';
 import { loginRequests } from './single-tenant.ts';
 
@@ -26,9 +26,7 @@ function floodWork(name: string, what: string, headers: Record<string, string>):
   const run: Work['run'] = bench => {
     const { stage } = bench;
     // They have one tenant and no fairness: what the machine does to the quiet one, whoever answers.
-    const limit = startLimit(stage);
-    const starts = [() => limit, async () => startCeiling(stage, await limit), () => startService(stage)];
-    return withTargets(starts, async (...targets) => {
+    return withTargets([...limitAndCeiling(stage), () => startService(stage)], async (...targets) => {
       const contestants = targets.flatMap(target => {
         const common = {
           target,

@@ -1,9 +1,9 @@
 import { call } from '../call.ts';
 import { type Bench, compete } from '../measure.ts';
 import type { Plan } from '../plan.ts';
-import { startCeiling, startLimit, startPeer, startService, type Target } from '../targets.ts';
+import { limitAndCeiling, startPeer, startService, type Target } from '../targets.ts';
 import { loginRequest } from '../tokens.ts';
-import { type Figure, ratios, type Work, type WorkResult, withTargets } from '../work.ts';
+import { type Figure, ratios, type Work, withTargets } from '../work.ts';
 
 const connections = 32;
 const loginConnections = 8;
@@ -41,29 +41,27 @@ interface Extras {
 function work(name: string, title: string, makePlan: MakePlan, { aims = {}, withCeiling = false }: Extras = {}): Work {
   const run: Work['run'] = bench => {
     const { stage } = bench;
-    const limit = startLimit(stage);
-    const starts = [() => limit, () => startPeer(stage), () => startService(stage)];
-    if (withCeiling) starts.push(async () => startCeiling(stage, await limit));
-    return withTargets(starts, async (...targets) => measured(bench, targets));
-  };
-  const measured = async (bench: Bench, targets: Target[]): Promise<WorkResult> => {
-    const contestants = targets.map(target => ({
-      name: target.name,
-      target,
-      tenants: [0],
-      plan: () => makePlan(bench, target),
-    }));
-    const rows = await compete(bench, name, contestants);
-    const figures = Object.entries(aims).map(
-      ([other, atLeast]): Figure => ({
-        text: `${title}: service / ${other}`,
-        values: ratios(rows, 'service', other),
-        aim: { atLeast },
-      }),
-    );
-    if (withCeiling)
-      figures.push({ text: `${title}: bare node:http / limit`, values: ratios(rows, 'ceiling', 'limit') });
-    return { rows, figures, notes: [] };
+    const [limit, ceiling] = limitAndCeiling(stage);
+    const starts = [limit, () => startPeer(stage), () => startService(stage), ...(withCeiling ? [ceiling] : [])];
+    return withTargets(starts, async (...targets) => {
+      const contestants = targets.map(target => ({
+        name: target.name,
+        target,
+        tenants: [0],
+        plan: () => makePlan(bench, target),
+      }));
+      const rows = await compete(bench, name, contestants);
+      const figures = Object.entries(aims).map(
+        ([other, atLeast]): Figure => ({
+          text: `${title}: service / ${other}`,
+          values: ratios(rows, 'service', other),
+          aim: { atLeast },
+        }),
+      );
+      if (withCeiling)
+        figures.push({ text: `${title}: bare node:http / limit`, values: ratios(rows, 'ceiling', 'limit') });
+      return { rows, figures, notes: [] };
+    });
   };
   return { name, title, run };
 }

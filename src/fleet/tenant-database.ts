@@ -7,6 +7,7 @@ import { quoteIdentifier as quote, quoteLiteral, withConnection } from './admin-
 import type { Installation } from './installation.ts';
 import { OperatorError } from './operator-error.ts';
 import { warmName } from './physical-names.ts';
+import { readSchemaState } from './schema-steps.ts';
 import { ensureTemplate, tenantGroup } from './template.ts';
 
 /**
@@ -133,10 +134,8 @@ export function ownedBy({ roleName, guid }: Tenant): string {
 async function stampIdentity(url: string, guid: string): Promise<string | undefined> {
   return withConnection(url, async client => {
     await client.query('insert into tenant_identity (guid) values ($1) on conflict do nothing', [guid]);
-    const { rows } = await client.query<{ guid: string; version: string }>(
-      'select guid, (select max(name) from migrations) as version from tenant_identity',
-    );
-    if (rows[0]?.guid !== guid) throw new OperatorError('the database belongs to another tenant: nothing was changed');
-    return rows[0].version;
+    const { guid: found, applied } = await readSchemaState(client);
+    if (found !== guid) throw new OperatorError('the database belongs to another tenant: nothing was changed');
+    return applied.at(-1);
   });
 }

@@ -124,8 +124,9 @@ export class ConnectionBudget {
     const promised = new Map<TenantPool, number>();
     let places = this.#closing; // that will come free without more being closed
     let toOpen = this.#openings.room;
+    const mostEach = this.#mostEach;
     const missing = (pool: TenantPool) =>
-      pool.idle.length > 0 || toOpen > 0 ? this.#missing(pool) - (promised.get(pool) ?? 0) : 0;
+      pool.idle.length > 0 || toOpen > 0 ? missingOf(pool, mostEach) - (promised.get(pool) ?? 0) : 0;
     for (let pool = this.#line.next(missing); pool; pool = this.#line.next(missing)) {
       const client = this.#takeIdle(pool);
       if (client) {
@@ -154,12 +155,6 @@ export class ConnectionBudget {
 
   get #mostEach(): number {
     return this.#neighbours.present ? this.#options.maxShared : this.#options.maxEach;
-  }
-
-  /** How many connections a pool may have beside those it has, those on their way, and those that the server still sees. */
-  #missing(pool: TenantPool): number {
-    const room = this.#mostEach - pool.taken - pool.closing;
-    return Math.max(0, Math.min(pool.waiting.length - pool.opening, room));
   }
 
   /** @returns false when no connection is idle */
@@ -277,4 +272,10 @@ export class ConnectionBudget {
     if (at >= 0) idle.splice(at, 1);
     if (idle.length === 0) this.#idle.delete(client.pool);
   }
+}
+
+/** How many connections a pool may have beside those it has, those on their way, and those that the server still sees. */
+function missingOf(pool: TenantPool, mostEach: number): number {
+  const room = mostEach - pool.taken - pool.closing;
+  return Math.max(0, Math.min(pool.waiting.length - pool.opening, room));
 }

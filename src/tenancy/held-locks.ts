@@ -10,14 +10,18 @@ const burstMs = 20; // between two changes of a burst; as long after the last on
  */
 export class HeldLocks {
   readonly #query: Query;
+  readonly #isInUse: () => boolean;
   readonly #announced = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
-  #inUse = false;
   #isOver = false;
 
-  /** @param query asks the connection */
-  constructor(query: Query) {
+  /**
+   * @param query asks the connection
+   * @param isInUse whether somebody has the connection, so that a change may be under way on it
+   */
+  constructor(query: Query, isInUse: () => boolean) {
     this.#query = query;
+    this.#isInUse = isInUse;
   }
 
   /**
@@ -38,20 +42,14 @@ export class HeldLocks {
     return this.#announced.has(lock);
   }
 
-  /** The connection is used: until it is given back, a change may be under way on it. */
-  onLease(): void {
-    this.#inUse = true;
-  }
-
   /** The connection is given back: whatever was changed is committed, or never will be. */
   onRelease(): void {
-    this.#inUse = false;
     if (this.#isOver) this.#letGo();
   }
 
   #onTime(): void {
     this.#isOver = true;
-    if (!this.#inUse) this.#letGo();
+    if (!this.#isInUse()) this.#letGo();
   }
 
   #letGo(): void {

@@ -32,7 +32,10 @@ const lastWords = /^(57P|25P0[34]|08|0A000|26000)/;
 /** One connection to a tenant's database. */
 export class TenantClient extends pg.Client {
   readonly pool: TenantPool;
-  readonly locks = new HeldLocks(statement => this.query(statement as never) as Promise<unknown>);
+  readonly locks = new HeldLocks(
+    statement => this.query(statement as never) as Promise<unknown>,
+    () => this.#onRelease !== undefined,
+  );
   /** When it was last given back, by `performance.now()`. */
   idleSince = 0;
   /** Whether it was asked to end. */
@@ -109,7 +112,6 @@ export class TenantClient extends pg.Client {
   /** Begins a use of it, which `release` ends. */
   lease(onRelease: () => void): this {
     this.#onRelease = onRelease;
-    this.locks.onLease();
     return this;
   }
 

@@ -59,13 +59,9 @@ export class TenantTransaction {
   async #send<Queries extends readonly Promise<unknown>[] | []>(ask: () => Queries) {
     if (this.#begun) return this.#client.together(ask);
     this.#begun = true;
-    let asked: Queries | undefined;
-    await this.#client.together(() => {
-      const begin = [this.#client.query('begin'), this.#client.query({ ...setActor, values: [this.#actor] })];
-      asked = ask();
-      return [...begin, ...asked];
-    });
-    return Promise.all(asked as Queries);
+    const begin = () => [this.#client.query('begin'), this.#client.query({ ...setActor, values: [this.#actor] })];
+    const [, , ...answers] = await this.#client.together(() => [...begin(), ...ask()]);
+    return answers as { -readonly [Index in keyof Queries]: Awaited<Queries[Index]> };
   }
 
   /** This one connection, as MikroORM wants it, which then neither begins nor ends a transaction. */

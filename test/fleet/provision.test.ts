@@ -119,7 +119,7 @@ describe('provision', () => {
   }
 
   it('prints one document, whose administrator logs in and sees Prospect, Active and Inactive', async () => {
-    const document = await provisioned(...argumentsOf('initech'), '--app-id', 'initech-app');
+    const document = await provisioned(...argumentsOf('vandelay'), '--app-id', 'vandelay-app');
     expect(Object.keys(document)).to.deep.equal([
       'id',
       'guid',
@@ -135,9 +135,9 @@ describe('provision', () => {
       'admin',
     ]);
     expect(document).to.include({
-      slug: 'initech',
-      name: 'initech Ltd',
-      appId: 'initech-app',
+      slug: 'vandelay',
+      name: 'vandelay Ltd',
+      appId: 'vandelay-app',
       server: 'default',
       status: 'active',
       schemaVersion: (await migrationNames('tenant')).at(-1),
@@ -146,7 +146,7 @@ describe('provision', () => {
     expect(Object.keys(document.admin ?? {})).to.deep.equal(['email', 'password']);
     expect(document.admin?.password).to.have.length.at.least(16);
     await expectServed(document);
-    await expectWhole('initech');
+    await expectWhole('vandelay');
   });
 
   it('of a slug that is taken fails and changes nothing', async () => {

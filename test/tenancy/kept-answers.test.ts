@@ -394,28 +394,25 @@ describe('Kept answers', () => {
     const settled = (...rows: RowValues[]): Promise<Reading> => Promise.resolve({ rows, settled: true });
     const told = ({ body }: { body: Buffer | string }) => JSON.parse(body.toString());
 
+    const load = (answers: KeptAnswers, n: number, answerKey = key): Promise<unknown> =>
+      answers.load(
+        records[0] as TenantRecord,
+        'Currency',
+        answerKey,
+        () => settled({ n }),
+        rows => rows,
+      );
+
     it('are at most a minute old', async () => {
       let now = 5_000;
       const answers = create(undefined, () => now);
       const [tenant] = records as [TenantRecord];
-      await answers.load(
-        tenant,
-        'Currency',
-        key,
-        () => settled({ n: 1 }),
-        rows => rows,
-      );
+      await load(answers, 1);
       now += 44_999;
       expect(told(answers.find(tenant, 'Currency', key) as never)).to.deep.equal([{ n: 1 }]);
       now += 15_002;
       expect(answers.find(tenant, 'Currency', key)).to.equal(undefined);
-      await answers.load(
-        tenant,
-        'Currency',
-        key,
-        () => settled({ n: 2 }),
-        rows => rows,
-      );
+      await load(answers, 2);
       expect(told(answers.find(tenant, 'Currency', key) as never)).to.deep.equal([{ n: 2 }]);
     });
 
@@ -424,14 +421,7 @@ describe('Kept answers', () => {
       const answers = create(undefined, () => now);
       const [tenant] = records as [TenantRecord];
       const keys = Array.from({ length: 100 }, (_, i) => `id = ? ${i}`);
-      for (const each of keys)
-        await answers.load(
-          tenant,
-          'Currency',
-          each,
-          () => settled({ n: 1 }),
-          rows => rows,
-        );
+      for (const each of keys) await load(answers, 1, each);
       now += 52_500;
       expect(keys.filter(each => answers.find(tenant, 'Currency', each))).to.have.length.within(10, 90);
     });
