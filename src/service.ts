@@ -17,6 +17,7 @@ import { OperatorError } from './fleet/operator-error.ts';
 import { createManagementServer } from './http/management.ts';
 import { describeError } from './http/problem-details.ts';
 import { createWindows } from './http/rate-limit/windows.ts';
+import { requestListener } from './http/request-listener.ts';
 import { bodyLimits } from './http/route.ts';
 import { createMetrics } from './metrics.ts';
 import { tenantEntities } from './resources/index.ts';
@@ -99,7 +100,7 @@ export async function startService({
     log,
   });
 
-  const server = createApiServer(app.callback());
+  const server = createApiServer(requestListener(app));
   const management = createManagementServer({ isReady: () => feed.current && !signal.aborted, metrics });
   try {
     await listen(server, config.port, config.host, 'PORT');

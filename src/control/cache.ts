@@ -16,6 +16,17 @@ interface Kept<Value> {
   readonly loading: Promise<Value | undefined>;
   /** Undefined until it is loaded. */
   value: Value | undefined;
+  dropped: boolean;
+  readonly expiresAt: number;
+}
+
+/** A value that is kept, for who would look it up again and again. It counts while the change feed is current as well. */
+export interface Held<Value> {
+  readonly value: Value | undefined;
+  /** True as soon as the cache has let go of it. */
+  readonly dropped: boolean;
+  /** When it is too old, by the clock of `performance.now()`. */
+  readonly expiresAt: number;
 }
 
 const clockMs = 1_000; // entries live for minutes: their age is read from a clock that is looked at once a second
@@ -34,7 +45,14 @@ export class ControlCache<Value extends object> {
 
   constructor(options: CacheOptions<Value>) {
     this.#options = options;
-    this.#kept = new LRUCache({ max: options.max, ttl: options.ttlMs, ttlResolution: clockMs });
+    this.#kept = new LRUCache({
+      max: options.max,
+      ttl: options.ttlMs,
+      ttlResolution: clockMs,
+      dispose: kept => {
+        kept.dropped = true;
+      },
+    });
     this.#absent = new LRUCache({ max: options.maxAbsent || 1, ttl: options.ttlMs });
     options.feed.subscribe(options.table, key => this.drop(key));
   }
@@ -46,8 +64,7 @@ export class ControlCache<Value extends object> {
     const kept = this.#kept.get(key);
     if (kept !== undefined) return kept.loading;
 
-    const asked: Kept<Value> = { loading: load(key), value: undefined };
-    this.#kept.set(key, asked);
+    const asked = this.#keep(key, load(key));
     try {
       asked.value = await asked.loading;
       if (asked.value === undefined && this.#forget(key, asked) && maxAbsent) this.#absent.set(key, true);
@@ -59,8 +76,9 @@ export class ControlCache<Value extends object> {
   }
 
   /** What `get` would give from memory, at this moment; undefined when it would have to ask. */
-  current(key: string): Value | undefined {
-    return this.#options.feed.current ? this.#kept.get(key)?.value : undefined;
+  held(key: string): Held<Value> | undefined {
+    const kept = this.#options.feed.current ? this.#kept.get(key) : undefined;
+    return kept?.value && kept;
   }
 
   /** How many changes have been heard of. To be asked before something is read that is then offered. */
@@ -71,7 +89,14 @@ export class ControlCache<Value extends object> {
   /** Keeps a value that was read together with something else, unless anything has changed since. */
   offer(key: string, value: Value, since: number): void {
     if (this.#options.feed.current && this.#changes === since && !this.#kept.has(key))
-      this.#kept.set(key, { loading: Promise.resolve(value), value });
+      this.#keep(key, Promise.resolve(value), value);
+  }
+
+  #keep(key: string, loading: Kept<Value>['loading'], value?: Value): Kept<Value> {
+    const expiresAt = performance.now() + this.#options.ttlMs;
+    const kept: Kept<Value> = { loading, value, dropped: false, expiresAt };
+    this.#kept.set(key, kept);
+    return kept;
   }
 
   /** Drops the entry if it is still this one; false when a change or a later look-up has replaced it. */

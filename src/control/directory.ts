@@ -46,8 +46,11 @@ export interface Directory {
   forgetSession(id: string): void;
   user(id: number): Promise<UserRecord | undefined>;
   role(id: number): Promise<RoleRecord | undefined>;
-  /** Whether a look-up of each would give this very record from memory, at this moment. Never while the change feed is down. */
-  areCurrent(records: CallerRecords): boolean;
+  /**
+   * Tells, whenever it is asked, whether a look-up of each would give this very record from memory, without looking any up.
+   * @returns undefined when that is not so now
+   */
+  watch(records: CallerRecords): (() => boolean) | undefined;
   /** How many users belong to a business entity; asked each time. */
   countUsers(tenantId: number, entityId: number): Promise<number>;
   /** By the token itself; undefined also when it is not well-formed. */
@@ -146,11 +149,17 @@ export function createDirectory(parts: DirectoryParts): Directory {
     forgetSession: id => sessions.drop(id),
     user: id => users.get(String(id)),
     role: id => roles.get(String(id)),
-    areCurrent: ({ tenant, session, user, role }) =>
-      tenants.current(tenant.guid) === tenant &&
-      sessions.current(session.id) === session &&
-      users.current(String(user.id)) === user &&
-      roles.current(String(role.id)) === role,
+    watch: ({ tenant, session, user, role }) => {
+      const held = [
+        { record: tenant, kept: tenants.held(tenant.guid) },
+        { record: session, kept: sessions.held(session.id) },
+        { record: user, kept: users.held(String(user.id)) },
+        { record: role, kept: roles.held(String(role.id)) },
+      ].flatMap(({ record, kept }) => (kept?.value === record ? [kept] : []));
+      if (held.length < 4) return undefined;
+      const until = Math.min(...held.map(({ expiresAt }) => expiresAt));
+      return () => feed.current && performance.now() < until && !held.some(({ dropped }) => dropped);
+    },
     countUsers: (tenant, entityId) => em().count(User, { tenant, entityId }),
   };
 }

@@ -20,10 +20,10 @@ const mostTokens = 10_000; // at most 1.5 KB of text each, and as much beside it
  * feed that is down is a record that is not the one of then, and the token is verified anew.
  */
 export class VerifiedTokens {
-  readonly #directory: Pick<Directory, 'areCurrent'>;
-  readonly #kept = new LRUCache<string, VerifiedToken>({ max: mostTokens });
+  readonly #directory: Pick<Directory, 'watch'>;
+  readonly #kept = new LRUCache<string, { verified: VerifiedToken; isCurrent: () => boolean }>({ max: mostTokens });
 
-  constructor(directory: Pick<Directory, 'areCurrent'>) {
+  constructor(directory: Pick<Directory, 'watch'>) {
     this.#directory = directory;
   }
 
@@ -33,12 +33,14 @@ export class VerifiedTokens {
 
   find(token: string): VerifiedToken | undefined {
     const kept = this.#kept.get(token);
-    if (!kept || this.#directory.areCurrent(kept)) return kept;
+    if (!kept) return undefined;
+    if (kept.isCurrent()) return kept.verified;
     this.#kept.delete(token);
     return undefined;
   }
 
   keep(token: string, verified: VerifiedToken): void {
-    this.#kept.set(token, verified);
+    const isCurrent = this.#directory.watch(verified);
+    if (isCurrent) this.#kept.set(token, { verified, isCurrent });
   }
 }

@@ -142,7 +142,7 @@ describe('A token that was verified before', () => {
 
     it('is found while its records are the current ones, and forgotten when they are not', () => {
       let current = true;
-      const tokens = new VerifiedTokens({ areCurrent: () => current });
+      const tokens = new VerifiedTokens({ watch: () => () => current });
       tokens.keep('a', verified(1));
       expect(tokens.find('a')?.caller.tokenId).to.equal('1');
       expect(tokens.find('b')).to.equal(undefined);
@@ -153,7 +153,7 @@ describe('A token that was verified before', () => {
     });
 
     it('takes a bounded place: of 50,000 those used least are forgotten', () => {
-      const tokens = new VerifiedTokens({ areCurrent: () => true });
+      const tokens = new VerifiedTokens({ watch: () => () => true });
       for (let i = 0; i < 50_000; i++) {
         tokens.keep(`token ${i}`, verified(i));
         expect(tokens.find('token 0')?.caller.tokenId).to.equal('0');
