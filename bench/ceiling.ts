@@ -1,18 +1,11 @@
 import { createServer, type ServerResponse } from 'node:http';
 import { listening } from './listening.ts';
+import { fetchAnswer, fetchedAnswer, tag } from './origin.ts';
 
 /**
  * The ceiling: what bare `node:http` can send at all. It gets each answer once from the server at `ORIGIN`, then sends those
  * bytes to whoever asks, knows no condition but one (its tag: 304), and does nothing else.
  */
-const tag = '"ceiling"';
-const answers = new Map<string, Buffer>();
-
-async function fill(path: string): Promise<void> {
-  const answer = await fetch(`${process.env.ORIGIN}${path}`);
-  if (answer.ok) answers.set(path, Buffer.from(await answer.arrayBuffer()));
-}
-
 function send(response: ServerResponse, body: Buffer | undefined): void {
   if (!body) {
     response.writeHead(404).end();
@@ -24,9 +17,9 @@ function send(response: ServerResponse, body: Buffer | undefined): void {
 
 const server = createServer((request, response) => {
   const path = request.url ?? '';
-  const body = answers.get(path);
+  const body = fetchedAnswer(path);
   if (request.headers['if-none-match'] === tag) response.writeHead(304, { ETag: tag }).end();
   else if (body) send(response, body);
-  else void fill(path).then(() => send(response, answers.get(path)));
+  else void fetchAnswer(path).then(found => send(response, found));
 });
 listening(server);

@@ -25,9 +25,14 @@ export interface Contestant {
   /** Numbers of the tenants it is asked about. */
   readonly tenants: number[];
   readonly plan: () => Plan | Promise<Plan>;
-  /** Runs beside the measurement; begun a second before it. */
-  readonly beside?: (() => Plan | Promise<Plan>) | undefined;
+  /** Runs beside the measurement, against the same server or another one; begun a second before it. */
+  readonly beside?: Beside | undefined;
   readonly watch?: boolean | undefined;
+}
+
+interface Beside {
+  readonly target: Target;
+  readonly plan: () => Plan | Promise<Plan>;
 }
 
 /** The samples of one contestant, one for each round. */
@@ -71,15 +76,16 @@ export async function compete(bench: Bench, work: string, contestants: Contestan
   return rows;
 }
 
-function renew({ tokens }: Bench, { target, tenants }: Contestant): Promise<boolean> {
-  return tokens.renew(target, tenants);
+async function renew({ tokens }: Bench, { target, tenants, beside }: Contestant): Promise<boolean> {
+  const besides = beside ? await tokens.renew(beside.target, tenants) : false;
+  return (await tokens.renew(target, tenants)) || besides;
 }
 
 /** Every request once, so that all tenants are known and what is kept is kept; then under load, so that code is compiled. */
 async function warmUp({ stage }: Bench, { target, plan, beside }: Contestant): Promise<void> {
   const warm = await plan();
   await checkPlan(target, warm);
-  if (beside) await checkPlan(target, await beside());
+  if (beside) await checkPlan(beside.target, await beside.plan());
   const { pauseMs, ...unpaused } = warm;
   await (await startLoad(stage.children, stage.folder, target.url, unpaused, warmUpSeconds)).result;
 }
@@ -91,7 +97,7 @@ async function measure(
   const { children, folder, postgresPid, redis, serverUrl } = stage;
   const load = await plan();
   const running = beside
-    ? await startLoad(children, folder, target.url, await beside(), seconds + 2 * besideHeadSeconds)
+    ? await startLoad(children, folder, beside.target.url, await beside.plan(), seconds + 2 * besideHeadSeconds)
     : undefined;
   if (running) await new Promise(resolve => setTimeout(resolve, besideHeadSeconds * 1_000));
   const backends = watch ? await watchBackends(serverUrl) : undefined;

@@ -71,11 +71,13 @@ export function startLimit(stage: Stage): Promise<Target> {
   return startBaseline(stage, 'limit', 'limit.ts', { BASELINE_URL: stage.limitUrl });
 }
 
-/** Ways to start the limit, and the ceiling, which gets from the limit what it sends. */
-export function limitAndCeiling(stage: Stage): [() => Promise<Target>, () => Promise<Target>] {
+/** Ways to start the limit, and those who get from it what they send: the ceiling and bare Koa. */
+export function limitAndCeilings(stage: Stage): [() => Promise<Target>, () => Promise<Target>, () => Promise<Target>] {
   let started: Promise<Target> | undefined;
   const limit = (): Promise<Target> => (started ??= startLimit(stage));
-  return [limit, async () => startBaseline(stage, 'ceiling', 'ceiling.ts', { ORIGIN: (await limit()).url })];
+  const sender = (name: string, file: string) => async (): Promise<Target> =>
+    startBaseline(stage, name, file, { ORIGIN: (await limit()).url });
+  return [limit, sender('ceiling', 'ceiling.ts'), sender('koa', 'bare-koa.ts')];
 }
 
 export function startPeer(stage: Stage): Promise<Target> {

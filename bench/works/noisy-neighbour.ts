@@ -1,6 +1,6 @@
-import { type Bench, compete } from '../measure.ts';
+import { type Bench, compete, type Row } from '../measure.ts';
 import type { Plan } from '../plan.ts';
-import { limitAndCeiling, startService, type Target } from '../targets.ts';
+import { limitAndCeilings, startService, type Target } from '../targets.ts';
 import { type Figure, ratios, type Work, withTargets } from '../work.ts';
 import { loginRequests } from './single-tenant.ts';
 
@@ -9,6 +9,8 @@ const [quietTenant, floodingTenant] = [0, 1];
 const quiet = { connections: 4, pauseMs: 10 };
 const floodConnections = 200;
 const loginConnections = 4;
+/** What a quiet tenant feels of the flood that has a server for itself: no more than that the machine is busy. */
+const elsewhere = 'bare node:http, the service flooded';
 
 /** A tenant that asks now and then, alone and while another one asks with 200 connections as fast as it can. */
 export const floodWorks: Work[] = [
@@ -25,35 +27,33 @@ function floodWork(name: string, what: string, headers: Record<string, string>):
   const title = `p99 of a quiet tenant while another floods (200 connections; ${what})`;
   const run: Work['run'] = bench => {
     const { stage } = bench;
+    const [limit, ceiling] = limitAndCeilings(stage);
     // They have one tenant and no fairness: what the machine does to the quiet one, whoever answers.
-    return withTargets([...limitAndCeiling(stage), () => startService(stage)], async (...targets) => {
+    return withTargets([limit, ceiling, () => startService(stage)], async (...targets) => {
+      const [, , service] = targets;
+      const flood = (target: Target) => ({ target, plan: () => reading(bench, target, floodingTenant, headers) });
       const contestants = targets.flatMap(target => {
         const common = {
           target,
           tenants: [quietTenant, floodingTenant],
           plan: () => ({ ...reading(bench, target, quietTenant, headers), ...quiet }),
         };
-        const beside = () => reading(bench, target, floodingTenant, headers);
         return [
           { ...common, name: `${target.name}, alone` },
-          { ...common, name: `${target.name}, flooded`, beside },
+          { ...common, name: `${target.name}, flooded`, beside: flood(target) },
+          ...(target.name === 'ceiling' ? [{ ...common, name: elsewhere, beside: flood(service) }] : []),
         ];
       });
       const rows = await compete(bench, name, contestants);
-      const floods = rows.flatMap(({ name: who, beside = [] }) =>
-        beside.length === 0
-          ? []
-          : [
-              `${who}: the flood was answered ${beside.map(each => `${Math.round(each.requests / each.seconds)}/s`).join(', ')} with ${beside.map(each => each.statusErrors + each.socketErrors).join(', ')} errors (by round).`,
-            ],
-      );
-      const against = (who: string): number[] => ratios(rows, `${who}, flooded`, `${who}, alone`, 'p99');
+      const against = (who: string, flooded = `${who}, flooded`): number[] =>
+        ratios(rows, flooded, `${who}, alone`, 'p99');
       const figures: Figure[] = [
         { text: `${title}: service, flooded / alone`, values: against('service'), aim: { atMost: 2 } },
         { text: `${title}: limit, flooded / alone`, values: against('limit') },
         { text: `${title}: bare node:http, flooded / alone`, values: against('ceiling') },
+        { text: `${title}: ${elsewhere} / alone`, values: against('ceiling', elsewhere) },
       ];
-      return { rows, figures, notes: floods };
+      return { rows, figures, notes: rows.flatMap(toldOfBeside) };
     });
   };
   return { name, title, run };
@@ -67,25 +67,36 @@ export const readsBesideLogins: Work = {
   title: hashingTitle,
   run: bench => {
     const { stage } = bench;
-    return withTargets([() => startService(stage)], async service => {
-      const plan = (): Plan => ({ ...reading(bench, service, quietTenant, {}), connections: 32 });
-      const beside = (): Plan => ({
+    const [limit, startCeiling] = limitAndCeilings(stage);
+    return withTargets([limit, startCeiling, () => startService(stage)], async (_limit, ceiling, service) => {
+      const logins = (): Plan => ({
         requests: loginRequests(stage, service),
         connections: loginConnections,
         expect: { status: 200 },
       });
-      const common = { target: service, tenants: [quietTenant], plan };
-      const [alone, hashing] = ['service, alone', 'service, with logins beside'] as const;
-      const rows = await compete(bench, 'hashing', [
-        { ...common, name: alone },
-        { ...common, name: hashing, beside },
-      ]);
-      const logins = rows[1]?.beside?.map(
-        each => `${(each.requests / each.seconds).toFixed(0)}/s with ${each.statusErrors + each.socketErrors} errors`,
-      );
-      const values = ratios(rows, hashing, alone);
-      const figures = [{ text: `${hashingTitle}: beside logins / alone`, values, aim: { atLeast: 0.6 } }];
-      return { rows, figures, notes: [`Logins beside: ${logins?.join(', ')} (by round).`] };
+      const contestants = [ceiling, service].flatMap(target => {
+        const plan = (): Plan => ({ ...reading(bench, target, quietTenant, {}), connections: 32 });
+        const common = { target, tenants: [quietTenant], plan };
+        return [
+          { ...common, name: `${target.name}, alone` },
+          { ...common, name: `${target.name}, beside logins`, beside: { target: service, plan: logins } },
+        ];
+      });
+      const rows = await compete(bench, 'hashing', contestants);
+      const kept = (who: string): number[] => ratios(rows, `${who}, beside logins`, `${who}, alone`);
+      const figures: Figure[] = [
+        { text: `${hashingTitle}: beside logins / alone`, values: kept('service'), aim: { atLeast: 0.6 } },
+        { text: `${hashingTitle}: bare node:http, beside logins of the service / alone`, values: kept('ceiling') },
+      ];
+      return { rows, figures, notes: rows.flatMap(toldOfBeside) };
     });
   },
 };
+
+/** What became of those that ran beside. */
+function toldOfBeside({ name, beside = [] }: Row): string[] {
+  if (beside.length === 0) return [];
+  const rates = beside.map(({ requests, seconds }) => `${Math.round(requests / seconds)}/s`).join(', ');
+  const errors = beside.map(({ statusErrors, socketErrors }) => statusErrors + socketErrors).join(', ');
+  return [`${name}: ${rates} were answered beside, with ${errors} errors (by round).`];
+}

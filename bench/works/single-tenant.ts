@@ -1,7 +1,7 @@
 import { call } from '../call.ts';
 import { type Bench, compete } from '../measure.ts';
 import type { Plan } from '../plan.ts';
-import { limitAndCeiling, startPeer, startService, type Target } from '../targets.ts';
+import { limitAndCeilings, startPeer, startService, type Target } from '../targets.ts';
 import { loginRequest } from '../tokens.ts';
 import { type Figure, ratios, type Work, withTargets } from '../work.ts';
 
@@ -9,22 +9,22 @@ const connections = 32;
 const loginConnections = 8;
 
 /**
- * What the limit, the peer and the service can all do, each with one tenant; and for what is read, how much node:http can
- * send in the same time, which no service on it can pass.
+ * What the limit, the peer and the service can all do, each with one tenant; and for what is read, how much node:http and Koa
+ * can send in the same time, which no service on them can pass.
  */
 export const singleTenantWorks: Work[] = [
   work('read', 'a single row by its id', reading('/api/v1/EntityStatus/1'), {
     aims: { limit: 1, peer: 1.5 },
-    withCeiling: true,
+    withCeilings: true,
   }),
   work('list3', 'a list of 3', reading('/api/v1/EntityStatus', 3)),
   work('list250', 'a list of 250', reading('/api/v1/UnitsOfMeasure', 250), {
     aims: { limit: 15, peer: 20 },
-    withCeiling: true,
+    withCeilings: true,
   }),
   work('list304', 'the list of 250 that the client has already (304; the limit sends it)', unchanged, {
     aims: { limit: 16 },
-    withCeiling: true,
+    withCeilings: true,
   }),
   work('create', 'create a row with its audit entry (the limit: without)', creating, { aims: { limit: 0.4 } }),
   work('login', 'log in, each time one of 10 people', loggingIn),
@@ -35,14 +35,14 @@ type MakePlan = (bench: Bench, target: Target) => Plan | Promise<Plan>;
 interface Extras {
   /** Ratios of the service to them. */
   aims?: { limit?: number; peer?: number };
-  withCeiling?: boolean;
+  withCeilings?: boolean;
 }
 
-function work(name: string, title: string, makePlan: MakePlan, { aims = {}, withCeiling = false }: Extras = {}): Work {
+function work(name: string, title: string, makePlan: MakePlan, { aims = {}, withCeilings = false }: Extras = {}): Work {
   const run: Work['run'] = bench => {
     const { stage } = bench;
-    const [limit, ceiling] = limitAndCeiling(stage);
-    const starts = [limit, () => startPeer(stage), () => startService(stage), ...(withCeiling ? [ceiling] : [])];
+    const [limit, ...ceilings] = limitAndCeilings(stage);
+    const starts = [limit, () => startPeer(stage), () => startService(stage), ...(withCeilings ? ceilings : [])];
     return withTargets(starts, async (...targets) => {
       const contestants = targets.map(target => ({
         name: target.name,
@@ -58,8 +58,11 @@ function work(name: string, title: string, makePlan: MakePlan, { aims = {}, with
           aim: { atLeast },
         }),
       );
-      if (withCeiling)
-        figures.push({ text: `${title}: bare node:http / limit`, values: ratios(rows, 'ceiling', 'limit') });
+      if (withCeilings)
+        figures.push(
+          { text: `${title}: bare node:http / limit`, values: ratios(rows, 'ceiling', 'limit') },
+          { text: `${title}: bare Koa with its router / limit`, values: ratios(rows, 'koa', 'limit') },
+        );
       return { rows, figures, notes: [] };
     });
   };
