@@ -126,6 +126,15 @@ export function createMetrics({ databases, answers, feed, passwords }: MetricsPa
       this.inc({ from: 'database' }, answers.counts.read);
     },
   });
+  new Counter({
+    name: 'kept_answers_prolonged_total',
+    help: 'Answers that were not read again in time, because nobody had written to their database',
+    registers,
+    collect() {
+      this.reset();
+      this.inc(answers.counts.prolonged);
+    },
+  });
   new Gauge({
     name: 'change_feed_current',
     help: '1 while the change feed works; at 0 nothing is served from memory',

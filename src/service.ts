@@ -24,12 +24,14 @@ import { tenantEntities } from './resources/index.ts';
 import { KeptAnswers } from './tenancy/kept-answers.ts';
 import { TenantDatabases } from './tenancy/tenant-databases.ts';
 import { createTenantOrm } from './tenancy/tenant-orm.ts';
+import { WriteWatch } from './tenancy/write-watch.ts';
 
 export interface Service {
   /** Where the API and the health checks answer. */
   readonly port: number;
   readonly managementPort: number;
   readonly databases: TenantDatabases;
+  readonly watch: WriteWatch;
   /** Not ready any more, no new connections; what runs is finished. @returns false when something was cut off */
   stop(): Promise<boolean>;
 }
@@ -41,6 +43,8 @@ interface ServiceOptions {
   passwords?: Passwords;
   /** Unix time in milliseconds, for tests in which tokens expire and windows pass. */
   now?: () => number;
+  /** Milliseconds that never go back, for tests in which kept answers grow old. */
+  clock?: () => number;
 }
 
 const drainMs = 25_000; // below the 30 s after which orchestrators kill
@@ -54,6 +58,7 @@ export async function startService({
   log,
   passwords = createPasswords(),
   now,
+  clock,
 }: ServiceOptions): Promise<Service> {
   const { control, controlUrl, secrets, servers } = installation;
   const feed = new ChangeFeed(controlUrl, log);
@@ -68,7 +73,14 @@ export async function startService({
     tenantConnections: config.tenantConnections,
     acquireTimeoutMs: config.acquireTimeoutMs,
   });
-  const answers = new KeptAnswers({ feed, announce: createAnnouncer(control), maxBytes: config.keptAnswersBytes });
+  const watch = new WriteWatch({ control, controlUrl, databases, log, now: clock });
+  const answers = new KeptAnswers({
+    feed,
+    announce: createAnnouncer(control),
+    watch,
+    maxBytes: config.keptAnswersBytes,
+    now: clock,
+  });
   const metrics = createMetrics({ databases, answers, feed, passwords });
   const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
   const tokens = { issuer: config.publicUrl, audience, now: unixTime };
@@ -112,16 +124,19 @@ export async function startService({
     await feed.stop();
     throw error;
   }
+  watch.start(() => answers.counts.found + answers.counts.read);
   return {
     port: portOf(server),
     managementPort: portOf(management),
     databases,
+    watch,
     stop: async () => {
       stopping.abort();
       const finished = await drain(server);
       windows.close();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await usage.stop();
+      await watch.stop();
       await databases.close();
       await feed.stop();
       management.closeAllConnections();

@@ -105,8 +105,11 @@ are known to be current.</p>
 process of the service is seen by all of them within a second. A change made by other means, such as psql, shows after a minute at
 the latest, or at once after:</p>
 ${command('npm run -s tenant -- refresh northwind')}
+<p>As long as PostgreSQL's own counters prove, every 10 seconds, that nobody has written to a database, its answers live on without
+a connection to it. Only a superuser can hide a change from them, with <code>track_counts</code> off; <code>refresh</code>
+shows that too.</p>
 <p><code>/metrics</code> on <code>MANAGEMENT_PORT</code> has the numbers in the format of Prometheus: requests and their times by route,
 connections open, in use, waited for and given up by server, passwords hashed and waiting to be, answers from memory and from a
-database, the event loop and the heap.</p>`;
+database, and how often one lived on, the event loop and the heap.</p>`;
   return page({ path: '/docs/operators', title: 'Operators', contents, body });
 }

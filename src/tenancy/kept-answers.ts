@@ -3,6 +3,7 @@ import type { ChangeFeed } from '../control/change-feed.ts';
 import type { TenantRecord } from '../control/directory.ts';
 import { Representation } from '../http/representation.ts';
 import type { RowValues } from './table.ts';
+import type { WriteWatch } from './write-watch.ts';
 
 interface KeptTenant {
   /** For whom the answers were read. Once the tenant's row has changed there is another record, and these count no more. */
@@ -14,14 +15,23 @@ interface KeptTenant {
 
 /** What is kept of one resource. A change drops all of it: a read that began before finds it gone, and keeps nothing. */
 interface KeptResource {
-  readonly answers: Map<string, { readonly representation: Representation; readonly expiresAt: number }>;
+  readonly answers: Map<string, KeptAnswer>;
   readonly loading: Map<string, Promise<Loaded>>;
 }
 
-/** What was read, and whether no change of the resource was under way then. */
+interface KeptAnswer {
+  readonly representation: Representation;
+  /** From where it was read, and a moment before that. */
+  readonly source: string;
+  readonly readAt: number;
+  expiresAt: number;
+}
+
+/** What was read, whether no change of the resource was under way then, and from which database of which server it came. */
 export interface Reading {
   readonly rows: RowValues[];
   readonly settled: boolean;
+  readonly source: string;
 }
 
 /** @throws what a client is told when there is no answer in the rows */
@@ -35,14 +45,16 @@ interface Loaded {
 interface KeptAnswersOptions {
   feed: ChangeFeed;
   announce: Announce;
+  /** Knows which databases nobody has written to. */
+  watch: Pick<WriteWatch, 'unchangedUntil'>;
   /** Most memory, in bytes. One tenant has at most a sixteenth of it. */
   maxBytes: number;
   /** A clock in milliseconds that never goes back. */
   now?: (() => number) | undefined;
 }
 
-// Changes made behind the service's back show after the longest, or when an operator says so. What was read at the same time
-// is not read again at the same time.
+// Changes made behind the service's back show after the longest, or when an operator says so: it counts from when it was
+// last known that there were none. What was read at the same time is not read again at the same time.
 const ageMs = { least: 45_000, most: 60_000 };
 const overhead = 500; // bytes of an answer beside its own, about
 const table = 'answers';
@@ -63,22 +75,29 @@ const table = 'answers';
  *   older than a change that they know of, and they read for themselves.
  *
  * So nothing old is ever kept beyond the announcement of what is new, whenever a process dies, and without any clock.
+ * What is changed by other means nobody announces: for that, an answer lives for a minute, and begins anew as long as
+ * `WriteWatch` proves that nobody has written to the database since it was read.
  * An announcement that is under way, and a feed that has been silent for less than a second, are the only delay; a
  * process obeys its own writes at once. While the feed is down nothing is served from here.
  */
 export class KeptAnswers {
-  /** How many answers came from here since the start of the process, and how many had to be read. */
-  readonly counts = { found: 0, read: 0 };
+  /**
+   * How many answers came from here since the start of the process, how many had to be read, and how often one was not read
+   * again because nobody had written to its database.
+   */
+  readonly counts = { found: 0, read: 0, prolonged: 0 };
   readonly #feed: ChangeFeed;
   readonly #announce: Announce;
+  readonly #watch: KeptAnswersOptions['watch'];
   readonly #maxBytes: number;
   readonly #now: () => number;
   readonly #tenants = new Map<string, KeptTenant>();
   #bytes = 0;
 
-  constructor({ feed, announce, maxBytes, now = () => performance.now() }: KeptAnswersOptions) {
+  constructor({ feed, announce, watch, maxBytes, now = () => performance.now() }: KeptAnswersOptions) {
     this.#feed = feed;
     this.#announce = announce;
+    this.#watch = watch;
     this.#maxBytes = maxBytes;
     this.#now = now;
     feed.subscribe(table, key => this.#drop(key));
@@ -95,7 +114,7 @@ export class KeptAnswers {
     if (kept?.record !== tenant || !this.#feed.current) return undefined;
     const answer = kept.resources.get(resource)?.answers.get(key);
     const now = this.#now();
-    if (!answer || now > answer.expiresAt) return undefined;
+    if (!answer || (now > answer.expiresAt && !this.#prolong(answer, now))) return undefined;
     kept.usedAt = now;
     this.counts.found++;
     return answer.representation;
@@ -130,6 +149,14 @@ export class KeptAnswers {
     await this.#announce(table, key);
   }
 
+  /** @returns whether it is known of a moment, not long ago, that nobody had changed what the answer was read from */
+  #prolong(answer: KeptAnswer, now: number): boolean {
+    answer.expiresAt = this.#watch.unchangedUntil(answer.source, answer.readAt) + age();
+    if (now > answer.expiresAt) return false;
+    this.counts.prolonged++;
+    return true;
+  }
+
   async #load(
     tenant: TenantRecord,
     resource: string,
@@ -138,8 +165,8 @@ export class KeptAnswers {
     read: () => Promise<Reading>,
     toAnswer: ToAnswer,
   ): Promise<Loaded> {
-    const expiresAt = this.#now() + ageMs.least + Math.random() * (ageMs.most - ageMs.least);
-    const { rows, settled } = await read();
+    const readAt = this.#now();
+    const { rows, settled, source } = await read();
     let representation: Representation;
     try {
       representation = new Representation(toAnswer(rows));
@@ -151,16 +178,11 @@ export class KeptAnswers {
     }
     const owner = this.#tenants.get(tenant.guid);
     if (settled && owner?.record === tenant && owner.resources.get(resource) === kept)
-      this.#keep(owner, kept, key, { representation, expiresAt });
+      this.#keep(owner, kept, key, { representation, source, readAt, expiresAt: readAt + age() });
     return { settled, represent: () => representation };
   }
 
-  #keep(
-    owner: KeptTenant,
-    kept: KeptResource,
-    key: string,
-    answer: { representation: Representation; expiresAt: number },
-  ): void {
+  #keep(owner: KeptTenant, kept: KeptResource, key: string, answer: KeptAnswer): void {
     const share = this.#maxBytes / 16;
     if (sizeOf(answer) > share) return;
     const replaced = kept.answers.get(key);
@@ -225,6 +247,10 @@ export class KeptAnswers {
   }
 }
 
-function sizeOf({ representation }: { representation: Representation }): number {
+function age(): number {
+  return ageMs.least + Math.random() * (ageMs.most - ageMs.least);
+}
+
+function sizeOf({ representation }: KeptAnswer): number {
   return representation.size + overhead;
 }

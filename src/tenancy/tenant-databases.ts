@@ -54,6 +54,13 @@ export class TenantDatabases {
     return driver;
   }
 
+  /** The way to that database on a server which was opened last; undefined when there is none. */
+  latestOn(server: string): TenantDriver | undefined {
+    const budget = this.#budgets.get(server);
+    for (const driver of this.#open.values()) if (driver.pool.budget === budget) return driver;
+    return undefined;
+  }
+
   /** The connections to every server, by its host and port. */
   get budgets(): ReadonlyMap<string, ConnectionBudget> {
     return this.#budgets;
@@ -102,7 +109,7 @@ export class TenantDatabases {
 }
 
 /** Host and port; for a socket of the file system, its folder. */
-function serverOf(url: string): string {
+export function serverOf(url: string): string {
   const { hostname, port, searchParams } = new URL(url);
   return `${searchParams.get('host') ?? hostname}:${searchParams.get('port') ?? (port || '5432')}`;
 }

@@ -3,6 +3,7 @@ import { type EntityManager, type MikroORM, PostgreSqlConnection, PostgreSqlDriv
 import { PostgresDialect } from 'kysely';
 import { isCut } from '../database-error.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
+import type { Reading } from './kept-answers.ts';
 import type { RowValues, Statement } from './table.ts';
 import type { TenantClient } from './tenant-client.ts';
 import { TenantPool } from './tenant-pool.ts';
@@ -84,8 +85,8 @@ export class TenantDriver extends PostgreSqlDriver {
     return rows;
   }
 
-  /** The rows of a statement, and whether no change of the resource was under way when it was asked. */
-  async readSettled(select: Statement, resource: string): Promise<{ rows: RowValues[]; settled: boolean }> {
+  /** The rows of a statement, where they come from, and whether no change of the resource was under way when it was asked. */
+  async readSettled(select: Statement, resource: string): Promise<Reading> {
     const key = lockOf(resource);
     return this.#onceMore(async client => {
       // One after the other, in one round trip: first the lock, then the look at the rows.
@@ -93,7 +94,8 @@ export class TenantDriver extends PostgreSqlDriver {
         client.query<{ free: boolean }>({ ...isUnchanged, values: [key] }),
         client.query<RowValues>(select),
       ]);
-      return { rows, settled: lock.rows[0]?.free === true && !client.locks.has(key) };
+      const settled = lock.rows[0]?.free === true && !client.locks.has(key);
+      return { rows, settled, source: client.source };
     });
   }
 

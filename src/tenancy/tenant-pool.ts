@@ -18,11 +18,11 @@ export class TenantPool {
   opening = 0;
   closing = 0;
   ended = false;
-  readonly #budget: ConnectionBudget;
+  readonly budget: ConnectionBudget;
   #heat = Number.NEGATIVE_INFINITY;
 
   constructor(budget: ConnectionBudget, options: TenantClientOptions) {
-    this.#budget = budget;
+    this.budget = budget;
     this.options = options;
   }
 
@@ -45,14 +45,14 @@ export class TenantPool {
     const weight = performance.now() / halfLifeMs;
     const [larger, smaller] = this.#heat > weight ? [this.#heat, weight] : [weight, this.#heat];
     this.#heat = larger + Math.log2(1 + 2 ** (smaller - larger));
-    return this.#budget.connect(this);
+    return this.budget.connect(this);
   }
 
   /** Takes no more requests. Connections in use are closed when they are released. */
   async end(): Promise<void> {
     if (this.ended) return;
     this.ended = true;
-    this.#budget.end(this, closed());
+    this.budget.end(this, closed());
   }
 }
 

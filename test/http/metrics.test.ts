@@ -79,7 +79,7 @@ describe('The numbers for the operator', () => {
     const { databases } = world.service;
     const metrics = createMetrics({
       databases,
-      answers: { bytes: 0, counts: { found: 0, read: 0 } },
+      answers: { bytes: 0, counts: { found: 0, read: 0, prolonged: 0 } },
       feed: { current: true },
       passwords: world.passwords,
     });

@@ -40,8 +40,8 @@ export interface World {
   readonly logs: string[];
   readonly log: Logger;
   readonly passwords: Passwords;
-  /** Seconds added to the clock that tokens and rate limits are judged by. */
-  clock: { offset: number };
+  /** Seconds added to the clock that tokens and rate limits are judged by, and milliseconds to that of kept answers. */
+  clock: { offset: number; ageMs: number };
   /** Calls as nobody, with any headers. */
   readonly anonymous: Client;
   /** Logs in over HTTP and calls as that user. */
@@ -88,8 +88,9 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
   const log = pino({ level: 'trace' }, { write: line => void logs.push(line) });
   const installation = await openInstallation(config);
   const passwords = createPasswords();
-  const clock = { offset: 0 };
+  const clock = { offset: 0, ageMs: 0 };
   const now = () => Date.now() + clock.offset * 1_000;
+  const age = () => performance.now() + clock.ageMs;
   const secrets = new Set([controlUrl, settings.MASTER_KEY]);
   const provisionTenant = async (slug: string): Promise<TestTenant> => {
     const manifest = checkManifest({ slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` } }, slug);
@@ -102,7 +103,7 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
   };
   const acme = await provisionTenant('acme');
   const globex = await provisionTenant('globex');
-  const service = await startService({ config, installation, log, passwords, now });
+  const service = await startService({ config, installation, log, passwords, now, clock: age });
   const others: Service[] = [];
   const url = `http://127.0.0.1:${service.port}`;
   const anonymous = new Client(url);
@@ -159,6 +160,7 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
         log,
         passwords,
         now,
+        clock: age,
       });
       others.push(other);
       return { service: other, url: `http://127.0.0.1:${other.port}` };
