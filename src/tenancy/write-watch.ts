@@ -85,15 +85,19 @@ export class WriteWatch {
     return Number.NEGATIVE_INFINITY;
   }
 
-  /** Polls now and then, while the number of uses goes on growing. */
+  /** Polls at once, so that what is read from now on can be proved unchanged; then again while the number of uses grows. */
   start(uses: () => number): void {
+    const poll = (): void => {
+      this.#polling ??= this.poll().finally(() => (this.#polling = undefined));
+    };
+    poll();
     let seen = uses();
     let unused = longestUnused;
     this.#timer = setInterval(() => {
       const count = uses();
       unused = count === seen ? unused + 1 : 0;
       seen = count;
-      if (unused < longestUnused) this.#polling ??= this.poll().finally(() => (this.#polling = undefined));
+      if (unused < longestUnused) poll();
     }, this.#options.everyMs ?? 10_000).unref();
   }
 
@@ -102,10 +106,11 @@ export class WriteWatch {
     await this.#polling;
   }
 
-  /** Looks at every server on which there are tenants. Where that fails, nothing is proved, and nothing forgotten. */
+  /** Looks at every server on which tenants are open, and at that of the control database. Where that fails, nothing is proved, and nothing forgotten. */
   async poll(): Promise<void> {
-    const { databases, log } = this.#options;
-    const polls = [...databases.budgets.keys()].map(server =>
+    const { controlUrl, databases, log } = this.#options;
+    const servers = new Set([serverOf(controlUrl), ...databases.budgets.keys()]);
+    const polls = [...servers].map(server =>
       this.#poll(server).catch(error =>
         log.debug({ event: 'write_watch_failed', server, err: describeError(error) }, 'a server could not be watched'),
       ),
