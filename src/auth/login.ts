@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { User } from '../control/entities.ts';
+import { queryControl } from '../control/database.ts';
 import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
@@ -24,6 +24,9 @@ export function loginAccount(body: object): string {
   return email.success ? email.data : '';
 }
 
+// No more than this is read before the password is proved, so that a known address takes no longer.
+const hashByEmail = 'select id, password_hash as hash from users where tenant_id = $1 and email = $2';
+
 const maxAttempts = 3; // a password that is changed, or a hash that is renewed, meanwhile is judged anew
 
 /** Every failure is the same answer after the same work: unknown, wrong, unconfirmed, disabled. */
@@ -43,22 +46,17 @@ export function login(parts: AuthParts): TenantRoute {
     handler: async ({ body: { email, password } }, context) => {
       const { tenant } = context;
       for (let attempt = 1; attempt <= maxAttempts; attempt++) {
-        const em = control.em.fork();
-        // No more than this is read before the password is proved, so that a known address takes no longer.
-        const [found] = await em.execute<{ id: string; hash: string }[]>(
-          'select id, password_hash as hash from users where tenant_id = ? and email = ?',
-          [tenant.id, email],
-        );
+        const [found] = await queryControl<{ id: string; hash: string }>(control, 'login', hashByEmail, [
+          tenant.id,
+          email,
+        ]);
         const matches = await passwords.verify(found?.hash, password);
-        if (!found || !matches) break;
-        const user = await em.findOne(User, { id: Number(found.id) });
-        if (!user?.confirmedAt || user.disabledAt) break;
-        if (user.passwordHash !== found.hash) continue;
-        const holder = await loadHolder(parts, context, user.id);
-        if (!holder) break;
-        const renewedHash = passwords.isOutdated(user.passwordHash) ? await passwords.hash(password) : undefined;
-        const session = await openSession(control, user, renewedHash);
-        if (session) return issueTokens(parts, tenant, holder, session);
+        const holder = found && matches ? await loadHolder(parts, context, Number(found.id)) : undefined;
+        if (!found || !holder) break;
+        const renewedHash = passwords.isOutdated(found.hash) ? await passwords.hash(password) : undefined;
+        const opening = await openSession(control, holder.user, found.hash, renewedHash);
+        if (opening.outcome === 'opened') return issueTokens(parts, tenant, holder, opening.token);
+        if (opening.outcome === 'refused') break;
       }
       throw problem('invalid_credentials');
     },

@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
-import { hash, verify } from '@node-rs/argon2';
+import { Piscina } from 'piscina';
 import { problem } from '../errors.ts';
+import type * as Thread from './password-thread.ts';
 
-/** argon2id as OWASP's password storage cheat sheet has it: 19 MiB, two passes, one lane. */
-const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 const currentPrefix = '$argon2id$v=19$m=19456,t=2,p=1$';
 const argon2Hash = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[\w+/]{11,}\$[\w+/]{16,}$/;
 
@@ -23,17 +22,30 @@ export interface Passwords {
   isOutdated(storedHash: string): boolean;
 }
 
-/** One core is left to those who do not log in. */
+/** One core is left to those who do not log in. The threads are started when they are first needed. */
 export function createPasswords(concurrency = Math.max(1, availableParallelism() - 1)): Passwords {
   const { usage, run } = limiter(concurrency, longestQueue);
-  const decoy = hash(randomBytes(16), parameters);
+  const threads = new Piscina<never, never>({
+    filename: new URL('./password-thread.ts', import.meta.url).href,
+    minThreads: 0,
+    maxThreads: concurrency,
+    idleTimeout: 60_000,
+    niceIncrement: 10, // they give way to the thread that answers requests
+    recordTiming: false,
+  });
+  const inThread = <Name extends keyof typeof Thread>(
+    name: Name,
+    task: Parameters<(typeof Thread)[Name]>[0],
+  ): Promise<ReturnType<(typeof Thread)[Name]>> => run(() => threads.run(task as never, { name }));
+  const decoy =
+    currentPrefix + [16, 32].map(size => randomBytes(size).toString('base64').replaceAll('=', '')).join('$');
   return {
     usage,
-    hash: password => run(() => hash(normalise(password), parameters)),
+    hash: password => inThread('hash', normalise(password)),
     verify: async (storedHash, password) => {
       const known = storedHash !== undefined && argon2Hash.test(storedHash);
-      const matches = await run(async () => verify(known ? storedHash : await decoy, normalise(password)));
-      return matches && known;
+      const task = { storedHash: known ? storedHash : decoy, password: normalise(password) };
+      return (await inThread('verify', task)) && known;
     },
     isOutdated: storedHash => !storedHash.startsWith(currentPrefix),
   };
@@ -53,8 +65,8 @@ interface Limiter {
 
 /**
  * Runs at most `concurrency` tasks at a time and lets at most `longest` wait. While requests keep the process busy, each
- * task is followed by a rest as long as itself: half of those cores are left to the database, Redis and whatever else
- * answers the requests. (Twice as long a rest gains them nothing more.)
+ * task is followed by a rest twice as long: most of those cores is left to the database, Redis and whatever else answers
+ * the requests. (Threads that give way do not see to that: the others are processes, and the system shares between those.)
  */
 function limiter(concurrency: number, longest: number): Limiter {
   const waiting: (() => void)[] = [];
@@ -88,7 +100,7 @@ function limiter(concurrency: number, longest: number): Limiter {
         return await task();
       } finally {
         const { utilization } = performance.eventLoopUtilization(before);
-        if (utilization > busy) setTimeout(next, performance.now() - startedAt);
+        if (utilization > busy) setTimeout(next, 2 * (performance.now() - startedAt));
         else next();
       }
     },

@@ -1,6 +1,7 @@
 import { type EntityManager, raw } from '@mikro-orm/postgresql';
-import type { ControlDatabase } from '../control/database.ts';
-import { Session, User } from '../control/entities.ts';
+import { type ControlDatabase, transactControl } from '../control/database.ts';
+import type { UserRecord } from '../control/directory.ts';
+import { Session } from '../control/entities.ts';
 import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;
@@ -8,34 +9,40 @@ const repeatable = `interval '10 seconds'`; // a lost reply, two tabs
 /** Since the last refresh, and since the login. */
 export const live = `refreshed_at > now() - interval '7 days' and created_at > now() - interval '30 days'`;
 
+type Opening = { outcome: 'opened'; token: RefreshToken } | { outcome: 'refused' | 'changed' };
+
+// One login of a user at a time, so that the count holds; foreign keys to the row are not held up.
+const lockUser = `
+  select password_hash = $2 as unchanged, confirmed_at is not null and disabled_at is null as "mayLogIn"
+    from users where id = $1 for no key update`;
+const renewHash = 'update users set password_hash = $2 where id = $1';
+const insertSession = `
+  with ended as (delete from sessions where user_id = $2 and not (${live})),
+       surplus as (
+         update sessions set revoked_at = now(), revoked_reason = 'too_many'
+          where id in (
+            select id from sessions where user_id = $2 and revoked_at is null and ${live}
+             order by created_at desc, id offset ${sessionsPerUser - 1}))
+  insert into sessions (tenant_id, user_id) values ($1, $2) returning id`;
+
 /**
  * Opens a session for a user whose password was right, and stores its renewed hash. Of a user's sessions the newest 20
  * stay; older ones are revoked, and those that can never be used again are removed.
- * @returns undefined when the password or the user was changed since it was checked: that change ended all sessions
+ * @param hash by which the password was right; when another is stored by now, that change ended all sessions: `changed`
  */
 export async function openSession(
   control: ControlDatabase,
-  user: User,
+  { id, tenantId }: Pick<UserRecord, 'id' | 'tenantId'>,
+  hash: string,
   renewedHash?: string,
-): Promise<RefreshToken | undefined> {
-  return control.em.fork().transactional(async em => {
-    // One login of a user at a time, so that the count holds; foreign keys to the row are not held up.
-    const [unchanged] = await em.execute<object[]>(
-      'select from users where id = ? and password_hash = ? and disabled_at is null for no key update',
-      [user.id, user.passwordHash],
-    );
-    if (!unchanged) return undefined;
-    if (renewedHash) await em.execute('update users set password_hash = ? where id = ?', [renewedHash, user.id]);
-    await em.execute(`delete from sessions where user_id = ? and not (${live})`, [user.id]);
-    const session = em.create(Session, { tenant: user.tenant.id, user: em.getReference(User, user.id) });
-    await em.flush();
-    await em.execute(
-      `update sessions set revoked_at = now(), revoked_reason = 'too_many'
-        where revoked_at is null and id in
-          (select id from sessions where user_id = ? and revoked_at is null order by created_at desc, id offset ${sessionsPerUser})`,
-      [user.id],
-    );
-    return { sessionId: session.id, generation: 0 };
+): Promise<Opening> {
+  return transactControl(control, async (query): Promise<Opening> => {
+    const [user] = await query<{ unchanged: boolean; mayLogIn: boolean }>('lock_user', lockUser, [id, hash]);
+    if (!user?.unchanged) return { outcome: 'changed' };
+    if (!user.mayLogIn) return { outcome: 'refused' };
+    if (renewedHash) await query('renew_hash', renewHash, [id, renewedHash]);
+    const [session] = await query<{ id: string }>('insert_session', insertSession, [tenantId, id]);
+    return session ? { outcome: 'opened', token: { sessionId: session.id, generation: 0 } } : { outcome: 'refused' };
   });
 }
 

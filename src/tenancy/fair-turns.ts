@@ -8,7 +8,7 @@ interface Line {
 }
 
 /** Requests of one tenant: 50 µs each, or more. */
-const mostInTurn = { alone: 32, amongOthers: 4 };
+const mostInTurn = { alone: 32, amongOthers: 8 };
 
 /**
  * Lets the requests of one tenant not crowd out those of the others: only so many of one tenant are begun in one turn of

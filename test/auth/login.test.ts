@@ -142,6 +142,25 @@ describe('Login', () => {
       expect(refreshed.status).to.equal(401);
       for (const answer of answers.slice(1)) expect((await me(answer)).status).to.equal(200);
     });
+
+    it('keeps no more than 20 when more come at the same time, and removes those that can never be used again', async () => {
+      const person = await addPerson(world, world.acme);
+      await controlSql(
+        world,
+        `insert into sessions (tenant_id, user_id, created_at, refreshed_at)
+         select tenant_id, id, now() - interval '31 days', now() from users where id = ?`,
+        [person.id],
+      );
+      const answers = await Promise.all(Array.from({ length: 25 }, () => login(person)));
+      expect(answers.map(({ status }) => status)).to.deep.equal(answers.map(() => 200));
+      const [sessions] = await controlSql<object>(
+        world,
+        `select count(*)::integer as all, count(*) filter (where revoked_at is null)::integer as live
+           from sessions where user_id = ?`,
+        [person.id],
+      );
+      expect(sessions).to.deep.equal({ all: 25, live: 20 });
+    });
   });
 
   describe('that fails', () => {
