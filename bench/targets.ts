@@ -35,7 +35,7 @@ export async function startService(
 ): Promise<Target> {
   const [port, managementPort] = [await freePort(), await freePort()];
   const flags = probe ? ['--expose-gc', '--import', inBench('memory-probe.ts')] : [];
-  const args = ['--import', join(root, 'src/compile-cache.ts'), ...flags, join(root, 'src/server.ts')];
+  const args = ['--import', join(root, 'src/engine.ts'), ...flags, join(root, 'src/server.ts')];
   const child = stage.children.start(
     'service',
     process.execPath,

@@ -9,7 +9,7 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 
 /** A part of the project, and the parts that it may import. `src/<folder>/` is a part, and so is each file beside them. */
 const mayImport: Record<string, string[]> = {
-  'compile-cache': [],
+  engine: [],
   config: [],
   errors: [],
   'database-error': ['errors'],
