@@ -55,7 +55,7 @@ interface KeptAnswersOptions {
 
 // Changes made behind the service's back show after the longest, or when an operator says so: it counts from when it was
 // last known that there were none. What was read at the same time is not read again at the same time.
-const ageMs = { least: 45_000, most: 60_000 };
+const ageMs = { least: 50_000, most: 60_000 };
 const overhead = 500; // bytes of an answer beside its own, about
 const table = 'answers';
 
