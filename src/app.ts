@@ -14,7 +14,7 @@ import { documentationPages } from './docs/pages.ts';
 import { problem } from './errors.ts';
 import { accessLog } from './http/access-log.ts';
 import { clientAddresses } from './http/client-address.ts';
-import { problemDetails } from './http/problem-details.ts';
+import { describeError, problemDetails } from './http/problem-details.ts';
 import { createRateLimits } from './http/rate-limit/rate-limits.ts';
 import type { Windows } from './http/rate-limit/windows.ts';
 import { readBody } from './http/read-body.ts';
@@ -88,7 +88,8 @@ export function createApp(parts: AppParts): Koa {
   const addressOf = clientAddresses(config.trustedProxies);
 
   const app = new Koa();
-  app.silent = true; // problemDetails logs
+  // What `problemDetails` could not render, or stands above it.
+  app.on('error', error => log.error({ event: 'unanswered', err: describeError(error) }, 'a request was not answered'));
   app.use(closeWhenStopping(stopping));
   app.use(requestId());
   app.use(accessLog(log, metrics.count));

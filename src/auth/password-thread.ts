@@ -1,11 +1,8 @@
-import { type Algorithm, hashSync, verifySync } from '@node-rs/argon2';
-
-/** argon2id as OWASP's password storage cheat sheet has it: 19 MiB, two passes, one lane. */
-const parameters = { algorithm: 2 satisfies Algorithm.Argon2id, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
+import { hashSync, type Options, verifySync } from '@node-rs/argon2';
 
 // What a thread of its own does: one hash at a time, in memory of its own.
 
-export function hash(password: string): string {
+export function hash({ password, parameters }: { password: string; parameters: Options }): string {
   return hashSync(password, parameters);
 }
 

@@ -4,10 +4,13 @@ import { Piscina } from 'piscina';
 import { problem } from '../errors.ts';
 import type * as Thread from './password-thread.ts';
 
-const currentPrefix = '$argon2id$v=19$m=19456,t=2,p=1$';
+/** argon2id as OWASP's password storage cheat sheet has it: 19 MiB, two passes, one lane. */
+const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
+const { memoryCost, timeCost, parallelism } = parameters;
+const currentPrefix = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$`;
 const argon2Hash = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[\w+/]{11,}\$[\w+/]{16,}$/;
 
-const longestQueue = 48; // at 10 to 20 ms each, the last one waits about a second; two when there is much else to do
+const longestQueue = 48; // at 10 to 20 ms each, the last one waits about a second; three when there is much else to do
 const busy = 0.8; // of its time, the event loop works
 
 /** Hashes and checks passwords on other threads, a few at a time, so that everybody else is still answered. */
@@ -41,7 +44,7 @@ export function createPasswords(concurrency = Math.max(1, availableParallelism()
     currentPrefix + [16, 32].map(size => randomBytes(size).toString('base64').replaceAll('=', '')).join('$');
   return {
     usage,
-    hash: password => inThread('hash', normalise(password)),
+    hash: password => inThread('hash', { password: normalise(password), parameters }),
     verify: async (storedHash, password) => {
       const known = storedHash !== undefined && argon2Hash.test(storedHash);
       const task = { storedHash: known ? storedHash : decoy, password: normalise(password) };
