@@ -1,4 +1,5 @@
 import { ConnectionLine, type WaitCounts } from './connection-line.ts';
+import { IdleConnections } from './idle-connections.ts';
 import { Neighbours } from './neighbours.ts';
 import { Openings } from './openings.ts';
 import { TenantClient } from './tenant-client.ts';
@@ -46,8 +47,7 @@ const sweepMs = 5_000;
 export class ConnectionBudget {
   readonly #options: ConnectionBudgetOptions;
   readonly #line: ConnectionLine;
-  /** Pools with idle connections. */
-  readonly #idle = new Set<TenantPool>();
+  readonly #idle = new IdleConnections(client => this.#close(client));
   readonly #neighbours = new Neighbours();
   readonly #openings = new Openings(() => this.#serve());
   readonly #sweep: NodeJS.Timeout;
@@ -87,7 +87,7 @@ export class ConnectionBudget {
     this.#neighbours.note(pool);
     // Who waits in other pools could not use what is idle in this one; before it is idle, they are served.
     if (pool.waiting.length === 0 && pool.inUse < this.#mostEach) {
-      const client = this.#takeIdle(pool);
+      const client = this.#idle.take(pool);
       if (client) return this.#lease(client);
     }
     const waiting = this.#line.join(pool);
@@ -107,7 +107,7 @@ export class ConnectionBudget {
   /** Closes what is idle of a pool that has ended, and sends away those who wait in it. */
   end(pool: TenantPool, error: Error): void {
     for (let waiter = this.#line.leave(pool); waiter; waiter = this.#line.leave(pool)) waiter.reject(error);
-    for (let client = this.#takeIdle(pool); client; client = this.#takeIdle(pool)) this.#close(client);
+    for (let client = this.#idle.take(pool); client; client = this.#idle.take(pool)) this.#close(client);
   }
 
   /** Resolves when no connection is open any more. Every pool must have ended. */
@@ -128,7 +128,7 @@ export class ConnectionBudget {
     const missing = (pool: TenantPool) =>
       pool.idle.length > 0 || toOpen > 0 ? missingOf(pool, mostEach) - (promised.get(pool) ?? 0) : 0;
     for (let pool = this.#line.next(missing); pool; pool = this.#line.next(missing)) {
-      const client = this.#takeIdle(pool);
+      const client = this.#idle.take(pool);
       if (client) {
         this.#handOver(client);
       } else if (this.#open < this.#options.max) {
@@ -159,23 +159,11 @@ export class ConnectionBudget {
 
   /** @returns false when no connection is idle */
   #evictColdest(): boolean {
-    const coldest = this.#coldest();
-    const client = coldest && this.#takeIdle(coldest);
+    const client = this.#idle.takeColdest();
     if (!client) return false;
     this.#evicted++;
     this.#close(client);
     return true;
-  }
-
-  /** The pool whose idle connections are the least likely to be needed: by how often it is asked for, for each of them. */
-  #coldest(): TenantPool | undefined {
-    let coldest: TenantPool | undefined;
-    let least = Number.POSITIVE_INFINITY;
-    for (const pool of this.#idle) {
-      const heat = pool.heat - Math.log2(pool.idle.length);
-      if (heat < least) [coldest, least] = [pool, heat];
-    }
-    return coldest;
   }
 
   async #openFor(pool: TenantPool): Promise<void> {
@@ -219,20 +207,7 @@ export class ConnectionBudget {
       this.#close(client);
       return;
     }
-    client.idleSince = performance.now();
-    client.pool.idle.push(client);
-    this.#idle.add(client.pool);
-  }
-
-  /** The one used last, whose caches and memory are the warmest. */
-  #takeIdle(pool: TenantPool): TenantClient | undefined {
-    let client = pool.idle.pop();
-    while (client && !client.usable) {
-      this.#close(client);
-      client = pool.idle.pop();
-    }
-    if (pool.idle.length === 0) this.#idle.delete(pool);
-    return client;
+    this.#idle.add(client);
   }
 
   #close(client: TenantClient): void {
@@ -250,27 +225,13 @@ export class ConnectionBudget {
       pool.closing--;
     }
     this.#open--;
-    this.#takeOut(client);
+    this.#idle.remove(client);
     if (this.#open === 0) this.#empty?.resolve();
     this.#serve();
   }
 
   #closeStale(): void {
-    const before = performance.now() - idleMs;
-    for (const pool of this.#idle) {
-      for (const client of pool.idle.filter(({ idleSince }) => idleSince < before)) {
-        this.#takeOut(client);
-        this.#close(client);
-      }
-    }
-  }
-
-  /** Of the idle ones, if it is one of them. */
-  #takeOut(client: TenantClient): void {
-    const { idle } = client.pool;
-    const at = idle.indexOf(client);
-    if (at >= 0) idle.splice(at, 1);
-    if (idle.length === 0) this.#idle.delete(client.pool);
+    for (const client of this.#idle.takeOlder(performance.now() - idleMs)) this.#close(client);
   }
 }
 

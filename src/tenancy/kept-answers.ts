@@ -2,30 +2,9 @@ import type { Announce } from '../control/announcer.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import type { TenantRecord } from '../control/directory.ts';
 import { Representation } from '../http/representation.ts';
+import { AnswerStore, type KeptAnswer, type KeptResource } from './answer-store.ts';
 import type { RowValues } from './table.ts';
 import type { WriteWatch } from './write-watch.ts';
-
-interface KeptTenant {
-  /** For whom the answers were read. Once the tenant's row has changed there is another record, and these count no more. */
-  readonly record: TenantRecord;
-  readonly resources: Map<string, KeptResource>;
-  bytes: number;
-  usedAt: number;
-}
-
-/** What is kept of one resource. A change drops all of it: a read that began before finds it gone, and keeps nothing. */
-interface KeptResource {
-  readonly answers: Map<string, KeptAnswer>;
-  readonly loading: Map<string, Promise<Loaded>>;
-}
-
-interface KeptAnswer {
-  readonly representation: Representation;
-  /** From where it was read, and a moment before that. */
-  readonly source: string;
-  readonly readAt: number;
-  expiresAt: number;
-}
 
 /** What was read, whether no change of the resource was under way then, and from which database of which server it came. */
 export interface Reading {
@@ -56,7 +35,6 @@ interface KeptAnswersOptions {
 // Changes made behind the service's back show after the longest, or when an operator says so: it counts from when it was
 // last known that there were none. What was read at the same time is not read again at the same time.
 const ageMs = { least: 50_000, most: 60_000 };
-const overhead = 500; // bytes of an answer beside its own, about
 const table = 'answers';
 
 /**
@@ -89,33 +67,27 @@ export class KeptAnswers {
   readonly #feed: ChangeFeed;
   readonly #announce: Announce;
   readonly #watch: KeptAnswersOptions['watch'];
-  readonly #maxBytes: number;
   readonly #now: () => number;
-  readonly #tenants = new Map<string, KeptTenant>();
-  #bytes = 0;
+  readonly #store: AnswerStore<Loaded>;
 
   constructor({ feed, announce, watch, maxBytes, now = () => performance.now() }: KeptAnswersOptions) {
     this.#feed = feed;
     this.#announce = announce;
     this.#watch = watch;
-    this.#maxBytes = maxBytes;
     this.#now = now;
-    feed.subscribe(table, key => this.#drop(key));
+    this.#store = new AnswerStore({ maxBytes, now });
+    feed.subscribe(table, key => this.#store.drop(key));
   }
 
   /** Memory that the answers take, in bytes. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#store.bytes;
   }
 
   /** The answer, when it is kept and known to be current. */
   find(tenant: TenantRecord, resource: string, key: string): Representation | undefined {
-    const kept = this.#tenants.get(tenant.guid);
-    if (kept?.record !== tenant || !this.#feed.current) return undefined;
-    const answer = kept.resources.get(resource)?.answers.get(key);
-    const now = this.#now();
-    if (!answer || (now > answer.expiresAt && !this.#prolong(answer, now))) return undefined;
-    kept.usedAt = now;
+    const answer = this.#feed.current ? this.#store.find(tenant, resource, key) : undefined;
+    if (!answer || (this.#now() > answer.expiresAt && !this.#prolong(answer))) return undefined;
     this.counts.found++;
     return answer.representation;
   }
@@ -130,10 +102,10 @@ export class KeptAnswers {
   ): Promise<Representation> {
     this.counts.read++;
     if (!this.#feed.current) return new Representation(toAnswer((await read()).rows));
-    const earlier = await this.#resource(tenant, resource).loading.get(key);
+    const earlier = await this.#store.resource(tenant, resource).loading.get(key);
     if (earlier?.settled) return earlier.represent();
     // What is being read now began after this request did, and so is good enough, settled or not.
-    const kept = this.#resource(tenant, resource);
+    const kept = this.#store.resource(tenant, resource);
     let loading = kept.loading.get(key);
     if (!loading) {
       loading = this.#load(tenant, resource, key, kept, read, toAnswer).finally(() => kept.loading.delete(key));
@@ -145,14 +117,14 @@ export class KeptAnswers {
   /** Before a change of a resource is committed: when this resolves, no process will serve what was before for long. */
   async changing(tenant: TenantRecord, resource: string): Promise<void> {
     const key = `${tenant.guid}/${resource}`;
-    this.#drop(key);
+    this.#store.drop(key);
     await this.#announce(table, key);
   }
 
   /** @returns whether it is known of a moment, not long ago, that nobody had changed what the answer was read from */
-  #prolong(answer: KeptAnswer, now: number): boolean {
+  #prolong(answer: KeptAnswer): boolean {
     answer.expiresAt = this.#watch.unchangedUntil(answer.source, answer.readAt) + age();
-    if (now > answer.expiresAt) return false;
+    if (this.#now() > answer.expiresAt) return false;
     this.counts.prolonged++;
     return true;
   }
@@ -161,7 +133,7 @@ export class KeptAnswers {
     tenant: TenantRecord,
     resource: string,
     key: string,
-    kept: KeptResource,
+    kept: KeptResource<Loaded>,
     read: () => Promise<Reading>,
     toAnswer: ToAnswer,
   ): Promise<Loaded> {
@@ -176,81 +148,12 @@ export class KeptAnswers {
       };
       return { settled, represent };
     }
-    const owner = this.#tenants.get(tenant.guid);
-    if (settled && owner?.record === tenant && owner.resources.get(resource) === kept)
-      this.#keep(owner, kept, key, { representation, source, readAt, expiresAt: readAt + age() });
+    if (settled)
+      this.#store.keep(tenant, resource, kept, key, { representation, source, readAt, expiresAt: readAt + age() });
     return { settled, represent: () => representation };
-  }
-
-  #keep(owner: KeptTenant, kept: KeptResource, key: string, answer: KeptAnswer): void {
-    const share = this.#maxBytes / 16;
-    if (sizeOf(answer) > share) return;
-    const replaced = kept.answers.get(key);
-    const size = sizeOf(answer) - (replaced ? sizeOf(replaced) : 0);
-    if (owner.bytes + size > share) {
-      this.#forget(owner); // it begins anew, rather than take what is the others'
-      return;
-    }
-    kept.answers.set(key, answer);
-    owner.bytes += size;
-    owner.usedAt = this.#now();
-    this.#bytes += size;
-    while (this.#bytes > this.#maxBytes) {
-      let oldest = owner;
-      for (const each of this.#tenants.values()) if (each.usedAt < oldest.usedAt) oldest = each;
-      this.#forget(oldest);
-    }
-  }
-
-  #resource(tenant: TenantRecord, name: string): KeptResource {
-    let owner = this.#tenants.get(tenant.guid);
-    if (owner?.record !== tenant) {
-      if (owner) this.#forget(owner);
-      owner = { record: tenant, resources: new Map(), bytes: 0, usedAt: this.#now() };
-      this.#tenants.set(tenant.guid, owner);
-    }
-    let kept = owner.resources.get(name);
-    if (!kept) {
-      kept = { answers: new Map(), loading: new Map() };
-      owner.resources.set(name, kept);
-    }
-    return kept;
-  }
-
-  /** Drops what is kept of a resource (`guid/name`), of a tenant (`guid`), or of all (`*`). */
-  #drop(key: string): void {
-    if (key === '*') {
-      this.#tenants.clear();
-      this.#bytes = 0;
-      return;
-    }
-    const [guid = '', resource] = key.split('/');
-    const owner = this.#tenants.get(guid);
-    if (!owner) return;
-    if (resource === undefined) this.#forget(owner);
-    else this.#dropResource(owner, resource);
-  }
-
-  #dropResource(owner: KeptTenant, name: string): void {
-    const kept = owner.resources.get(name);
-    if (!kept) return;
-    owner.resources.delete(name);
-    let bytes = 0;
-    for (const answer of kept.answers.values()) bytes += sizeOf(answer);
-    owner.bytes -= bytes;
-    this.#bytes -= bytes;
-  }
-
-  #forget(owner: KeptTenant): void {
-    this.#tenants.delete(owner.record.guid);
-    this.#bytes -= owner.bytes;
   }
 }
 
 function age(): number {
   return ageMs.least + Math.random() * (ageMs.most - ageMs.least);
-}
-
-function sizeOf({ representation }: KeptAnswer): number {
-  return representation.size + overhead;
 }
