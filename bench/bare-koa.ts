@@ -5,8 +5,8 @@ import { listening } from './listening.ts';
 import { fetchAnswer, fetchedAnswer, tag } from './origin.ts';
 
 /**
- * The same as the ceiling, with the framework of the service and the headers of its answers: what is left between this
- * and the service is what the service does.
+ * The same as the ceiling, with the framework of the service and the headers of its answers: Koa's own handling of
+ * every answer included, which the service leaves out.
  */
 const headers = {
   'X-Request-Id': '00000000-0000-4000-8000-000000000000',

@@ -18,6 +18,8 @@ export interface Target {
 const root = fileURLToPath(new URL('../', import.meta.url));
 const inBench = (file: string): string => fileURLToPath(new URL(file, import.meta.url));
 
+const engine = join(root, 'src/engine.ts'); // the same settings for all
+
 /** The issuer of tokens: the same for every process, so that a token outlives a restart. */
 const publicUrl = 'http://backoffice.bench';
 const readyMs = 60_000;
@@ -35,7 +37,7 @@ export async function startService(
 ): Promise<Target> {
   const [port, managementPort] = [await freePort(), await freePort()];
   const flags = probe ? ['--expose-gc', '--import', inBench('memory-probe.ts')] : [];
-  const args = ['--import', join(root, 'src/engine.ts'), ...flags, join(root, 'src/server.ts')];
+  const args = ['--import', engine, ...flags, join(root, 'src/server.ts')];
   const child = stage.children.start(
     'service',
     process.execPath,
@@ -105,7 +107,7 @@ async function startBaseline(
   file: string,
   environment: Record<string, string>,
 ): Promise<Target> {
-  const child = stage.children.start(name, process.execPath, [inBench(file)], environment);
+  const child = stage.children.start(name, process.execPath, ['--import', engine, inBench(file)], environment);
   const [, port] = await child.wrote(/^listening (\d+)$/m);
   return target(name, Number(port), child);
 }

@@ -9,8 +9,8 @@ const connections = 32;
 const loginConnections = 8;
 
 /**
- * What the limit, the peer and the service can all do, each with one tenant; and for what is read, how much node:http and Koa
- * can send in the same time, which no service on them can pass.
+ * What the limit, the peer and the service can all do, each with one tenant; and for what is read, how much bare node:http
+ * and bare Koa send in the same time.
  */
 export const singleTenantWorks: Work[] = [
   work('read', 'a single row by its id', reading('/api/v1/EntityStatus/1'), {

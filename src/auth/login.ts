@@ -25,7 +25,9 @@ export function loginAccount(body: object): string {
 }
 
 // No more than this is read before the password is proved, so that a known address takes no longer.
-const hashByEmail = 'select id, password_hash as hash from users where tenant_id = $1 and email = $2';
+const userByEmail = `
+  select id, password_hash as hash, confirmed_at is not null and disabled_at is null as "mayLogIn"
+    from users where tenant_id = $1 and email = $2`;
 
 const maxAttempts = 3; // a password that is changed, or a hash that is renewed, meanwhile is judged anew
 
@@ -46,13 +48,16 @@ export function login(parts: AuthParts): TenantRoute {
     handler: async ({ body: { email, password } }, context) => {
       const { tenant } = context;
       for (let attempt = 1; attempt <= maxAttempts; attempt++) {
-        const [found] = await queryControl<{ id: string; hash: string }>(control, 'login', hashByEmail, [
-          tenant.id,
-          email,
-        ]);
+        const [found] = await queryControl<{ id: string; hash: string; mayLogIn: boolean }>(
+          control,
+          'login',
+          userByEmail,
+          [tenant.id, email],
+        );
         const matches = await passwords.verify(found?.hash, password);
-        const holder = found && matches ? await loadHolder(parts, context, Number(found.id)) : undefined;
-        if (!found || !holder) break;
+        if (!found?.mayLogIn || !matches) break;
+        const holder = await loadHolder(parts, context, Number(found.id));
+        if (!holder) break;
         const renewedHash = passwords.isOutdated(found.hash) ? await passwords.hash(password) : undefined;
         const opening = await openSession(control, holder.user, found.hash, renewedHash);
         if (opening.outcome === 'opened') return issueTokens(parts, tenant, holder, opening.token);

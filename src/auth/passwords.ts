@@ -1,17 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
-import { Piscina } from 'piscina';
+import { hash, verify } from '@node-rs/argon2';
 import { problem } from '../errors.ts';
-import type * as Thread from './password-thread.ts';
 
 /** argon2id as OWASP's password storage cheat sheet has it: 19 MiB, two passes, one lane. */
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
-const { memoryCost, timeCost, parallelism } = parameters;
-const currentPrefix = `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$`;
+const currentPrefix = '$argon2id$v=19$m=19456,t=2,p=1$';
 const argon2Hash = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[\w+/]{11,}\$[\w+/]{16,}$/;
 
 const longestQueue = 48; // at 10 to 20 ms each, the last one waits about a second; three when there is much else to do
 const busy = 0.8; // of its time, the event loop works
+const longestRestMs = 40; // of a machine so busy that a hash takes longer, the rest would only make it worse
 
 /** Hashes and checks passwords on other threads, a few at a time, so that everybody else is still answered. */
 export interface Passwords {
@@ -25,30 +24,17 @@ export interface Passwords {
   isOutdated(storedHash: string): boolean;
 }
 
-/** One core is left to those who do not log in. The threads are started when they are first needed. */
-export function createPasswords(concurrency = Math.max(1, availableParallelism() - 1)): Passwords {
+/** One core is left to those who do not log in, and one of Node's four threads to those who open connections. */
+export function createPasswords(concurrency = Math.max(1, Math.min(3, availableParallelism() - 1))): Passwords {
   const { usage, run } = limiter(concurrency, longestQueue);
-  const threads = new Piscina<never, never>({
-    filename: new URL('./password-thread.ts', import.meta.url).href,
-    minThreads: 0,
-    maxThreads: concurrency,
-    idleTimeout: 60_000,
-    niceIncrement: 10, // they give way to the thread that answers requests
-    recordTiming: false,
-  });
-  const inThread = <Name extends keyof typeof Thread>(
-    name: Name,
-    task: Parameters<(typeof Thread)[Name]>[0],
-  ): Promise<ReturnType<(typeof Thread)[Name]>> => run(() => threads.run(task as never, { name }));
-  const decoy =
-    currentPrefix + [16, 32].map(size => randomBytes(size).toString('base64').replaceAll('=', '')).join('$');
+  const decoy = hash(randomBytes(16), parameters);
   return {
     usage,
-    hash: password => inThread('hash', { password: normalise(password), parameters }),
+    hash: password => run(() => hash(normalise(password), parameters)),
     verify: async (storedHash, password) => {
       const known = storedHash !== undefined && argon2Hash.test(storedHash);
-      const task = { storedHash: known ? storedHash : decoy, password: normalise(password) };
-      return (await inThread('verify', task)) && known;
+      const matches = await run(async () => verify(known ? storedHash : await decoy, normalise(password)));
+      return matches && known;
     },
     isOutdated: storedHash => !storedHash.startsWith(currentPrefix),
   };
@@ -69,7 +55,7 @@ interface Limiter {
 /**
  * Runs at most `concurrency` tasks at a time and lets at most `longest` wait. While requests keep the process busy, each
  * task is followed by a rest twice as long: most of those cores is left to the database, Redis and whatever else answers
- * the requests. (Threads that give way do not see to that: the others are processes, and the system shares between those.)
+ * the requests.
  */
 function limiter(concurrency: number, longest: number): Limiter {
   const waiting: (() => void)[] = [];
@@ -103,7 +89,7 @@ function limiter(concurrency: number, longest: number): Limiter {
         return await task();
       } finally {
         const { utilization } = performance.eventLoopUtilization(before);
-        if (utilization > busy) setTimeout(next, 2 * (performance.now() - startedAt));
+        if (utilization > busy) setTimeout(next, Math.min(2 * (performance.now() - startedAt), longestRestMs));
         else next();
       }
     },

@@ -20,7 +20,7 @@ const insertSession = `
   with ended as (delete from sessions where user_id = $2 and not (${live})),
        surplus as (
          update sessions set revoked_at = now(), revoked_reason = 'too_many'
-          where id in (
+          where revoked_at is null and id in (
             select id from sessions where user_id = $2 and revoked_at is null and ${live}
              order by created_at desc, id offset ${sessionsPerUser - 1}))
   insert into sessions (tenant_id, user_id) values ($1, $2) returning id`;

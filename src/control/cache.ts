@@ -17,16 +17,13 @@ interface Kept<Value> {
   /** Undefined until it is loaded. */
   value: Value | undefined;
   dropped: boolean;
-  readonly expiresAt: number;
 }
 
 /** A value that is kept, for who would look it up again and again. It counts while the change feed is current as well. */
 export interface Held<Value> {
   readonly value: Value | undefined;
-  /** True as soon as the cache has let go of it. */
+  /** True as soon as the cache has let go of it; that it has grown too old is noticed when it is looked up. */
   readonly dropped: boolean;
-  /** When it is too old, by the clock of `performance.now()`. */
-  readonly expiresAt: number;
 }
 
 const clockMs = 1_000; // entries live for minutes: their age is read from a clock that is looked at once a second
@@ -93,8 +90,7 @@ export class ControlCache<Value extends object> {
   }
 
   #keep(key: string, loading: Kept<Value>['loading'], value?: Value): Kept<Value> {
-    const expiresAt = performance.now() + this.#options.ttlMs;
-    const kept: Kept<Value> = { loading, value, dropped: false, expiresAt };
+    const kept: Kept<Value> = { loading, value, dropped: false };
     this.#kept.set(key, kept);
     return kept;
   }

@@ -36,6 +36,7 @@ export function openControlDatabase(url: string, connections = 2): ControlDataba
       statement_timeout: statementTimeoutMs,
       idle_in_transaction_session_timeout: 30_000,
       keepAlive: true,
+      options: '-c datestyle=ISO', // moments as text are the same in every session
       onPoolCreated: (pool: pg.Pool) => dropDeadConnections(pool, silenceMs),
     },
   });
@@ -59,7 +60,10 @@ export async function queryControl<Row extends object>(
 
 type QueryControl = <Row extends object>(name: string, text: string, values: unknown[]) => Promise<Row[]>;
 
-/** The same in a transaction, for the few that requests wait for: those of an entity manager take several times as long. */
+/**
+ * The same in a transaction, for the few that requests wait for: those of an entity manager take several times as long.
+ * @param work may wait for nothing but its queries: a connection that dies meanwhile leaves the pool by itself
+ */
 export async function transactControl<Result>(
   control: ControlDatabase,
   work: (query: QueryControl) => Promise<Result>,

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { ControlCache } from './cache.ts';
+import { ControlCache, type Held } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { LegacyToken, User } from './entities.ts';
 import { hashOfLegacyToken } from './legacy-token.ts';
@@ -47,7 +47,7 @@ export interface Directory {
   user(id: number): Promise<UserRecord | undefined>;
   role(id: number): Promise<RoleRecord | undefined>;
   /**
-   * Tells, whenever it is asked, whether a look-up of each would give this very record from memory, without looking any up.
+   * Tells, whenever it is asked, whether a look-up of each would give this very record from memory; it looks once a second.
    * @returns undefined when that is not so now
    */
   watch(records: CallerRecords): (() => boolean) | undefined;
@@ -58,6 +58,7 @@ export interface Directory {
 }
 
 const minutes = 60_000;
+const lookEveryMs = 1_000;
 
 interface DirectoryParts extends TenantParts {
   feed: ChangeFeed;
@@ -130,6 +131,14 @@ export function createDirectory(parts: DirectoryParts): Directory {
     const kids = (tenant?: TenantRecord) => [...(tenant?.keys.keys() ?? [])].sort().join();
     if (kids(known) !== kids(found)) tenants.drop(guid);
   };
+  /** What is kept of each, if it is this very record. To be looked up is to be used: what is used is not forgotten for others. */
+  const lookUp = ({ tenant, session, user, role }: CallerRecords): Held<object>[] | undefined => {
+    const [ofTenant, ofSession] = [tenants.held(tenant.guid), sessions.held(session.id)];
+    const [ofUser, ofRole] = [users.held(String(user.id)), roles.held(String(role.id))];
+    if (ofTenant?.value !== tenant || ofSession?.value !== session) return undefined;
+    if (ofUser?.value !== user || ofRole?.value !== role) return undefined;
+    return [ofTenant, ofSession, ofUser, ofRole];
+  };
   return {
     legacyToken: async token => {
       const hash = hashOfLegacyToken(token);
@@ -149,16 +158,19 @@ export function createDirectory(parts: DirectoryParts): Directory {
     forgetSession: id => sessions.drop(id),
     user: id => users.get(String(id)),
     role: id => roles.get(String(id)),
-    watch: ({ tenant, session, user, role }) => {
-      const held = [
-        { record: tenant, kept: tenants.held(tenant.guid) },
-        { record: session, kept: sessions.held(session.id) },
-        { record: user, kept: users.held(String(user.id)) },
-        { record: role, kept: roles.held(String(role.id)) },
-      ].flatMap(({ record, kept }) => (kept?.value === record ? [kept] : []));
-      if (held.length < 4) return undefined;
-      const until = Math.min(...held.map(({ expiresAt }) => expiresAt));
-      return () => feed.current && performance.now() < until && !held.some(({ dropped }) => dropped);
+    watch: records => {
+      let held = lookUp(records);
+      let lookedAt = performance.now();
+      if (!held) return undefined;
+      return () => {
+        if (!feed.current) return false;
+        const now = performance.now();
+        if (now - lookedAt > lookEveryMs) {
+          held = lookUp(records);
+          lookedAt = now;
+        }
+        return held?.every(({ dropped }) => !dropped) ?? false;
+      };
     },
     countUsers: (tenant, entityId) => em().count(User, { tenant, entityId }),
   };

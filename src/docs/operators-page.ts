@@ -106,7 +106,7 @@ process of the service is seen by all of them within a second. A change made by 
 the latest, or at once after:</p>
 ${command('npm run -s tenant -- refresh northwind')}
 <p>As long as PostgreSQL's own counters prove, every 10 seconds, that nobody has written to a database, its answers live on without
-a connection to it. Only a superuser can hide a change from them, with <code>track_counts</code> off; <code>refresh</code>
+a connection to it, until the tenant itself is looked up again after ten minutes. Only a superuser can hide a change from them, with <code>track_counts</code> off; <code>refresh</code>
 shows that too.</p>
 <p><code>/metrics</code> on <code>MANAGEMENT_PORT</code> has the numbers in the format of Prometheus: requests and their times by route,
 connections open, in use, waited for and given up by server, passwords hashed and waiting to be, answers from memory and from a

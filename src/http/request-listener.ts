@@ -9,6 +9,7 @@ import compose from 'koa-compose';
  */
 export function requestListener(app: Koa): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   const handle = compose(app.middleware);
+  if (app.listenerCount('error') === 0) app.on('error', app.onerror); // without one, the first fault would end the process
   return (request, response) => {
     const ctx = app.createContext(request, response);
     response.statusCode = 404;

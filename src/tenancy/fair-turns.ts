@@ -1,9 +1,13 @@
 import type { Middleware } from 'koa';
+import type { TenantRecord } from '../control/directory.ts';
 import { Neighbours } from './neighbours.ts';
 
-/** The requests of one tenant that were begun in this turn of the event loop, and those that wait for the next. */
+/** The requests of one tenant. */
 interface Line {
+  /** How many were begun, in the turn of the event loop in which there were any at last. */
   begun: number;
+  turn: number;
+  /** Those that wait for the next one. */
   readonly waiting: (() => void)[];
 }
 
@@ -16,33 +20,50 @@ const mostInTurn = { alone: 32, amongOthers: 8 };
  * own request takes three or four turns, finds the process with a few things to do first, not with hundreds.
  */
 export function fairTurns(): Middleware {
-  const lines = new Map<string, Line>();
+  const lines = new WeakMap<TenantRecord, Line>();
+  /** Those in which somebody waits. */
+  const crowded = new Set<Line>();
   const neighbours = new Neighbours();
   const most = (): number => (neighbours.present ? mostInTurn.amongOthers : mostInTurn.alone);
+  let turn = 0;
+  let ending = false;
 
-  const turn = (): void => {
-    for (const [guid, line] of lines) {
+  const endTurn = (): void => {
+    turn++;
+    ending = false;
+    for (const line of crowded) {
       const next = line.waiting.splice(0, most());
+      line.turn = turn;
       line.begun = next.length;
+      if (line.waiting.length === 0) crowded.delete(line);
       for (const begin of next) begin();
-      if (line.begun === 0) lines.delete(guid);
     }
-    if (lines.size > 0) setImmediate(turn);
+    if (crowded.size > 0) endSoon();
+  };
+  const endSoon = (): void => {
+    if (ending) return;
+    ending = true;
+    setImmediate(endTurn);
   };
 
   return (ctx, next) => {
-    const { guid } = ctx.state.tenant;
-    neighbours.note(guid);
-    let line = lines.get(guid);
+    const { tenant } = ctx.state as { tenant: TenantRecord };
+    neighbours.note(tenant.guid);
+    endSoon();
+    let line = lines.get(tenant);
     if (!line) {
-      if (lines.size === 0) setImmediate(turn);
-      line = { begun: 0, waiting: [] };
-      lines.set(guid, line);
+      line = { begun: 0, turn, waiting: [] };
+      lines.set(tenant, line);
+    }
+    if (line.turn !== turn) {
+      line.turn = turn;
+      line.begun = 0;
     }
     if (line.begun < most()) {
       line.begun++;
       return next();
     }
+    crowded.add(line);
     const { waiting } = line;
     return new Promise<void>(resolve => waiting.push(resolve)).then(next);
   };

@@ -78,14 +78,15 @@ export class WriteWatch {
 
   /** Until when it is proved that nobody has changed what was read from a source after `readAt`; -∞ when it is not. */
   unchangedUntil(source: string, readAt: number): number {
+    let until = Number.NEGATIVE_INFINITY;
     for (const databases of this.#servers.values()) {
       const watched = databases.get(source);
-      if (watched && readAt > watched.since) return watched.until;
+      if (watched && readAt > watched.since) until = Math.max(until, watched.until);
     }
-    return Number.NEGATIVE_INFINITY;
+    return until;
   }
 
-  /** Polls at once, so that what is read from now on can be proved unchanged; then again while the number of uses grows. */
+  /** Polls at once: what is read after that can be proved unchanged. Then again while the number of uses grows. */
   start(uses: () => number): void {
     const poll = (): void => {
       this.#polling ??= this.poll().finally(() => (this.#polling = undefined));
