@@ -17,7 +17,8 @@ let postgres: EmbeddedPostgres | undefined;
 export async function mochaGlobalSetup(): Promise<void> {
   folder = await mkdtemp(join(tmpdir(), 'backoffice-test-'));
   postgres = await startEmbeddedPostgres(folder, {
-    settings: ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'max_connections=300'],
+    // Nothing connects to a database by itself, or writes to it.
+    settings: ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'autovacuum=off', 'max_connections=300'],
   });
   process.env.TEST_POSTGRES_URL = postgres.url;
   const url = databaseUrl(postgres.url, controlTemplate);

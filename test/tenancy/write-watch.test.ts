@@ -198,6 +198,7 @@ describe('What nobody writes to', () => {
       fc.record({ act: fc.constantFrom('update', 'begin', 'commit', 'chain', 'end', 'read', 'keep'), actor }),
       fc.record({ act: fc.constantFrom('minute', 'poll', 'leave', 'pass', 'read'), actor }),
     );
+    const quiet = ['poll', 'keep', 'minute', 'minute'].map(act => ({ act, actor: 0 }));
     const records = await Promise.all(
       ['one', 'two'].map(async slug => {
         const [row] = await sql<{ id: number }>(
@@ -245,22 +246,23 @@ describe('What nobody writes to', () => {
             await open[actor]?.end();
             [open[actor], record.pending] = [undefined, ''];
           } else if (act === 'keep') await it.name();
-          else if (act === 'read') {
-            const asked = now();
-            const name = await it.name();
-            if (name !== record.value) expect(asked - (record.replaced.get(name ?? '') ?? 0)).to.be.at.most(60_000);
-          } else if (act === 'leave') await it.leave();
+          else if (act === 'leave') await it.leave();
           else if (act === 'poll') await it.poll();
           else if (act === 'pass') await it.pass(10);
           else if (act === 'minute') {
             await it.leave();
             await it.minute();
           }
+          if (act === 'read' || act === 'minute') {
+            const asked = now();
+            const name = await it.name();
+            if (name !== record.value) expect(asked - (record.replaced.get(name ?? '') ?? 0)).to.be.at.most(60_000);
+          }
         }
         await Promise.all(open.map(session => session?.end()));
         for (const record of records) record.pending = '';
       }),
-      { numRuns: 25, endOnFailure: true },
+      { numRuns: 25, endOnFailure: true, examples: [[quiet]] },
     );
     expect((await metrics()).prolonged).to.be.greaterThan(prolonged);
     expect(written).to.be.greaterThan(50);
