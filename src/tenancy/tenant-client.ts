@@ -25,15 +25,6 @@ export interface TenantClientOptions extends pg.ClientConfig {
   readonly openMs: number;
 }
 
-/**
- * How a database of one run of one server is called, as SQL: the same by whatever way it is reached, and in any session.
- * Other ways to write it cost a new connection three times as much.
- */
-export function sourceOf(database: string): string {
-  return `concat(pg_postmaster_start_time() at time zone 'UTC', ' ', ${database})`;
-}
-
-const identity = `select guid, schema_version as version, ${sourceOf('current_database()')} as source from tenant_identity`;
 const longestGoodbyeMs = 1_000;
 // SQLSTATEs after which the server hangs up, or what was prepared on the connection is good no more.
 const lastWords = /^(57P|25P0[34]|08|0A000|26000)/;
@@ -45,8 +36,6 @@ export class TenantClient extends pg.Client {
     statement => this.query(statement as never) as Promise<unknown>,
     () => this.#onRelease !== undefined,
   );
-  /** Which database of which run of which server it leads to. */
-  source = '';
   /** When it was last given back, by `performance.now()`. */
   idleSince = 0;
   /** Whether it was asked to end. */
@@ -93,7 +82,9 @@ export class TenantClient extends pg.Client {
   }
 
   async #verify(expected: TenantClientOptions['expected']): Promise<void> {
-    const asked = this.query<{ guid: string; version: string | null; source: string }>(identity);
+    const asked = this.query<{ guid: string; version: string | null }>(
+      'select guid, schema_version as version from tenant_identity',
+    );
     const { rows } = await asked.catch(error => {
       const state = sqlState(error);
       if (state === '42P01') throw new TenantIdentityError('the database has no identity', { cause: error });
@@ -103,7 +94,6 @@ export class TenantClient extends pg.Client {
     if (rows[0]?.guid !== expected.guid) throw new TenantIdentityError('the database belongs to another tenant');
     if (rows[0].version !== expected.schemaVersion)
       throw new TenantVersionError(`the database is at ${rows[0].version}`);
-    this.source = rows[0].source;
   }
 
   /** Several queries, sent in one packet. None of them runs on when this has ended, also when one has failed. */

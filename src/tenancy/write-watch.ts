@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
 import { type ControlDatabase, queryControl } from '../control/database.ts';
 import { describeError } from '../http/problem-details.ts';
-import { sourceOf } from './tenant-client.ts';
 import { serverOf, type TenantDatabases } from './tenant-databases.ts';
+import { sourceOf } from './tenant-driver.ts';
 
 interface WriteWatchOptions {
   control: ControlDatabase;

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import pg from 'pg';
 import { openControlDatabase } from '../../src/control/database.ts';
-import { sourceOf } from '../../src/tenancy/tenant-client.ts';
+import { sourceOf } from '../../src/tenancy/tenant-driver.ts';
 import { WriteWatch } from '../../src/tenancy/write-watch.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
