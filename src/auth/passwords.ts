@@ -10,7 +10,7 @@ const argon2Hash = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[\w+/]{11,}\$[\w+/]{16
 
 const longestQueue = 48; // at 10 to 20 ms each, the last one waits about a second; three when there is much else to do
 const busy = 0.8; // of its time, the event loop works
-const longestRestMs = 40; // of a machine so busy that a hash takes longer, the rest would only make it worse
+const longestRestMs = 40; // where a hash takes longer than usual, others have the machine already
 
 /** Hashes and checks passwords on other threads, a few at a time, so that everybody else is still answered. */
 export interface Passwords {

@@ -49,11 +49,12 @@ export class AnswerStore<Loading> {
     return this.#bytes;
   }
 
-  find(tenant: TenantRecord, resource: string, key: string): KeptAnswer | undefined {
+  /** @param now when it is used, by the clock of the store */
+  find(tenant: TenantRecord, resource: string, key: string, now: number): KeptAnswer | undefined {
     const owner = this.#tenants.get(tenant.guid);
     if (owner?.record !== tenant) return undefined;
     const answer = owner.resources.get(resource)?.answers.get(key);
-    if (answer) owner.usedAt = this.#now();
+    if (answer) owner.usedAt = now;
     return answer;
   }
 

@@ -4,7 +4,7 @@ import { Neighbours } from './neighbours.ts';
 
 /** The requests of one tenant. */
 interface Line {
-  /** How many were begun, in the turn of the event loop in which there were any at last. */
+  /** How many were begun in `turn`, the last turn of the event loop in which there were any. */
   begun: number;
   turn: number;
   /** Those that wait for the next one. */

@@ -86,8 +86,10 @@ export class KeptAnswers {
 
   /** The answer, when it is kept and known to be current. */
   find(tenant: TenantRecord, resource: string, key: string): Representation | undefined {
-    const answer = this.#feed.current ? this.#store.find(tenant, resource, key) : undefined;
-    if (!answer || (this.#now() > answer.expiresAt && !this.#prolong(answer))) return undefined;
+    if (!this.#feed.current) return undefined;
+    const now = this.#now();
+    const answer = this.#store.find(tenant, resource, key, now);
+    if (!answer || (now > answer.expiresAt && !this.#prolong(answer, now))) return undefined;
     this.counts.found++;
     return answer.representation;
   }
@@ -122,9 +124,9 @@ export class KeptAnswers {
   }
 
   /** @returns whether it is known of a moment, not long ago, that nobody had changed what the answer was read from */
-  #prolong(answer: KeptAnswer): boolean {
+  #prolong(answer: KeptAnswer, now: number): boolean {
     answer.expiresAt = this.#watch.unchangedUntil(answer.source, answer.readAt) + age();
-    if (this.#now() > answer.expiresAt) return false;
+    if (now > answer.expiresAt) return false;
     this.counts.prolonged++;
     return true;
   }
