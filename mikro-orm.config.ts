@@ -2,7 +2,7 @@ import { MikroORM, type Options } from '@mikro-orm/postgresql';
 import { readConfig } from './src/config.ts';
 import { controlOptions } from './src/control/database.ts';
 import { Tenant } from './src/control/entities.ts';
-import { databaseUrl } from './src/control/servers.ts';
+import { databaseUrl } from './src/control/server-urls.ts';
 import { runningEmbeddedUrl } from './src/embedded/postgres.ts';
 import { tenantEntities } from './src/resources/index.ts';
 import { tenantOptions } from './src/tenancy/tenant-orm.ts';

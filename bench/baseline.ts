@@ -1,5 +1,5 @@
-import { databaseUrl } from '../src/control/servers.ts';
-import { withConnection } from '../src/fleet/admin-connection.ts';
+import { databaseUrl } from '../src/control/server-urls.ts';
+import { withConnection } from '../src/postgres/connection.ts';
 
 /** Those who log in, with a database of their own as in a tenant. */
 export interface Person {

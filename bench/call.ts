@@ -1,8 +1,8 @@
 import { Agent, type IncomingHttpHeaders, request as send } from 'node:http';
 import { text } from 'node:stream/consumers';
+import { eachOf } from './bench-tenants.ts';
 import type { Plan, Request } from './plan.ts';
 import type { Target } from './targets.ts';
-import { eachOf } from './tenants.ts';
 
 export interface Answer {
   readonly status: number;

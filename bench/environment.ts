@@ -1,5 +1,5 @@
 import { availableParallelism, cpus, loadavg } from 'node:os';
-import { withConnection } from '../src/fleet/admin-connection.ts';
+import { withConnection } from '../src/postgres/connection.ts';
 import { loadMaker } from './load.ts';
 import type { Options } from './options.ts';
 import { postgresSettings, type Stage } from './stage.ts';

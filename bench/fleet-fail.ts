@@ -1,10 +1,10 @@
 import { type AddressInfo, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { withConnection } from '../src/fleet/admin-connection.ts';
+import { withConnection } from '../src/postgres/connection.ts';
 import { type Running, start } from '../test/support/command-line.ts';
+import { openBenchInstallation } from './bench-installation.ts';
 import { type BenchTenant, type Fleet, makeFleet, together } from './fleet-tenants.ts';
-import { openBenchInstallation } from './installation.ts';
 
 /**
  * An upgrade as it happens: a service of this build and one of the next, a load that asks for every tenant all the time
@@ -23,8 +23,8 @@ let fleet: Fleet | undefined;
 const services: Running[] = [];
 try {
   fleet = await makeFleet(opened, tenants, true);
-  const old = await serve('src/server.ts');
-  const recent = await serve(fleet.next.file('src/server.ts'));
+  const old = await serve('src/main.ts');
+  const recent = await serve(fleet.next.file('src/main.ts'));
   await upgrade(fleet, old, recent);
 } finally {
   for (const service of services) {

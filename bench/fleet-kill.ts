@@ -1,10 +1,10 @@
 import { randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { withConnection } from '../src/fleet/admin-connection.ts';
-import { fingerprint } from '../src/fleet/fingerprint.ts';
+import { withConnection } from '../src/postgres/connection.ts';
+import { fingerprint } from '../src/postgres/schema-fingerprint.ts';
+import { openBenchInstallation } from './bench-installation.ts';
 import { type Command, type Fleet, makeFleet, together } from './fleet-tenants.ts';
-import { openBenchInstallation } from './installation.ts';
 
 /**
  * Kills the real command line at random points, of a run over the fleet and of provisioning, and proves that one more

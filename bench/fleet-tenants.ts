@@ -4,18 +4,18 @@ import pg from 'pg';
 import { createPasswords } from '../src/auth/passwords.ts';
 import { Tenant } from '../src/control/entities.ts';
 import { owners } from '../src/control/secret-box.ts';
-import { databaseUrl } from '../src/control/servers.ts';
-import { withConnection } from '../src/fleet/admin-connection.ts';
-import { addSigningKey } from '../src/fleet/keys.ts';
-import { checkManifest } from '../src/fleet/manifest.ts';
-import { physicalName } from '../src/fleet/physical-names.ts';
-import { provision } from '../src/fleet/provision.ts';
-import { migrationSettings } from '../src/fleet/template.ts';
-import { makeDatabase } from '../src/fleet/tenant-database.ts';
-import { migrationNames } from '../src/migrations.ts';
+import { databaseUrl } from '../src/control/server-urls.ts';
+import { checkManifest } from '../src/operator/provisioning/manifest.ts';
+import { physicalName } from '../src/operator/provisioning/physical-names.ts';
+import { provision } from '../src/operator/provisioning/provision.ts';
+import { makeDatabase } from '../src/operator/provisioning/tenant-database.ts';
+import { migrationSettings } from '../src/operator/schema/template.ts';
+import { addSigningKey } from '../src/operator/tenants/keys.ts';
+import { withConnection } from '../src/postgres/connection.ts';
+import { migrationNames } from '../src/postgres/migration-steps.ts';
 import { start } from '../test/support/command-line.ts';
 import { makeNextBuild, type NextBuild } from '../test/support/next-build.ts';
-import type { BenchInstallation } from './installation.ts';
+import type { BenchInstallation } from './bench-installation.ts';
 
 /** What a bench of the fleet stands on: many tenants, and a build with one small migration more than they have. */
 export interface Fleet {

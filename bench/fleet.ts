@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
-import { withConnection } from '../src/fleet/admin-connection.ts';
+import { withConnection } from '../src/postgres/connection.ts';
+import { openBenchInstallation } from './bench-installation.ts';
 import { type Fleet, makeFleet, together } from './fleet-tenants.ts';
-import { openBenchInstallation } from './installation.ts';
 import { spread, timed } from './spread.ts';
 
 /**

@@ -23,7 +23,7 @@ export interface Load {
 
 const hasWrk = !spawnSync('wrk', ['-v']).error;
 export const loadMaker = hasWrk ? 'wrk -t1' : 'autocannon (no wrk in PATH: latencies are in whole ms)';
-const paths = ['load.lua', 'peer/load.js'].map(name => fileURLToPath(new URL(name, import.meta.url)));
+const paths = ['load.lua', 'fastify-reference/load.js'].map(name => fileURLToPath(new URL(name, import.meta.url)));
 let made = 0;
 
 /** Starts the plan against a server, as a process of its own. */

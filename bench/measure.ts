@@ -1,8 +1,8 @@
 import { type Backends, watchBackends } from './backends.ts';
+import { progress } from './bench-progress.ts';
 import { checkPlan } from './call.ts';
 import { type LoadResult, startLoad } from './load.ts';
 import type { Plan } from './plan.ts';
-import { progress } from './progress.ts';
 import type { Stage } from './stage.ts';
 import type { Target } from './targets.ts';
 import type { Tokens } from './tokens.ts';

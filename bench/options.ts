@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
-import type { Work } from './work.ts';
-import { works } from './works/index.ts';
+import type { Work } from './workload.ts';
+import { works } from './workloads/index.ts';
 
 export interface Options {
   readonly works: Work[];

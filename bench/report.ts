@@ -1,6 +1,6 @@
 import type { Row, Sample } from './measure.ts';
 import { spread } from './spread.ts';
-import type { Figure, WorkResult } from './work.ts';
+import type { Figure, WorkResult } from './workload.ts';
 
 export interface Finished extends WorkResult {
   readonly name: string;

@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises';
 import { loadavg } from 'node:os';
+import { progress } from './bench-progress.ts';
 import { describeEnvironment } from './environment.ts';
 import { help, isComplete, type Options, readOptions } from './options.ts';
-import { progress } from './progress.ts';
 import { type Finished, report } from './report.ts';
 import { openStage } from './stage.ts';
 import { Tokens } from './tokens.ts';

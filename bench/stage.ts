@@ -5,13 +5,13 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createPasswords } from '../src/auth/passwords.ts';
-import { withConnection } from '../src/fleet/admin-connection.ts';
-import { generatePassword } from '../src/fleet/users.ts';
+import { generatePassword } from '../src/operator/tenants/users.ts';
+import { withConnection } from '../src/postgres/connection.ts';
 import { makeBaseline, type Person } from './baseline.ts';
+import { openBenchInstallation } from './bench-installation.ts';
+import { progress } from './bench-progress.ts';
+import { type BenchTenant, makeTenants } from './bench-tenants.ts';
 import { Children } from './children.ts';
-import { openBenchInstallation } from './installation.ts';
-import { progress } from './progress.ts';
-import { type BenchTenant, makeTenants } from './tenants.ts';
 
 /** What all works of the bench stand on: the servers, the databases, the tenants. Nobody answers requests yet. */
 export interface Stage {
@@ -40,7 +40,7 @@ export const postgresSettings = [
   'autovacuum_naptime=3600', // over 1,000 databases it would start a worker every 60 ms, in whatever work runs then
 ];
 
-const peerFolder = fileURLToPath(new URL('peer/', import.meta.url));
+const peerFolder = fileURLToPath(new URL('fastify-reference/', import.meta.url));
 const loginPeople = 10;
 
 /** @param onOpen is given the way to close it all before anything can fail */

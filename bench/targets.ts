@@ -18,7 +18,7 @@ export interface Target {
 const root = fileURLToPath(new URL('../', import.meta.url));
 const inBench = (file: string): string => fileURLToPath(new URL(file, import.meta.url));
 
-const engine = join(root, 'src/engine.ts'); // the same settings for all
+const engine = join(root, 'src/v8-flags.ts'); // the same settings for all
 
 /** The issuer of tokens: the same for every process, so that a token outlives a restart. */
 const publicUrl = 'http://backoffice.bench';
@@ -37,7 +37,7 @@ export async function startService(
 ): Promise<Target> {
   const [port, managementPort] = [await freePort(), await freePort()];
   const flags = probe ? ['--expose-gc', '--import', inBench('memory-probe.ts')] : [];
-  const args = ['--import', engine, ...flags, join(root, 'src/server.ts')];
+  const args = ['--import', engine, ...flags, join(root, 'src/main.ts')];
   const child = stage.children.start(
     'service',
     process.execPath,
@@ -70,7 +70,7 @@ export async function startService(
 }
 
 export function startLimit(stage: Stage): Promise<Target> {
-  return startBaseline(stage, 'limit', 'limit.ts', { BASELINE_URL: stage.limitUrl });
+  return startBaseline(stage, 'limit', 'raw-pg.ts', { BASELINE_URL: stage.limitUrl });
 }
 
 /** Ways to start the limit, and those who get from it what they send: the ceiling and bare Koa. */
@@ -79,12 +79,12 @@ export function limitAndCeilings(stage: Stage): [() => Promise<Target>, () => Pr
   const limit = (): Promise<Target> => (started ??= startLimit(stage));
   const sender = (name: string, file: string) => async (): Promise<Target> =>
     startBaseline(stage, name, file, { ORIGIN: (await limit()).url });
-  return [limit, sender('ceiling', 'ceiling.ts'), sender('koa', 'bare-koa.ts')];
+  return [limit, sender('ceiling', 'bare-http.ts'), sender('koa', 'bare-koa.ts')];
 }
 
 export function startPeer(stage: Stage): Promise<Target> {
   const redis = stage.redis ? { REDIS_URL: stage.redis.url } : {};
-  return startBaseline(stage, 'peer', 'peer/server.js', {
+  return startBaseline(stage, 'peer', 'fastify-reference/server.js', {
     BASELINE_URL: stage.peerUrl,
     NODE_ENV: 'production',
     ...redis,
@@ -94,7 +94,7 @@ export function startPeer(stage: Stage): Promise<Target> {
 export async function startGovernor(stage: Stage, budget: number): Promise<Target> {
   const file = join(stage.folder, 'databases');
   await writeFile(file, stage.tenants.map(tenant => `${tenant.url}\n`).join(''), { mode: 0o600 });
-  const governor = await startBaseline(stage, 'governor', 'bare-governor.ts', {
+  const governor = await startBaseline(stage, 'governor', 'bare-pool.ts', {
     DATABASES: file,
     BUDGET: String(budget),
   });

@@ -1,12 +1,12 @@
 import type { Person } from './baseline.ts';
+import { progress } from './bench-progress.ts';
+import { eachOf } from './bench-tenants.ts';
 import { call } from './call.ts';
 import type { Bench } from './measure.ts';
 import type { Request } from './plan.ts';
-import { progress } from './progress.ts';
 import type { Stage } from './stage.ts';
 import { startService, type Target } from './targets.ts';
-import { eachOf } from './tenants.ts';
-import { withTargets } from './work.ts';
+import { withTargets } from './workload.ts';
 
 interface Pair {
   readonly accessToken: string;

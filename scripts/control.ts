@@ -1,3 +1,3 @@
-import { controlCommand } from '../src/fleet/control-command.ts';
+import { controlCommand } from '../src/operator/cli/control-command.ts';
 
 await controlCommand().parseAsync();

@@ -1,3 +1,3 @@
-import { tenantCommand } from '../src/fleet/tenant-command.ts';
+import { tenantCommand } from '../src/operator/cli/tenant-command.ts';
 
 await tenantCommand().parseAsync();

@@ -1,7 +1,7 @@
 import { ConfigError } from './config.ts';
-import { sqlState } from './database-error.ts';
-import { OperatorError } from './fleet/operator-error.ts';
 import { describeError } from './http/problem-details.ts';
+import { OperatorError } from './operator-error.ts';
+import { sqlState } from './postgres/database-error.ts';
 
 const reasons: Record<string, string> = {
   ECONNREFUSED: 'nothing listens at that address',

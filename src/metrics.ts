@@ -1,9 +1,9 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { BudgetCounts, ConnectionBudget } from './connections/connection-budget.ts';
+import type { TenantDatabases } from './connections/tenant-databases.ts';
 import type { ChangeFeed } from './control/change-feed.ts';
 import type { RequestOutcome } from './http/access-log.ts';
-import type { BudgetCounts, ConnectionBudget } from './tenancy/connection-budget.ts';
-import type { KeptAnswers } from './tenancy/kept-answers.ts';
-import type { TenantDatabases } from './tenancy/tenant-databases.ts';
+import type { KeptAnswers } from './response-cache/response-cache.ts';
 
 export interface Metrics {
   count(outcome: RequestOutcome): void;

@@ -1,107 +1,198 @@
-import { fileURLToPath } from 'node:url';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import { createApp } from './app.ts';
+import { createMail } from './auth/mail.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
-import { readConfig } from './config.ts';
-import { controlHead, controlVersion } from './control/database.ts';
-import { explain } from './explain.ts';
-import { type Installation, openInstallation } from './fleet/installation.ts';
-import { readManifest } from './fleet/manifest.ts';
-import { createControlDatabase, migrateControl } from './fleet/migrate-control.ts';
-import { migrateTenants } from './fleet/migrate-tenants.ts';
-import { OperatorError } from './fleet/operator-error.ts';
-import { type Provisioned, provision } from './fleet/provision.ts';
+import { createUsageCounter } from './auth/usage-counter.ts';
+import { createBackground } from './background-tasks.ts';
+import type { Config } from './config.ts';
+import { TenantDatabases } from './connections/tenant-databases.ts';
+import { createAnnouncer } from './control/announcer.ts';
+import { ChangeFeed } from './control/change-feed.ts';
+import { createDirectory } from './control/directory.ts';
+import { createManagementServer } from './http/management.ts';
 import { describeError } from './http/problem-details.ts';
-import { createLog } from './log.ts';
-import { startService } from './service.ts';
+import { createWindows } from './http/rate-limit/rate-limit-store.ts';
+import { requestListener } from './http/request-listener.ts';
+import { bodyLimits } from './http/route.ts';
+import type { Installation } from './installation.ts';
+import { createMetrics } from './metrics.ts';
+import { tenantHead } from './operator/migrations/migrate-tenants.ts';
+import { OperatorError } from './operator-error.ts';
+import { tenantEntities } from './resources/index.ts';
+import { KeptAnswers } from './response-cache/response-cache.ts';
+import { WriteWatch } from './response-cache/write-monitor.ts';
+import { createTenantOrm } from './tenancy/tenant-orm.ts';
 
-/** The process: configuration → control database → service → until a signal ends it. */
-async function main(): Promise<void> {
-  const config = readConfig();
-  const { log, flush } = createLog(config.logLevel);
-  process.on('exit', flush);
-  const ended = processEnd(log);
-  const installation = await openInstallation(config);
-  try {
-    const passwords = createPasswords();
-    if (installation.embedded) await prepareEmbedded(installation);
-    await requireControlHead(installation);
-    const demo = installation.embedded ? await provisionDemo(installation, passwords) : undefined;
-    const service = await startService({ config, installation, log, passwords });
-    log.info({ event: 'listening', port: service.port, managementPort: service.managementPort }, 'listening');
-    if (demo) console.log(welcome(config.host, service.port, service.managementPort, demo));
-
-    const reason = await ended;
-    log.info({ event: 'stopping', reason }, 'stopping: running requests are finished first');
-    const finished = await service.stop();
-    if (!finished || reason === 'fault') process.exitCode = 1;
-  } finally {
-    await installation.close();
-  }
+export interface Service {
+  /** Where the API and the health checks answer. */
+  readonly port: number;
+  readonly managementPort: number;
+  readonly databases: TenantDatabases;
+  readonly watch: WriteWatch;
+  /** Not ready any more, no new connections; what runs is finished. @returns false when something was cut off */
+  stop(): Promise<boolean>;
 }
 
-/** Resolves when the process is to end: asked by a signal, or because of a fault that nobody handled. */
-function processEnd(log: Logger): Promise<'SIGTERM' | 'SIGINT' | 'fault'> {
-  return new Promise(resolve => {
-    let asked = false;
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-      process.on(signal, () => {
-        if (asked) process.exit(1); // asked again: at once
-        asked = true;
-        resolve(signal);
-      });
-    }
-    process.on('uncaughtException', error => {
-      log.fatal({ event: 'fault', err: describeError(error) }, 'an error that nobody handled');
-      resolve('fault');
+interface ServiceOptions {
+  config: Config;
+  installation: Installation;
+  log: Logger;
+  passwords?: Passwords;
+  /** Unix time in milliseconds, for tests in which tokens expire and windows pass. */
+  now?: () => number;
+  /** Milliseconds that never go back, for tests in which kept answers grow old. */
+  clock?: () => number;
+}
+
+const drainMs = 25_000; // below the 30 s after which orchestrators kill
+const backgroundDrainMs = 3_000; // a mail server may take its time, the stop may not
+const audience = 'sales-back-office';
+
+/** Starts listening on an installation that is ready. */
+export async function startService({
+  config,
+  installation,
+  log,
+  passwords = createPasswords(),
+  now,
+  clock,
+}: ServiceOptions): Promise<Service> {
+  const { control, controlUrl, secrets, servers } = installation;
+  const feed = new ChangeFeed(controlUrl, log);
+  await feed.start();
+  const directory = createDirectory({ control, feed, secrets, servers, log });
+  const databases = new TenantDatabases({
+    orm: createTenantOrm(tenantEntities),
+    head: await tenantHead(),
+    controlUrl,
+    controlConnections: config.controlConnections + 1, // the change feed
+    connectionBudget: config.connectionBudget,
+    tenantConnections: config.tenantConnections,
+    acquireTimeoutMs: config.acquireTimeoutMs,
+  });
+  const watch = new WriteWatch({ control, controlUrl, databases, log, now: clock });
+  const answers = new KeptAnswers({
+    feed,
+    announce: createAnnouncer(control),
+    watch,
+    maxBytes: config.keptAnswersBytes,
+    now: clock,
+  });
+  const metrics = createMetrics({ databases, answers, feed, passwords });
+  const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
+  const tokens = { issuer: config.publicUrl, audience, now: unixTime };
+  const windows = await createWindows({ redisUrl: config.redisUrl, log, now });
+  const background = createBackground(log);
+  const usage = createUsageCounter(control, error =>
+    log.warn({ err: describeError(error) }, 'uses of legacy tokens were not counted'),
+  );
+  const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
+  const sendMail = createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log });
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const app = createApp({
+    config,
+    control,
+    directory,
+    passwords,
+    secrets,
+    tokens,
+    usage,
+    background,
+    sendMail,
+    publicUrl,
+    databases,
+    answers,
+    metrics,
+    windows,
+    stopping: signal,
+    log,
+  });
+
+  const server = createApiServer(requestListener(app));
+  const management = createManagementServer({ isReady: () => feed.current && !signal.aborted, metrics });
+  try {
+    await listen(server, config.port, config.host, 'PORT');
+    await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_PORT');
+  } catch (error) {
+    server.close();
+    windows.close();
+    await usage.stop();
+    await feed.stop();
+    throw error;
+  }
+  watch.start(() => answers.counts.found + answers.counts.read);
+  return {
+    port: portOf(server),
+    managementPort: portOf(management),
+    databases,
+    watch,
+    stop: async () => {
+      stopping.abort();
+      const finished = await drain(server);
+      windows.close();
+      await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
+      await usage.stop();
+      await watch.stop();
+      await databases.close();
+      await feed.stop();
+      management.closeAllConnections();
+      await new Promise(resolve => management.close(resolve));
+      return finished;
+    },
+  };
+}
+
+/** Slow and endless requests are ended; these limits are far above what a client of the API needs. */
+function createApiServer(handle: (request: IncomingMessage, response: ServerResponse) => unknown): Server {
+  const limits = {
+    headersTimeout: 5_000,
+    requestTimeout: 15_000,
+    keepAliveTimeout: 5_000,
+    connectionsCheckingInterval: 1_000,
+    optimizeEmptyRequests: true, // a request without a body has nothing to be read: saves 2 µs
+  };
+  const server = createServer(limits, handle);
+  server.maxHeadersCount = 100;
+  // A client that asks first whether it may send its body is told no before it sends one that is too large.
+  server.on('checkContinue', (request, response) => {
+    if (!(Number(request.headers['content-length'] ?? 0) > bodyLimits.resource)) response.writeContinue();
+    handle(request, response);
+  });
+  return server;
+}
+
+function listen(server: Server, port: number, host: string, variable: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const reason =
+        error.code === 'EADDRINUSE' ? 'is in use by another process' : `cannot be listened on (${error.code})`;
+      reject(new OperatorError(`port ${port} on ${host} ${reason}: set ${variable} to another one`));
     });
+    server.listen(port, host, resolve);
   });
 }
 
-async function prepareEmbedded(installation: Installation): Promise<void> {
-  await createControlDatabase(installation.controlUrl);
-  await migrateControl(installation.controlUrl);
+function portOf(server: Server): number {
+  const address = server.address();
+  return typeof address === 'object' && address ? address.port : 0;
 }
 
-/** A configured control database is migrated by its operator, never behind their back. */
-async function requireControlHead({ control }: Installation): Promise<void> {
-  const [version, head] = await Promise.all([controlVersion(control), controlHead()]);
-  if (version === head) return;
-  const state = version === undefined ? 'has no schema yet' : `is at ${version}, this build needs ${head}`;
-  throw new OperatorError(`the control database ${state}: run npm run control -- migrate`);
+/** Refuses new connections and waits for the requests that run, but not for ever. */
+async function drain(server: Server): Promise<boolean> {
+  let finished = true;
+  const closed = new Promise(resolve => server.close(resolve));
+  // What is idle now, and what becomes idle: no client is to send one more request on it.
+  const sweep = setInterval(() => server.closeIdleConnections(), 50);
+  const timer = setTimeout(() => {
+    finished = false;
+    server.closeAllConnections();
+  }, drainMs);
+  await closed;
+  clearInterval(sweep);
+  clearTimeout(timer);
+  return finished;
 }
-
-/** With a database of its own the service brings one tenant to try it with, and keeps all tenants at head. */
-async function provisionDemo(installation: Installation, passwords: Passwords): Promise<Provisioned> {
-  const manifest = await readManifest(fileURLToPath(new URL('../tenants/demo.json', import.meta.url)));
-  const demo = await provision(installation, passwords, manifest);
-  const failed = (await migrateTenants(installation)).outcomes.filter(outcome => outcome.state === 'failed');
-  for (const { slug, error } of failed) console.error(`tenant ${slug} could not be migrated: ${error}`);
-  return demo;
-}
-
-/** What a person needs next. */
-function welcome(host: string, port: number, managementPort: number, { tenant, created, logins }: Provisioned): string {
-  const base = `http://${host}:${port}`;
-  const [admin] = logins;
-  const password = admin?.password ?? '<password>';
-  const email = admin?.email ?? 'admin@demo.test';
-  return [
-    '',
-    `  Sales back office    ${base}`,
-    `  Health               http://127.0.0.1:${managementPort}/health/ready`,
-    `  Demo tenant          ${tenant.guid}`,
-    `  Demo user            ${email}`,
-    created
-      ? `  Password             ${password}   (shown this once)`
-      : `  Password             shown at the first start; to set a new one: npm run -s tenant -- user password ${tenant.slug} ${email}`,
-    '',
-    '  Log in:',
-    `  curl -s ${base}/api/v1/auth/login -H 'X-Tenant: ${tenant.guid}' -H 'Content-Type: application/json' -d '{"email":"${email}","password":"${password}"}'`,
-    '',
-  ].join('\n');
-}
-
-main().catch(error => {
-  console.error(explain(error));
-  process.exitCode = 1;
-});

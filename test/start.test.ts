@@ -6,13 +6,13 @@ import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { databaseUrl } from '../src/control/servers.ts';
-import { withConnection } from '../src/fleet/admin-connection.ts';
+import { databaseUrl } from '../src/control/server-urls.ts';
+import { withConnection } from '../src/postgres/connection.ts';
 import { Client } from './support/client.ts';
 import { type Ended, type Running, run, start } from './support/command-line.ts';
 import { eventually } from './support/eventually.ts';
 import { rawRequest, sendRaw } from './support/raw-http.ts';
-import { postgresUrl } from './support/server.ts';
+import { postgresUrl } from './support/test-server.ts';
 
 const statuses = '/api/v1/EntityStatus';
 const startMs = 30_000; // the first one makes a database cluster
@@ -47,7 +47,7 @@ describe('npm start', function () {
   });
 
   function launch(settings: Record<string, string> = {}): Running {
-    const running = start('src/server.ts', [], { ...environment, ...settings });
+    const running = start('src/main.ts', [], { ...environment, ...settings });
     processes.push(running);
     return running;
   }

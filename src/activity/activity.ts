@@ -3,10 +3,10 @@ import { z } from 'zod';
 import { problem } from '../errors.ts';
 import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from '../http/fields.ts';
 import { pathId } from '../http/route.ts';
+import { type Condition, Table } from '../postgres/table-statements.ts';
 import { toRow } from '../resources/record.ts';
-import type { Caller } from '../tenancy/context.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import { type Condition, Table } from '../tenancy/table.ts';
+import type { Caller } from '../tenancy/request-context.ts';
 
 const ActivitySchema = defineEntity({
   name: 'Activity',

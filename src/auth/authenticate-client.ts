@@ -2,8 +2,8 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Middleware } from 'koa';
 import { ApiClient } from '../control/entities.ts';
 import { type Problem, problem } from '../errors.ts';
+import type { AuthParts } from './auth-services.ts';
 import { announceSunset, callerOf, requireLegacyTokens } from './authenticate.ts';
-import type { AuthParts } from './parts.ts';
 
 /** Proves an API client by `Authorization: Basic` (RFC 7617) and puts its tenant, and its user as caller, into the state. */
 export function authenticateClient({ control, directory }: AuthParts): Middleware {

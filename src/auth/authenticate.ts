@@ -3,10 +3,10 @@ import type { Directory, LegacyTokenRecord, RoleRecord, TenantRecord, UserRecord
 import { hashOfLegacyToken } from '../control/legacy-token.ts';
 import { problem } from '../errors.ts';
 import { invalidToken, type ParsedToken } from '../http/bearer-token.ts';
-import type { Caller } from '../tenancy/context.ts';
+import type { Caller } from '../tenancy/request-context.ts';
 import type { VerifiedToken, VerifiedTokens } from '../tenancy/verified-tokens.ts';
 import { type AccessClaims, requireUnexpired, verifyAccessToken } from './access-token.ts';
-import type { AuthParts } from './parts.ts';
+import type { AuthParts } from './auth-services.ts';
 
 /** What the tenant router has left for us. */
 interface ResolvedState {

@@ -3,8 +3,8 @@ import { User } from '../control/entities.ts';
 import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import type { AuthParts } from './auth-services.ts';
 import { takeMailToken } from './mail-token.ts';
-import type { AuthParts } from './parts.ts';
 
 export const badToken = () => problem('validation_failed', { errors: { token: ['is not good, or not any more'] } });
 

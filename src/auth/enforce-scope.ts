@@ -1,4 +1,4 @@
-import type { Caller } from '../tenancy/context.ts';
+import type { Caller } from '../tenancy/request-context.ts';
 
 /** Every spelling under which a body can carry the entity that a record belongs to. */
 const spellings = ['EntityId', 'EntityID', 'entityId', 'entityID'];

@@ -5,8 +5,8 @@ import { createLegacyToken } from '../control/legacy-token.ts';
 import { timestamp } from '../http/fields.ts';
 import { Entity } from '../resources/entity.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import type { AuthParts } from './auth-services.ts';
 import { basicRequired } from './authenticate-client.ts';
-import type { AuthParts } from './parts.ts';
 
 const lifetimeMs = 90 * 24 * 3_600_000;
 

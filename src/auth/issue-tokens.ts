@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import type { TenantRecord, UserRecord } from '../control/directory.ts';
 import { Entity } from '../resources/entity.ts';
-import type { RequestContext } from '../tenancy/context.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
 import { signAccessToken } from './access-token.ts';
-import type { AuthParts } from './parts.ts';
+import type { AuthParts } from './auth-services.ts';
 import { type RefreshToken, writeRefreshToken } from './refresh-token.ts';
 
 export const entityType = z.enum(['supplier', 'customer']).nullable();

@@ -3,9 +3,9 @@ import { queryControl } from '../control/database.ts';
 import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import type { AuthParts } from './auth-services.ts';
 import { emailText } from './email.ts';
 import { issueTokens, loadHolder, loginResponse } from './issue-tokens.ts';
-import type { AuthParts } from './parts.ts';
 import { passwordLength } from './passwords.ts';
 import { openSession } from './sessions.ts';
 

@@ -1,5 +1,5 @@
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import type { AuthParts } from './parts.ts';
+import type { AuthParts } from './auth-services.ts';
 import { revokeSession } from './sessions.ts';
 
 /** Ends the session of the token; that of an old client has none. */

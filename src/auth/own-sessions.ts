@@ -3,7 +3,7 @@ import { Session } from '../control/entities.ts';
 import { timestamp } from '../http/fields.ts';
 import { isUuid } from '../http/uuid.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
-import type { AuthParts } from './parts.ts';
+import type { AuthParts } from './auth-services.ts';
 import { liveSessions, revokeSession } from './sessions.ts';
 
 const view = z

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import type { AuthParts } from './auth-services.ts';
 import { issueTokens, loadHolder, loginResponse } from './issue-tokens.ts';
-import type { AuthParts } from './parts.ts';
 import { readRefreshToken } from './refresh-token.ts';
 import { rotateSession } from './sessions.ts';
 

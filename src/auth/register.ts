@@ -3,13 +3,13 @@ import { Role, User } from '../control/entities.ts';
 import { problem } from '../errors.ts';
 import { lengths, text } from '../http/fields.ts';
 import { bodyLimits } from '../http/route.ts';
-import type { RequestContext } from '../tenancy/context.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
+import type { AuthParts } from './auth-services.ts';
 import { email } from './email.ts';
 import { letter } from './mail.ts';
 import { createMailToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
-import type { AuthParts } from './parts.ts';
 
 export const accepted = z.object({ status: z.literal('accepted') });
 

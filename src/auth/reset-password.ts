@@ -2,14 +2,14 @@ import { z } from 'zod';
 import { User } from '../control/entities.ts';
 import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
-import type { RequestContext } from '../tenancy/context.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
+import type { AuthParts } from './auth-services.ts';
 import { badToken } from './confirm.ts';
 import { email } from './email.ts';
 import { letter } from './mail.ts';
 import { createMailToken, takeMailToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
-import type { AuthParts } from './parts.ts';
 import { accepted } from './register.ts';
 import { revokeSessionsOf } from './sessions.ts';
 

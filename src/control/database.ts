@@ -1,8 +1,8 @@
 import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options } from '@mikro-orm/postgresql';
 import type pg from 'pg';
-import { dropDeadConnections } from '../database-pool.ts';
-import { migrationNames, migrationOptions } from '../migrations.ts';
+import { dropDeadConnections } from '../postgres/dead-connections.ts';
+import { migrationNames, migrationOptions } from '../postgres/migration-steps.ts';
 import { controlEntities } from './entities.ts';
 
 /** The control database: knows all tenants, keys, users and sessions. */

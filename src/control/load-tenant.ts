@@ -4,7 +4,7 @@ import { problem } from '../errors.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 import type { TenantStatus } from './entities.ts';
 import { owners, type SecretBox } from './secret-box.ts';
-import { databaseUrl, type Servers } from './servers.ts';
+import { databaseUrl, type Servers } from './server-urls.ts';
 
 /** A tenant as a request needs it: who it is, its keys opened, and the way to its database. */
 export interface TenantRecord {

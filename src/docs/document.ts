@@ -1,5 +1,5 @@
 import { apiRoutes } from '../app.ts';
-import type { AuthParts } from '../auth/parts.ts';
+import type { AuthParts } from '../auth/auth-services.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 
 /**

@@ -1,8 +1,8 @@
 import { STATUS_CODES } from 'node:http';
 import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
-import { databaseProblem, sqlState } from '../database-error.ts';
 import { Problem, type ProblemCode, problem, problems } from '../errors.ts';
+import { databaseProblem, sqlState } from '../postgres/database-error.ts';
 
 /**
  * Renders whatever goes wrong as `application/problem+json` (RFC 9457): the one place of the HTTP layer that catches.

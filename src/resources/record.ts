@@ -1,7 +1,7 @@
 import { type Problem, type ProblemCode, problem } from '../errors.ts';
 import { lengths, text } from '../http/fields.ts';
 import { camelCase } from '../http/read-fields.ts';
-import { type Condition, columnOf } from '../tenancy/table.ts';
+import { type Condition, columnOf } from '../postgres/table-statements.ts';
 
 /** A body's fields as properties of the entity; what was not sent is not there. */
 export function toRow(fields: Record<string, unknown>): Record<string, unknown> {

@@ -1,8 +1,8 @@
 import type { EntityClass, EntityManager, QueryOrderMap } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
 import type { Permission } from '../control/permissions.ts';
-import type { RequestContext } from '../tenancy/context.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
 
 /** What is stored, as it is written on the wire: names in PascalCase, moments as ISO-8601. */
 type Stored<Row> = {

@@ -1,13 +1,13 @@
 import type { EntityClass, EntityManager } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { type Problem, problem } from '../errors.ts';
 import { flag, limit, queryId } from '../http/fields.ts';
 import { camelCase } from '../http/read-fields.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
-import type { Caller, RequestContext } from '../tenancy/context.ts';
+import { type Condition, columnOf, type RowValues, type Statement, Table } from '../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import { type Condition, columnOf, type RowValues, type Statement, Table } from '../tenancy/table.ts';
-import type { TenantTransaction } from '../tenancy/tenant-transaction.ts';
+import type { Caller, RequestContext } from '../tenancy/request-context.ts';
 import { byCode, pascalCase, toRow } from './record.ts';
 import type { ResourceOptions } from './resource-options.ts';
 

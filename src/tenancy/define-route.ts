@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import type { Permission } from '../control/permissions.ts';
 import { type Problem, problem } from '../errors.ts';
 import { bodyLimits, type Route, type RouteInput } from '../http/route.ts';
-import type { RequestContext } from './context.ts';
+import type { RequestContext } from './request-context.ts';
 
 /**
  * Who may call a route: anyone who names a tenant; the same, but a token is looked at when there is one; an API client

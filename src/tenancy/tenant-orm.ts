@@ -1,6 +1,6 @@
 import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options } from '@mikro-orm/postgresql';
-import { migrationOptions } from '../migrations.ts';
+import { migrationOptions } from '../postgres/migration-steps.ts';
 
 /** What is stored in a tenant database. */
 export type TenantEntities = NonNullable<Options['entities']>;

@@ -1,10 +1,10 @@
 import { expect } from 'chai';
 import { owners } from '../../src/control/secret-box.ts';
-import { databaseUrl } from '../../src/control/servers.ts';
-import { withConnection } from '../../src/fleet/admin-connection.ts';
-import { findTenant } from '../../src/fleet/tenants.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
+import { findTenant } from '../../src/operator/tenants/tenants.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
 import { auditOf, expectRefused, withField } from '../resources/expect.ts';
-import { int, text } from '../resources/fields.ts';
+import { int, text } from '../resources/field-values.ts';
 import type { Answer, Client } from '../support/client.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 

@@ -6,9 +6,9 @@ import jwt from 'jsonwebtoken';
 import type { Answer, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
-import { visible } from './answers.ts';
 import { activeKey, addKey, claimsOf, handMade, resigned, segment, type TenantKey } from './forge.ts';
-import { addPerson, controlSql } from './people.ts';
+import { visible } from './responses.ts';
+import { addPerson, controlSql } from './sample-users.ts';
 
 const me = '/api/v1/auth/me';
 

@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import { readConfig } from '../../src/config.ts';
-import { addClient } from '../../src/fleet/clients.ts';
-import { openInstallation } from '../../src/fleet/installation.ts';
-import { disableKey, listKeys, rotateKey } from '../../src/fleet/keys.ts';
-import { startService } from '../../src/service.ts';
+import { openInstallation } from '../../src/installation.ts';
+import { addClient } from '../../src/operator/tenants/clients.ts';
+import { disableKey, listKeys, rotateKey } from '../../src/operator/tenants/keys.ts';
+import { startService } from '../../src/server.ts';
 import { Client } from '../support/client.ts';
 import { run } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
-import { controlSql } from './people.ts';
+import { controlSql } from './sample-users.ts';
 import { expectNotLogged } from './secrets.ts';
 
 const path = '/api/v1/EntityStatus';

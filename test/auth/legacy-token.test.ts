@@ -1,11 +1,11 @@
 import { expect } from 'chai';
-import { addClient, listClients, revokeClient } from '../../src/fleet/clients.ts';
-import { setDisabled } from '../../src/fleet/users.ts';
+import { addClient, listClients, revokeClient } from '../../src/operator/tenants/clients.ts';
+import { setDisabled } from '../../src/operator/tenants/users.ts';
 import type { Answer, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
-import { visible } from './answers.ts';
-import { addPerson, controlSql, type Person } from './people.ts';
+import { visible } from './responses.ts';
+import { addPerson, controlSql, type Person } from './sample-users.ts';
 import { expectNotLogged, expectNotStored } from './secrets.ts';
 
 const path = '/api/Data/GenerateToken';

@@ -5,9 +5,9 @@ import { expect } from 'chai';
 import type { Answer } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
-import { visible } from './answers.ts';
 import { claimsOf } from './forge.ts';
-import { addPerson, controlSql, type Person } from './people.ts';
+import { visible } from './responses.ts';
+import { addPerson, controlSql, type Person } from './sample-users.ts';
 
 const path = '/api/v1/auth/login';
 const kelvin = '\u212a'; // K to the eye, and to NFC

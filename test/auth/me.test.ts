@@ -4,7 +4,7 @@ import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { activeKey, claimsOf, resigned } from './forge.ts';
-import { addPerson, controlSql } from './people.ts';
+import { addPerson, controlSql } from './sample-users.ts';
 
 const path = '/api/v1/auth/me';
 

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
-import { addClient } from '../../src/fleet/clients.ts';
+import { addClient } from '../../src/operator/tenants/clients.ts';
 import { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 import { claimsOf } from './forge.ts';
-import { addPerson, controlSql, type Person } from './people.ts';
+import { addPerson, controlSql, type Person } from './sample-users.ts';
 import { expectNotLogged } from './secrets.ts';
 
 const path = '/api/v1/auth/sessions';

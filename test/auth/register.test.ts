@@ -10,8 +10,8 @@ import { eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer, tokenIn } from '../support/mail-server.ts';
 import { sendRaw } from '../support/raw-http.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
-import { visible } from './answers.ts';
-import { addPerson, controlSql, type Person, whileNobodyCanLookUp } from './people.ts';
+import { visible } from './responses.ts';
+import { addPerson, controlSql, type Person, whileNobodyCanLookUp } from './sample-users.ts';
 import { expectNotLogged, expectNotStored } from './secrets.ts';
 
 const path = '/api/v1/auth/register';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import type { World } from '../support/world.ts';
-import { controlSql } from './people.ts';
+import { controlSql } from './sample-users.ts';
 
 /** Fails when one of these values stands in a line of the service's log. */
 export function expectNotLogged({ logs }: World, values: Iterable<string>): void {

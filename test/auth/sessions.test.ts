@@ -1,13 +1,13 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { writeRefreshToken } from '../../src/auth/refresh-token.ts';
-import { setPassword } from '../../src/fleet/users.ts';
+import { setPassword } from '../../src/operator/tenants/users.ts';
 import type { Answer, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
-import { visible } from './answers.ts';
 import { activeKey, claimsOf, resigned } from './forge.ts';
-import { addPerson, controlSql } from './people.ts';
+import { visible } from './responses.ts';
+import { addPerson, controlSql } from './sample-users.ts';
 
 interface SessionRow {
   refresh_generation: number;

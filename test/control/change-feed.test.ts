@@ -3,10 +3,10 @@ import { connect, createServer, type Socket } from 'node:net';
 import { expect } from 'chai';
 import { ControlCache } from '../../src/control/cache.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
-import { withConnection } from '../../src/fleet/admin-connection.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
 import type { Answer, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { postgresUrl } from '../support/server.ts';
+import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';

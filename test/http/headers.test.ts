@@ -284,7 +284,7 @@ describe('HTTP', () => {
         '/api/v1',
         '/package.json',
         '/.git/config',
-        '/src/server.ts',
+        '/src/main.ts',
         '/docsX',
       ])
         expectProblem(await admin.get(path), 404, 'not_found');

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { withConnection } from '../../src/fleet/admin-connection.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
 import type { Answer, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { rawRequest, sendRaw } from '../support/raw-http.ts';

@@ -1,8 +1,8 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
-import { createWindows } from '../../src/http/rate-limit/windows.ts';
-import type { Service } from '../../src/service.ts';
+import { createWindows } from '../../src/http/rate-limit/rate-limit-store.ts';
+import type { Service } from '../../src/server.ts';
 import { type Answer, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { redisInstalled, startRedis, type TestRedis } from '../support/redis.ts';

@@ -6,7 +6,7 @@ import type { Answer, Client } from '../support/client.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { type Example, examples, least, referenced } from './examples.ts';
 import { auditOf, expectRefused, newestAudit, withField } from './expect.ts';
-import type { References } from './fields.ts';
+import type { References } from './field-values.ts';
 
 type Body = Record<string, unknown>;
 

@@ -14,7 +14,7 @@ import {
   text,
   uniqueCode,
   uniqueCurrencyCode,
-} from './fields.ts';
+} from './field-values.ts';
 
 type Body = Record<string, unknown>;
 

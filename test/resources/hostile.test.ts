@@ -5,7 +5,7 @@ import type { Answer, Client } from '../support/client.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { type Example, examples, referenced } from './examples.ts';
 import { expectRefused, withField } from './expect.ts';
-import type { References } from './fields.ts';
+import type { References } from './field-values.ts';
 import { deepTwice, notJsonObjects, oddJsonObjects } from './malformed-json.ts';
 import { naughtyStrings } from './naughty-strings.ts';
 

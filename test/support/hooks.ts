@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openControlDatabase } from '../../src/control/database.ts';
 import { Server } from '../../src/control/entities.ts';
-import { databaseUrl } from '../../src/control/servers.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
-import { withConnection } from '../../src/fleet/admin-connection.ts';
-import { migrateControl } from '../../src/fleet/migrate-control.ts';
-import { headFingerprint } from '../../src/fleet/template-fingerprint.ts';
-import { controlTemplate, server } from './server.ts';
+import { migrateControl } from '../../src/operator/migrations/migrate-control.ts';
+import { headFingerprint } from '../../src/operator/schema/template-fingerprint.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import { controlTemplate, server } from './test-server.ts';
 
 let folder: string;
 let postgres: EmbeddedPostgres | undefined;

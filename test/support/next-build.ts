@@ -2,7 +2,7 @@ import { cp, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { migrationNames } from '../../src/migrations.ts';
+import { migrationNames } from '../../src/postgres/migration-steps.ts';
 
 /** This project as it will be with one more migration of tenant databases. */
 export interface NextBuild {

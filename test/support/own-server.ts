@@ -4,13 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createPasswords } from '../../src/auth/passwords.ts';
 import { readConfig } from '../../src/config.ts';
-import { databaseUrl } from '../../src/control/servers.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
-import { withConnection } from '../../src/fleet/admin-connection.ts';
-import { type Installation, openInstallation } from '../../src/fleet/installation.ts';
-import { checkManifest, type Manifest } from '../../src/fleet/manifest.ts';
-import { migrateControl } from '../../src/fleet/migrate-control.ts';
-import { type Provisioned, provision } from '../../src/fleet/provision.ts';
+import { type Installation, openInstallation } from '../../src/installation.ts';
+import { migrateControl } from '../../src/operator/migrations/migrate-control.ts';
+import { checkManifest, type Manifest } from '../../src/operator/provisioning/manifest.ts';
+import { type Provisioned, provision } from '../../src/operator/provisioning/provision.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
 
 /** A PostgreSQL with one installation and nothing else: what is on it can be counted. */
 export interface OwnServer {

@@ -3,16 +3,16 @@ import type { MikroORM } from '@mikro-orm/postgresql';
 import { type Logger, pino } from 'pino';
 import { createPasswords, type Passwords } from '../../src/auth/passwords.ts';
 import { type Config, readConfig } from '../../src/config.ts';
-import { databaseUrl } from '../../src/control/servers.ts';
-import { withConnection } from '../../src/fleet/admin-connection.ts';
-import { type Installation, openInstallation } from '../../src/fleet/installation.ts';
-import { checkManifest } from '../../src/fleet/manifest.ts';
-import { provision } from '../../src/fleet/provision.ts';
-import { findTenant } from '../../src/fleet/tenants.ts';
-import { addUser, generatePassword } from '../../src/fleet/users.ts';
-import { type Service, startService } from '../../src/service.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
+import { type Installation, openInstallation } from '../../src/installation.ts';
+import { checkManifest } from '../../src/operator/provisioning/manifest.ts';
+import { provision } from '../../src/operator/provisioning/provision.ts';
+import { findTenant } from '../../src/operator/tenants/tenants.ts';
+import { addUser, generatePassword } from '../../src/operator/tenants/users.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import { type Service, startService } from '../../src/server.ts';
 import { Client } from './client.ts';
-import { controlTemplate, postgresUrl } from './server.ts';
+import { controlTemplate, postgresUrl } from './test-server.ts';
 
 /** A tenant as the tests know it. */
 export interface TestTenant {

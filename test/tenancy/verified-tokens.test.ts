@@ -1,8 +1,8 @@
 import { expect } from 'chai';
-import { disableKey } from '../../src/fleet/keys.ts';
+import { disableKey } from '../../src/operator/tenants/keys.ts';
 import { type VerifiedToken, VerifiedTokens } from '../../src/tenancy/verified-tokens.ts';
 import { activeKey, claimsOf, handMade, resigned } from '../auth/forge.ts';
-import { controlSql } from '../auth/people.ts';
+import { controlSql } from '../auth/sample-users.ts';
 import type { Answer, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';

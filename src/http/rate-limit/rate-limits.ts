@@ -5,9 +5,9 @@ import { problem } from '../../errors.ts';
 import { clientNetwork } from '../client-address.ts';
 import { readBody } from '../read-body.ts';
 import type { Route, RouteLimit } from '../route.ts';
+import type { Windows } from './rate-limit-store.ts';
 import { createDelay, type Delay } from './rejection-delay.ts';
 import type { Rate } from './sliding-window.ts';
-import type { Windows } from './windows.ts';
 
 export type Rates = Readonly<Record<'global' | RouteLimit, Rate>>;
 

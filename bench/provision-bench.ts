@@ -1,0 +1,60 @@
+import { parseArgs } from 'node:util';
+import { createPasswords } from '../src/auth/passwords.ts';
+import { checkManifest } from '../src/operator/provisioning/manifest.ts';
+import { provision } from '../src/operator/provisioning/provision.ts';
+import { fillPool } from '../src/operator/provisioning/warm-pool.ts';
+import { ensureTemplate } from '../src/operator/schema/template.ts';
+import { withConnection } from '../src/postgres/connection.ts';
+import { openBenchInstallation } from './bench-installation.ts';
+import { spread, timed } from './spread.ts';
+
+/**
+ * What a tenant costs beside the floor: a bare `CREATE DATABASE … TEMPLATE` of the same template, in turn with it, so that
+ * ratios are of one moment of one machine. Cold: its database is copied then; warm: it was copied before, into the pool.
+ */
+const { values } = parseArgs({ options: { tenants: { type: 'string', default: '30' } } });
+const rounds = Number(values.tenants);
+
+const opened = await openBenchInstallation();
+try {
+  await bench();
+} finally {
+  await opened.close();
+}
+
+async function bench(): Promise<void> {
+  const { installation, server, controlUrl } = opened;
+  const template = await ensureTemplate(server, controlUrl);
+  const passwords = createPasswords();
+  const tenant = (slug: string) =>
+    provision(installation, passwords, checkManifest({ slug, name: slug, admin: { email: 'admin@bench.test' } }, slug));
+  await tenant('warm-up');
+
+  const bare: number[] = [];
+  const cold: number[] = [];
+  const fill: number[] = [];
+  const warm: number[] = [];
+  await withConnection(controlUrl, async client => {
+    for (let round = 0; round < rounds; round++) {
+      bare.push(await timed(() => client.query(`create database bare_${round} template ${template} strategy wal_log`)));
+      cold.push(await timed(() => tenant(`cold-${round}`)));
+      fill.push(await timed(() => fillPool(installation, 1)));
+      warm.push(await timed(() => tenant(`warm-${round}`)));
+    }
+  });
+  const ratios = (times: number[]) => times.map((ms, round) => ms / (bare[round] ?? ms));
+  console.table({
+    'CREATE DATABASE … TEMPLATE, ms': rounded(bare),
+    'cold provision, ms': rounded(cold),
+    'warm provision, ms': rounded(warm),
+    'pool fill, ms': rounded(fill),
+    'cold provision / CREATE DATABASE': rounded(ratios(cold)),
+    'warm provision / CREATE DATABASE': rounded(ratios(warm)),
+    'pool fill / CREATE DATABASE': rounded(ratios(fill)),
+  });
+}
+
+/** Rounded, for people. */
+function rounded(figures: number[]): Record<string, number> {
+  return Object.fromEntries(Object.entries(spread(figures)).map(([name, figure]) => [name, Number(figure.toFixed(2))]));
+}

@@ -1,0 +1,24 @@
+import type { Logger } from 'pino';
+import type { Background } from '../background-tasks.ts';
+import type { ControlDatabase } from '../control/database.ts';
+import type { Directory } from '../control/directory.ts';
+import type { SecretBox } from '../control/secret-box.ts';
+import type { TokenSettings } from './access-token.ts';
+import type { SendMail } from './mail.ts';
+import type { Passwords } from './passwords.ts';
+import type { UsageCounter } from './usage-counter.ts';
+
+/** What the account endpoints need beside the request. */
+export interface AuthParts {
+  control: ControlDatabase;
+  directory: Directory;
+  log: Logger;
+  passwords: Passwords;
+  secrets: SecretBox;
+  tokens: TokenSettings;
+  usage: UsageCounter;
+  background: Background;
+  sendMail: SendMail;
+  /** Address under which clients reach the service, for links in mails. */
+  publicUrl: string;
+}

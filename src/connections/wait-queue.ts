@@ -1,0 +1,110 @@
+import { PoolError } from '../postgres/database-error.ts';
+import type { TenantClient } from './tenant-client.ts';
+import type { TenantPool } from './tenant-pool.ts';
+
+/** One who waits for a connection of a tenant. */
+export interface Waiter {
+  readonly resolve: (client: TenantClient) => void;
+  readonly reject: (error: unknown) => void;
+  readonly since: number;
+  readonly timer: NodeJS.Timeout;
+}
+
+/** What became of those who waited, since the start of the process. */
+export interface WaitCounts {
+  /** Waits that ended, and the milliseconds they took together. */
+  waits: number;
+  waitedMs: number;
+  /** Of them, those that ended without a connection. */
+  refused: number;
+}
+
+const maxWaiting = 2_000; // beyond it, waiting only makes everybody late
+const switchingMs = 50; // to close one connection and open another costs many times what a request does
+
+/** Those who wait for a connection to one server, and whose turn it is. */
+export class ConnectionLine {
+  readonly counts: WaitCounts = { waits: 0, waitedMs: 0, refused: 0 };
+  /** Pools in which somebody waits. */
+  readonly #pools = new Set<TenantPool>();
+  readonly #waitMs: number;
+  readonly #onRefused: () => void;
+  #length = 0;
+
+  /**
+   * @param waitMs longest wait
+   * @param onRefused called when somebody has waited in vain: what was on its way for them is another's now
+   */
+  constructor(waitMs: number, onRefused: () => void) {
+    this.#waitMs = waitMs;
+    this.#onRefused = onRefused;
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** @throws {PoolError} at once when too many wait, or later when the wait was too long */
+  join(pool: TenantPool): Promise<TenantClient> {
+    if (this.#length >= maxWaiting) this.#makeRoom(pool);
+    return new Promise<TenantClient>((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#refuse(pool, waiter, 'no connection came free in time');
+        this.#onRefused();
+      }, this.#waitMs);
+      const waiter: Waiter = { resolve, reject, since: performance.now(), timer };
+      this.#length++;
+      pool.waiting.push(waiter);
+      this.#pools.add(pool);
+    });
+  }
+
+  /** The one who waits in a pool the longest, whose wait is over. */
+  leave(pool: TenantPool): Waiter | undefined {
+    const [waiter] = pool.waiting;
+    if (waiter) this.#end(pool, waiter);
+    return waiter;
+  }
+
+  /**
+   * Whose turn it is: of the pools that miss connections, the one that has the fewest; of those, the one in which somebody
+   * waits the longest. Who can use a connection as it is counts as having come a little earlier.
+   */
+  next(missing: (pool: TenantPool) => number): TenantPool | undefined {
+    let next: TenantPool | undefined;
+    for (const pool of this.#pools) {
+      if (missing(pool) <= 0) continue;
+      const fewer = next ? pool.taken - next.taken : -1;
+      if (!next || fewer < 0 || (fewer === 0 && turnOf(pool) < turnOf(next))) next = pool;
+    }
+    return next;
+  }
+
+  /** Room for one more of this pool, at the cost of the pool that has the most in the line. */
+  #makeRoom(pool: TenantPool): void {
+    let longest = pool;
+    for (const each of this.#pools) if (each.waiting.length > longest.waiting.length) longest = each;
+    const last = longest.waiting.at(-1);
+    if (longest === pool || !last) throw new PoolError('POOL_TIMEOUT', 'too many wait for a connection');
+    this.#refuse(longest, last, 'too many wait for a connection');
+  }
+
+  #refuse(pool: TenantPool, waiter: Waiter, reason: string): void {
+    this.#end(pool, waiter);
+    this.counts.refused++;
+    waiter.reject(new PoolError('POOL_TIMEOUT', reason));
+  }
+
+  #end(pool: TenantPool, waiter: Waiter): void {
+    clearTimeout(waiter.timer);
+    pool.waiting.splice(pool.waiting.indexOf(waiter), 1);
+    if (pool.waiting.length === 0) this.#pools.delete(pool);
+    this.#length--;
+    this.counts.waits++;
+    this.counts.waitedMs += performance.now() - waiter.since;
+  }
+}
+
+function turnOf({ waiting: [first], idle }: TenantPool): number {
+  return (first?.since ?? Number.POSITIVE_INFINITY) - (idle.length > 0 ? switchingMs : 0);
+}

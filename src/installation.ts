@@ -1,0 +1,42 @@
+import type { Config } from './config.ts';
+import { type ControlDatabase, openControlDatabase } from './control/database.ts';
+import { createSecretBox, type SecretBox } from './control/secret-box.ts';
+import { createServers, type Servers } from './control/server-urls.ts';
+import { embeddedMasterKey } from './embedded/master-key.ts';
+import { embeddedControlUrl, startEmbeddedPostgres } from './embedded/postgres.ts';
+
+/** What the service and the command line both stand on. */
+export interface Installation {
+  /** The control database, with the rights of the operator. */
+  readonly controlUrl: string;
+  /** PostgreSQL and master key are the project's own, under the data folder. */
+  readonly embedded: boolean;
+  readonly control: ControlDatabase;
+  readonly secrets: SecretBox;
+  readonly servers: Servers;
+  close(): Promise<void>;
+}
+
+/** Opens what the configuration names; with nothing named, starts or joins the embedded PostgreSQL. */
+export async function openInstallation(config: Config): Promise<Installation> {
+  if (config.databaseUrl && config.masterKey) return assemble(config, config.databaseUrl, config.masterKey);
+  const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
+  const postgres = await startEmbeddedPostgres(config.dataDir);
+  return assemble(config, embeddedControlUrl(postgres.url), masterKey, postgres.leave);
+}
+
+function assemble(config: Config, controlUrl: string, masterKey: Buffer, leave?: () => Promise<void>): Installation {
+  const secrets = createSecretBox(masterKey, config.previousMasterKey);
+  const control = openControlDatabase(controlUrl, config.controlConnections);
+  return {
+    controlUrl,
+    embedded: leave !== undefined,
+    control,
+    secrets,
+    servers: createServers(controlUrl, secrets),
+    close: async () => {
+      await control.close(true);
+      await leave?.();
+    },
+  };
+}

@@ -1,0 +1,107 @@
+import { fileURLToPath } from 'node:url';
+import type { Logger } from 'pino';
+import { createPasswords, type Passwords } from './auth/passwords.ts';
+import { readConfig } from './config.ts';
+import { controlHead, controlVersion } from './control/database.ts';
+import { explain } from './explain.ts';
+import { describeError } from './http/problem-details.ts';
+import { type Installation, openInstallation } from './installation.ts';
+import { createLog } from './log.ts';
+import { createControlDatabase, migrateControl } from './operator/migrations/migrate-control.ts';
+import { migrateTenants } from './operator/migrations/migrate-tenants.ts';
+import { readManifest } from './operator/provisioning/manifest.ts';
+import { type Provisioned, provision } from './operator/provisioning/provision.ts';
+import { OperatorError } from './operator-error.ts';
+import { startService } from './server.ts';
+
+/** The process: configuration → control database → service → until a signal ends it. */
+async function main(): Promise<void> {
+  const config = readConfig();
+  const { log, flush } = createLog(config.logLevel);
+  process.on('exit', flush);
+  const ended = processEnd(log);
+  const installation = await openInstallation(config);
+  try {
+    const passwords = createPasswords();
+    if (installation.embedded) await prepareEmbedded(installation);
+    await requireControlHead(installation);
+    const demo = installation.embedded ? await provisionDemo(installation, passwords) : undefined;
+    const service = await startService({ config, installation, log, passwords });
+    log.info({ event: 'listening', port: service.port, managementPort: service.managementPort }, 'listening');
+    if (demo) console.log(welcome(config.host, service.port, service.managementPort, demo));
+
+    const reason = await ended;
+    log.info({ event: 'stopping', reason }, 'stopping: running requests are finished first');
+    const finished = await service.stop();
+    if (!finished || reason === 'fault') process.exitCode = 1;
+  } finally {
+    await installation.close();
+  }
+}
+
+/** Resolves when the process is to end: asked by a signal, or because of a fault that nobody handled. */
+function processEnd(log: Logger): Promise<'SIGTERM' | 'SIGINT' | 'fault'> {
+  return new Promise(resolve => {
+    let asked = false;
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+      process.on(signal, () => {
+        if (asked) process.exit(1); // asked again: at once
+        asked = true;
+        resolve(signal);
+      });
+    }
+    process.on('uncaughtException', error => {
+      log.fatal({ event: 'fault', err: describeError(error) }, 'an error that nobody handled');
+      resolve('fault');
+    });
+  });
+}
+
+async function prepareEmbedded(installation: Installation): Promise<void> {
+  await createControlDatabase(installation.controlUrl);
+  await migrateControl(installation.controlUrl);
+}
+
+/** A configured control database is migrated by its operator, never behind their back. */
+async function requireControlHead({ control }: Installation): Promise<void> {
+  const [version, head] = await Promise.all([controlVersion(control), controlHead()]);
+  if (version === head) return;
+  const state = version === undefined ? 'has no schema yet' : `is at ${version}, this build needs ${head}`;
+  throw new OperatorError(`the control database ${state}: run npm run control -- migrate`);
+}
+
+/** With a database of its own the service brings one tenant to try it with, and keeps all tenants at head. */
+async function provisionDemo(installation: Installation, passwords: Passwords): Promise<Provisioned> {
+  const manifest = await readManifest(fileURLToPath(new URL('../tenants/demo.json', import.meta.url)));
+  const demo = await provision(installation, passwords, manifest);
+  const failed = (await migrateTenants(installation)).outcomes.filter(outcome => outcome.state === 'failed');
+  for (const { slug, error } of failed) console.error(`tenant ${slug} could not be migrated: ${error}`);
+  return demo;
+}
+
+/** What a person needs next. */
+function welcome(host: string, port: number, managementPort: number, { tenant, created, logins }: Provisioned): string {
+  const base = `http://${host}:${port}`;
+  const [admin] = logins;
+  const password = admin?.password ?? '<password>';
+  const email = admin?.email ?? 'admin@demo.test';
+  return [
+    '',
+    `  Sales back office    ${base}`,
+    `  Health               http://127.0.0.1:${managementPort}/health/ready`,
+    `  Demo tenant          ${tenant.guid}`,
+    `  Demo user            ${email}`,
+    created
+      ? `  Password             ${password}   (shown this once)`
+      : `  Password             shown at the first start; to set a new one: npm run -s tenant -- user password ${tenant.slug} ${email}`,
+    '',
+    '  Log in:',
+    `  curl -s ${base}/api/v1/auth/login -H 'X-Tenant: ${tenant.guid}' -H 'Content-Type: application/json' -d '{"email":"${email}","password":"${password}"}'`,
+    '',
+  ].join('\n');
+}
+
+main().catch(error => {
+  console.error(explain(error));
+  process.exitCode = 1;
+});

@@ -1,0 +1,65 @@
+import { MigrationRun } from '../../control/migration-run.ts';
+import type { Installation } from '../../installation.ts';
+import { shareConnection, withConnection } from '../../postgres/connection.ts';
+import { tenantHead } from './migrate-tenants.ts';
+import { closeAbandonedRuns, lastOutcome } from './migration-runs.ts';
+
+export interface FleetStatus {
+  /** The version of this build. */
+  head: string;
+  fleet: { schemaVersion: string | null; status: string; tenants: number }[];
+  /** Tenants that failed when a run last came to them: what `--retry-failed` takes. */
+  failing: { slug: string; version: string | null; run: number; error: string }[];
+  /** Null before the first one. */
+  lastRun: LastRun | null;
+}
+
+interface LastRun {
+  id: number;
+  state: string;
+  head: string;
+  requestedBy: string;
+  startedAt: string;
+  finishedAt: string | null;
+  /** How many tenants, by what became of them. */
+  outcomes: Record<string, number>;
+  failures: { slug: string; from: string | null; error: string }[];
+}
+
+/** The fleet by schema version and state, and what became of the last run. */
+export async function fleetStatus({ control, controlUrl }: Installation): Promise<FleetStatus> {
+  await withConnection(controlUrl, client => closeAbandonedRuns(shareConnection(client)));
+  const em = control.em.fork();
+  const fleet = await em.execute<FleetStatus['fleet']>(
+    `select schema_version as "schemaVersion", status, count(*)::int as tenants from tenants group by 1, 2 order by 1 desc nulls last, 2`,
+  );
+  const failing = await em.execute<FleetStatus['failing']>(
+    `select slug, schema_version as version, o.run_id::int as run, o.error from tenants t
+       join lateral (select run_id, error from migration_outcomes where tenant_id = t.id and state = 'failed'
+                      order by run_id desc limit 1) o on true
+      where ${lastOutcome('t.id')} = 'failed' order by slug`,
+  );
+  const [run] = await em.find(MigrationRun, {}, { orderBy: { id: 'desc' }, limit: 1 });
+  if (!run) return { head: await tenantHead(), fleet, failing, lastRun: null };
+
+  const outcomes = await em.execute<{ state: string; tenants: number }[]>(
+    'select state, count(*)::int as tenants from migration_outcomes where run_id = ? group by state order by state',
+    [run.id],
+  );
+  const failures = await em.execute<LastRun['failures']>(
+    `select slug, from_version as "from", error from migration_outcomes join tenants on id = tenant_id
+      where run_id = ? and state = 'failed' order by slug`,
+    [run.id],
+  );
+  const lastRun = {
+    id: run.id,
+    state: run.state,
+    head: run.head,
+    requestedBy: run.requestedBy,
+    startedAt: run.startedAt.toISOString(),
+    finishedAt: run.finishedAt?.toISOString() ?? null,
+    outcomes: Object.fromEntries(outcomes.map(({ state, tenants }) => [state, tenants])),
+    failures,
+  };
+  return { head: await tenantHead(), fleet, failing, lastRun };
+}

@@ -1,0 +1,41 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
+import { databaseUrl } from '../../control/server-urls.ts';
+import { holdLock, lockSpaces, quoteIdentifier, withConnection } from '../../postgres/connection.ts';
+import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
+
+/** Brings the control database to head, one process at a time. @returns the names of the migrations that ran */
+export async function migrateControl(controlUrl: string): Promise<string[]> {
+  return withConnection(controlUrl, async client => {
+    await holdLock(client, lockSpaces.control, 0);
+    const applied = await runMigrations(controlUrl, await loadMigrations('control'));
+    await closeToOthers(client);
+    return applied;
+  });
+}
+
+/** Without this, every login of the server, also a tenant's, could connect and listen to the change feed. */
+async function closeToOthers(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ name: string }>('select current_database() as name');
+  await client.query(`revoke all on database ${quoteIdentifier(rows[0]?.name ?? '')} from public`);
+}
+
+/** Makes the control database when it is missing. One that is there needs no right on any other database. */
+export async function createControlDatabase(controlUrl: string): Promise<void> {
+  const isMissing = await withConnection(controlUrl, async () => false).catch((error: { code?: string }) => {
+    if (error.code !== '3D000') throw error;
+    return true;
+  });
+  if (!isMissing) return;
+  const name = decodeURIComponent(new URL(controlUrl).pathname.slice(1));
+  await withConnection(databaseUrl(controlUrl, 'postgres'), async client => {
+    const { rowCount } = await client.query('select from pg_database where datname = $1', [name]);
+    if (rowCount) return;
+    await client
+      .query(`create database ${quoteIdentifier(name)} template template0 encoding 'UTF8'`)
+      .catch(async (error: { code?: string }) => {
+        if (error.code !== '42P04' && error.code !== '23505') throw error; // another process was faster
+        await sleep(50);
+      });
+  });
+}

@@ -1,0 +1,54 @@
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { holdLock, lockSpaces, shareConnection, withConnection } from '../../postgres/connection.ts';
+import { changeSchema, readSchemaState, readSchemaSteps, stepDown } from '../schema/schema-steps.ts';
+import { retryLocked, setVersion, takeOutOfService, withTenantConnection } from '../schema/tenant-schema.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { shortText } from './migrate-tenant.ts';
+import { beginRollback, endRun, recordOutcome } from './migration-runs.ts';
+
+/**
+ * Undoes the last migration of one tenant, in one transaction, and keeps books of it as of every run. It is answered with
+ * 503 from before its database changes, and by builds that need the migration until it is migrated again.
+ * @throws {OperatorError} when it cannot be undone; the tenant is then as it was
+ */
+export async function rollback(installation: Installation, slug: string): Promise<{ from: string; to: string }> {
+  const steps = await readSchemaSteps();
+  const { id } = await findTenant(installation, slug);
+  return withConnection(installation.controlUrl, async client => {
+    await holdLock(client, lockSpaces.tenant, id);
+    const tenant = await findTenant(installation, slug);
+    if (!tenant.schemaVersion) {
+      // Undoing it once more would undo another one.
+      throw new OperatorError(`work on ${slug} was ended before its end: migrate it first`);
+    }
+    return withTenantConnection(installation, tenant, async database => {
+      const { guid, applied } = await readSchemaState(database);
+      if (guid !== tenant.guid) throw new OperatorError(`the database of ${slug} belongs to another tenant`);
+      const [from, to] = [applied.at(-1), applied.at(-2)];
+      const step = steps.find(({ name }) => name === from);
+      if (!from || !to) throw new OperatorError(`${slug} has nothing that can be undone`);
+      if (!step?.down.length) throw new OperatorError(`this build does not know how to undo ${from}`);
+
+      const control = shareConnection(client);
+      const startedAt = performance.now();
+      const elapsed = () => Math.round(performance.now() - startedAt);
+      const run = await beginRollback(control, id, from, to);
+      try {
+        await takeOutOfService(control, database, tenant, run);
+        await retryLocked(() => changeSchema(database, () => stepDown(database, step)));
+      } catch (error) {
+        const left = await readSchemaState(database).catch(() => undefined);
+        if (left) await setVersion(control, id, left.applied.at(-1) ?? null);
+        const text = shortText(error);
+        await recordOutcome(control, run, id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
+        await endRun(control, run, 'failed', text);
+        throw new OperatorError(`${slug} was not rolled back: ${text}`, { cause: error });
+      }
+      const done = { state: 'migrated', from, to, ms: elapsed() } as const;
+      await recordOutcome(control, run, id, done, { version: to, fingerprint: undefined });
+      await endRun(control, run, 'succeeded', '');
+      return { from, to };
+    });
+  });
+}

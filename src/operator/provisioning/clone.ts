@@ -1,0 +1,122 @@
+import type { Passwords } from '../../auth/passwords.ts';
+import { Role, type Tenant, User } from '../../control/entities.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { copyData } from './copy-data.ts';
+import { checkManifest } from './manifest.ts';
+import { provision } from './provision.ts';
+
+/**
+ * Makes a new tenant with the data, roles and users of another as of one moment, which goes on being served. Its
+ * database, login role and signing key are its own; sessions, API clients and their tokens are not copied. Killed
+ * anywhere, it can be run again.
+ */
+export async function cloneTenant(
+  installation: Installation,
+  passwords: Passwords,
+  slug: string,
+  newSlug: string,
+): Promise<Tenant> {
+  const source = await findTenant(installation, slug);
+  if (source.status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
+  // Nobody is made administrator: the people come with the copy.
+  const manifest = checkManifest(
+    {
+      slug: newSlug,
+      name: source.name,
+      appId: source.appId,
+      features: source.features,
+      server: source.server.name,
+      admin: { email: 'nobody@clone' },
+    },
+    'the new slug',
+  );
+  const { tenant, created } = await provision(installation, passwords, manifest, clone =>
+    populate(installation, source, clone),
+  );
+  if (!created) throw new OperatorError(`there is a tenant ${newSlug} already, ${tenant.status}`);
+  return tenant;
+}
+
+/** People and data. What was done before is done again from the start. */
+async function populate(installation: Installation, source: Tenant, clone: Tenant): Promise<[]> {
+  const people = await copyPeople(installation, source, clone);
+  const url = (tenant: Tenant) => databaseUrl(installation.servers.adminUrl(tenant.server), tenant.databaseName);
+  await withConnection(url(source), from =>
+    withConnection(url(clone), async to => {
+      await requireSameVersion(from, to, source.slug);
+      await to.query('begin');
+      await copyData(from, to);
+      await renamePeople(to, people);
+      await to.query('commit');
+    }),
+  );
+  return [];
+}
+
+interface Renamed {
+  before: { id: number; guid: string };
+  after: { id: number; guid: string };
+}
+
+async function copyPeople({ control }: Installation, source: Tenant, clone: Tenant): Promise<Renamed[]> {
+  return control.em.fork().transactional(async em => {
+    await em.nativeDelete(User, { tenant: clone.id });
+    await em.nativeDelete(Role, { tenant: clone.id });
+    const roles = new Map<number, Role>();
+    for (const { id, name, permissions } of await em.find(Role, { tenant: source.id })) {
+      roles.set(id, em.create(Role, { tenant: clone.id, name, permissions }));
+    }
+    const renamed: [User, User][] = [];
+    for (const user of await em.find(User, { tenant: source.id })) {
+      const { email, passwordHash, firstName, lastName, scope, entityId, confirmedAt, disabledAt } = user;
+      const role = roles.get(user.role.id) as Role;
+      const copy = em.create(User, {
+        tenant: clone.id,
+        role,
+        email,
+        passwordHash,
+        firstName,
+        lastName,
+        scope,
+        entityId,
+        confirmedAt,
+        disabledAt,
+      });
+      renamed.push([user, copy]);
+    }
+    await em.flush();
+    return renamed.map(([{ id, guid }, copy]) => ({ before: { id, guid }, after: { id: copy.id, guid: copy.guid } }));
+  });
+}
+
+type Connection = Parameters<Parameters<typeof withConnection>[1]>[0];
+
+/** Activities and audit entries name the users of the copy, under their own numbers. */
+async function renamePeople(client: Connection, people: Renamed[]): Promise<void> {
+  await client.query('create temporary table people (old_id bigint, new_id bigint, new_guid uuid) on commit drop');
+  const columns = [
+    people.map(({ before }) => before.id),
+    people.map(({ after }) => after.id),
+    people.map(({ after }) => after.guid),
+  ];
+  await client.query('insert into people select * from unnest($1::bigint[], $2::bigint[], $3::uuid[])', columns);
+  await client.query(`
+    alter table activities disable trigger user;
+    alter table audit_log disable trigger user;
+    update activities set user_id = new_id from people where user_id = old_id;
+    update activities set recorded_by = new_id from people where recorded_by = old_id;
+    update audit_log set user_id = new_id, user_guid = new_guid from people where user_id = old_id;
+    alter table activities enable trigger user;
+    alter table audit_log enable trigger user`);
+}
+
+async function requireSameVersion(source: Connection, target: Connection, slug: string): Promise<void> {
+  const version = async (client: Connection) =>
+    (await client.query<{ name: string }>('select max(name) as name from migrations')).rows[0]?.name;
+  if ((await version(source)) !== (await version(target)))
+    throw new OperatorError(`${slug} is not at the version of this build: migrate it first`);
+}

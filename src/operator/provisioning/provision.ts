@@ -1,0 +1,133 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import type { EntityManager } from '@mikro-orm/postgresql';
+import type { Passwords } from '../../auth/passwords.ts';
+import { Role, Tenant, User } from '../../control/entities.ts';
+import { initialRoles } from '../../control/permissions.ts';
+import { owners } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { holdLock, lockKey, lockSpaces, withConnection } from '../../postgres/connection.ts';
+import { migrationNames } from '../../postgres/migration-steps.ts';
+import { headFingerprint } from '../schema/template-fingerprint.ts';
+import { addSigningKey } from '../tenants/keys.ts';
+import { placeTenant } from '../tenants/servers.ts';
+import { generatePassword, insertUser } from '../tenants/users.ts';
+import type { Manifest } from './manifest.ts';
+import { physicalName } from './physical-names.ts';
+import { makeDatabase } from './tenant-database.ts';
+import { claimWarmDatabase } from './warm-pool.ts';
+
+export interface Provisioned {
+  tenant: Tenant;
+  /** False when the tenant was there already, and nothing was changed. */
+  created: boolean;
+  /** The people just added, the first administrator first; their passwords are known only now. */
+  logins: { email: string; password: string }[];
+}
+
+/**
+ * Makes a tenant: its row, its login role, its database (a warm one, or copied from the template), its people; then it is
+ * active. Every step can be repeated, so a run that was killed anywhere is completed by the next one, and nothing half-made is served.
+ * A tenant that is active already is left as it is.
+ */
+export async function provision(
+  installation: Installation,
+  passwords: Passwords,
+  manifest: Manifest,
+  populate = (tenant: Tenant) => populateFrom(installation, passwords, manifest, tenant),
+): Promise<Provisioned> {
+  const { control, controlUrl } = installation;
+  return withConnection(controlUrl, async client => {
+    await holdLock(client, lockSpaces.slug, lockKey(manifest.slug));
+    const em = control.em.fork();
+    const found = await em.findOne(Tenant, { slug: manifest.slug }, { populate: ['server'] });
+    if (found && found.status !== 'provisioning') return { tenant: found, created: false, logins: [] };
+
+    const tenant = found ?? (await reserve(em, installation, manifest));
+    await makeDatabase(installation, tenant);
+    const logins = await populate(tenant);
+    tenant.status = 'active';
+    tenant.schemaVersion = (await migrationNames('tenant')).at(-1) ?? null;
+    tenant.schemaFingerprint = await headFingerprint(
+      control,
+      tenant.server,
+      installation.servers.adminUrl(tenant.server),
+    );
+    await em.flush();
+    return { tenant, created: true, logins };
+  });
+}
+
+/** What the manifest says is in a new tenant. Run again after it was killed, it gives those it finds new passwords. */
+async function populateFrom(
+  installation: Installation,
+  passwords: Passwords,
+  manifest: Manifest,
+  tenant: Tenant,
+): Promise<Provisioned['logins']> {
+  const entityIds = await makeEntities(installation, tenant, manifest);
+  const admin = { ...manifest.admin, role: 'Administrator', scope: 'All' as const, entity: undefined };
+  return installation.control.em.fork().transactional(async em => {
+    await em.nativeDelete(User, { tenant: tenant.id });
+    const logins: Provisioned['logins'] = [];
+    for (const { entity, ...person } of [admin, ...manifest.users]) {
+      const entityId = entity === undefined ? null : (entityIds.get(entity) ?? null);
+      const password = generatePassword();
+      const { email } = await insertUser(em, passwords, { tenant, ...person, entityId, password });
+      logins.push({ email, password });
+    }
+    return logins;
+  });
+}
+
+/** The tenant's row with everything that only the control database knows: names, roles, the first signing key. */
+async function reserve(em: EntityManager, installation: Installation, manifest: Manifest): Promise<Tenant> {
+  const { secrets } = installation;
+  const server = em.merge(await placeTenant(installation, manifest.server));
+  return em.transactional(async tx => {
+    const id = (await claimWarmDatabase(tx, server)) ?? (await nextNumber(tx));
+    const guid = randomUUID();
+    const name = physicalName(server, manifest.slug, id);
+    const tenant = tx.create(Tenant, {
+      id,
+      guid,
+      slug: manifest.slug,
+      name: manifest.name,
+      appId: manifest.appId ?? manifest.slug,
+      features: manifest.features,
+      server,
+      databaseName: name,
+      roleName: name,
+      rolePassword: secrets.seal(randomBytes(24).toString('base64url'), owners.rolePassword(guid)),
+    });
+    for (const role of initialRoles) tx.create(Role, { tenant, ...role });
+    addSigningKey(tx, tenant, secrets);
+    await tx.flush();
+    return tenant;
+  });
+}
+
+/** Of a tenant and its database. It is never given again, so neither is the name of the database, though a slug may be. */
+async function nextNumber(em: EntityManager): Promise<number> {
+  const [row] = await em.execute<{ id: string }[]>(`select nextval(pg_get_serial_sequence('tenants', 'id')) as id`);
+  return Number(row?.id);
+}
+
+/** The manifest's entities, by name. Made once: a second run finds them. */
+async function makeEntities(
+  { servers }: Installation,
+  tenant: Tenant,
+  { entities }: Manifest,
+): Promise<Map<string, number>> {
+  if (entities.length === 0) return new Map();
+  return withConnection(databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), async client => {
+    for (const { name, entityType } of entities) {
+      await client.query(
+        'insert into entities (name, entity_type) select $1, $2 where not exists (select from entities where name = $1)',
+        [name, entityType],
+      );
+    }
+    const { rows } = await client.query<{ id: string; name: string }>('select id, name from entities');
+    return new Map(rows.map(row => [row.name, Number(row.id)]));
+  });
+}

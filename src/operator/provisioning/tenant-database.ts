@@ -1,0 +1,141 @@
+import type pg from 'pg';
+import type { Server, Tenant } from '../../control/entities.ts';
+import { owners } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { quoteIdentifier as quote, quoteLiteral, withConnection } from '../../postgres/connection.ts';
+import { migrationNames } from '../../postgres/migration-steps.ts';
+import { readSchemaState } from '../schema/schema-steps.ts';
+import { ensureTemplate, tenantGroup } from '../schema/template.ts';
+import { warmName } from './physical-names.ts';
+
+/**
+ * A tenant's login role and database, with the tenant's guid inside, at the head of this build. It may be run again after
+ * it was killed anywhere, by this build or by another one.
+ */
+export async function makeDatabase({ secrets, servers }: Installation, tenant: Tenant): Promise<void> {
+  const { server, databaseName: name, roleName } = tenant;
+  const adminUrl = servers.adminUrl(server);
+  const password = secrets.open(tenant.rolePassword, owners.rolePassword(tenant.guid)).toString();
+  const head = (await migrationNames('tenant')).at(-1);
+  await withConnection(adminUrl, async client => {
+    const make = async (): Promise<string | undefined> => {
+      await copyTemplate(client, server, adminUrl, name, () => makeRole(client, tenant, password));
+      await client.query(`${connectOnly(name, roleName)}; alter database ${quote(name)} allow_connections true`);
+      return stampIdentity(databaseUrl(adminUrl, name), tenant.guid);
+    };
+    const took = await takeWarmDatabase(client, tenant, password);
+    const version = took ? await stampIdentity(databaseUrl(adminUrl, name), tenant.guid) : await make();
+    if (version === head) return;
+    // It was copied by another build, which was killed before anybody's data came into it.
+    await client.query(`drop database ${quote(name)} with (force)`);
+    await make();
+  });
+}
+
+/**
+ * Copies the template. The copy takes no connections until the rights on it are right.
+ * @param before is done before each attempt, when the template is known to be there
+ */
+export async function copyTemplate(
+  client: pg.Client,
+  server: Server,
+  adminUrl: string,
+  name: string,
+  before = async () => {},
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    const template = await ensureTemplate(server, adminUrl);
+    await before();
+    try {
+      const { rows } = await client.query<{ broken: boolean }>(
+        'select datconnlimit = -2 as broken from pg_database where datname = $1',
+        [name],
+      );
+      // A DROP DATABASE that was interrupted leaves a database that can only be dropped.
+      if (rows[0]?.broken) await client.query(`drop database ${quote(name)}`);
+      if (rows[0] && !rows[0].broken) return;
+      await client.query(
+        `create database ${quote(name)} template ${quote(template)} strategy wal_log allow_connections false`,
+      );
+      return;
+    } catch (error) {
+      // The template was replaced meanwhile by another process (3D000), or is being copied (55006).
+      if (attempt === 5 || !['3D000', '55006'].includes((error as { code?: string }).code ?? '')) throw error;
+    }
+  }
+}
+
+/** One login role reaches a database, and nobody else does. */
+export function connectOnly(database: string, role: string): string {
+  return `revoke all on database ${quote(database)} from public; grant connect on database ${quote(database)} to ${quote(role)}`;
+}
+
+/**
+ * Gives the warm database that was claimed its name, its role a name and a password, and opens it; all of it in one
+ * transaction of the server, so that it has happened or not, whenever anybody is killed.
+ * @returns false when there is none (any more), or it is not fit for use: then the template is copied
+ */
+async function takeWarmDatabase(client: pg.Client, tenant: Tenant, password: string): Promise<boolean> {
+  const warm = warmName(tenant.server, tenant.id);
+  const [database, role] = [quote(tenant.databaseName), quote(tenant.roleName)];
+  const { rowCount } = await client.query(
+    `select from pg_database d join pg_roles on rolname = datname
+      where datname = $1 and not datallowconn and datconnlimit <> -2
+        and not exists (select from pg_database where datname = $2) and not exists (select from pg_roles where rolname = $3)`,
+    [warm, tenant.databaseName, tenant.roleName],
+  );
+  if (!rowCount) return false;
+  await client.query(fewScramIterations);
+  await client.query(`
+    alter database ${quote(warm)} rename to ${database};
+    alter role ${quote(warm)} rename to ${role};
+    alter role ${role} login password ${quoteLiteral(password)};
+    ${ownedBy(tenant)};
+    alter database ${database} allow_connections true`);
+  return true;
+}
+
+/**
+ * Thousands of iterations (RFC 7677 §4) make guessing dear where people choose passwords. Those of tenants are random, so
+ * nobody can guess, and every new connection would pay for it with a millisecond or two. For the session; a PostgreSQL
+ * before 16 knows nothing of it, and does not mind.
+ */
+const fewScramIterations = `select set_config('scram_iterations', '1', false) from pg_settings where name = 'scram_iterations'`;
+
+/**
+ * Logs in to one database, owns nothing, and has what the group of all tenants is granted inside that database. A new role
+ * is nothing more by itself; to say so of one that is there takes a superuser.
+ * @throws {OperatorError} when it is there and another tenant's, whose password must not be changed
+ */
+async function makeRole(client: pg.Client, tenant: Tenant, password: string): Promise<void> {
+  const { roleName, guid, server } = tenant;
+  const role = quote(roleName);
+  const { rows } = await client.query<{ owner: string | null }>(
+    `select shobj_description(oid, 'pg_authid') as owner from pg_roles where rolname = $1`,
+    [roleName],
+  );
+  if (rows[0] && rows[0].owner !== guid) {
+    const what = `${server.name} has a login role ${roleName} already, which is not this tenant's`;
+    throw new OperatorError(`${what}: nothing was changed. Does another installation there have the same prefix?`);
+  }
+  await client.query(fewScramIterations);
+  const make = `${rows[0] ? 'alter' : 'create'} role ${role} login password ${quoteLiteral(password)}`;
+  await client.query(`${make}; ${ownedBy(tenant)}; grant ${quote(tenantGroup(server))} to ${role}`);
+}
+
+/** Says on a login role whose it is: two installations on one server may give the same names. */
+export function ownedBy({ roleName, guid }: Tenant): string {
+  return `comment on role ${quote(roleName)} is ${quoteLiteral(guid)}`;
+}
+
+/** @returns the version of the schema inside */
+async function stampIdentity(url: string, guid: string): Promise<string | undefined> {
+  return withConnection(url, async client => {
+    await client.query('insert into tenant_identity (guid) values ($1) on conflict do nothing', [guid]);
+    const { guid: found, applied } = await readSchemaState(client);
+    if (found !== guid) throw new OperatorError('the database belongs to another tenant: nothing was changed');
+    return applied.at(-1);
+  });
+}

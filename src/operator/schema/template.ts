@@ -1,0 +1,90 @@
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import type pg from 'pg';
+import type { Server } from '../../control/entities.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import { holdLock, lockKey, lockSpaces, quoteIdentifier, withConnection } from '../../postgres/connection.ts';
+import { loadMigrations, migrationNames, runMigrations } from '../../postgres/migration-steps.ts';
+import { readSchemaSteps } from './schema-steps.ts';
+
+/** The group on a server whose members are the login roles of its tenants; the tables grant to it. */
+export function tenantGroup(server: Pick<Server, 'prefix'>): string {
+  return `${server.prefix}_tenant`;
+}
+
+/**
+ * The database that new tenants are copied from: every migration applied, its seeds in it, closed to connections. Its
+ * name carries a digest of the migrations, so one that exists is at head, and a newer build makes its own.
+ * @returns its name
+ */
+export async function ensureTemplate(server: Pick<Server, 'name' | 'prefix'>, adminUrl: string): Promise<string> {
+  const name = `${server.prefix}_template_${await digestOfMigrations()}`;
+  await withConnection(adminUrl, async client => {
+    const exists = async (): Promise<boolean> => {
+      const { rowCount } = await client.query('select from pg_database where datname = $1 and not datallowconn', [
+        name,
+      ]);
+      return rowCount === 1;
+    };
+    if (await exists()) return;
+    await holdLock(client, lockSpaces.template, lockKey(name));
+    if (await exists()) return;
+
+    await readSchemaSteps(); // refuses what no fleet can be migrated with
+    // Made under another name: one that has its final name is complete. What a killed process left is dropped.
+    const making = `${name}_new`;
+    await client.query(`drop database if exists ${quoteIdentifier(making)} with (force)`);
+    await client.query(`drop database if exists ${quoteIdentifier(name)} with (force)`);
+    await ensureGroup(client, tenantGroup(server));
+    await client.query(`create database ${quoteIdentifier(making)} template template0 encoding 'UTF8'`);
+    await runMigrations(databaseUrl(adminUrl, making), await loadMigrations('tenant'), migrationSettings(server));
+    await client.query(`revoke all on database ${quoteIdentifier(making)} from public`);
+    await client.query(`alter database ${quoteIdentifier(making)} allow_connections false`);
+    await client.query(`alter database ${quoteIdentifier(making)} rename to ${quoteIdentifier(name)}`);
+  });
+  return name;
+}
+
+/** What a tenant migration can ask for with `current_setting`. */
+export function migrationSettings(server: Pick<Server, 'prefix'>): Record<string, string> {
+  return { 'app.tenant_group': tenantGroup(server) };
+}
+
+async function ensureGroup(client: { query(sql: string): Promise<unknown> }, group: string): Promise<void> {
+  await client.query(`create role ${quoteIdentifier(group)} nologin`).catch((error: { code?: string }) => {
+    if (error.code !== '42710' && error.code !== '23505') throw error; // it exists
+  });
+}
+
+/**
+ * Drops the templates that other builds have left on a server, and what was half made of them. One that somebody makes or
+ * reads at this moment is left alone; a drop waits for those who copy, and a build that needs its template again makes it.
+ */
+export async function dropOldTemplates(client: pg.Client, server: Pick<Server, 'prefix'>): Promise<void> {
+  const { rows } = await client.query<{ name: string }>('select datname as name from pg_database');
+  const digest = await digestOfMigrations();
+  for (const { name } of rows) {
+    const template = oldTemplate(server, name, digest);
+    if (!template) continue;
+    const lock = [lockSpaces.template, lockKey(template)];
+    const { rows: locked } = await client.query<{ free: boolean }>('select pg_try_advisory_lock($1, $2) as free', lock);
+    if (!locked[0]?.free) continue;
+    await client.query(`drop database if exists ${quoteIdentifier(name)}`);
+    await client.query('select pg_advisory_unlock($1, $2)', lock);
+  }
+}
+
+/** @returns the template that a database of such a name is, or was to be, when it is one of another build */
+export function oldTemplate({ prefix }: Pick<Server, 'prefix'>, name: string, digest: string): string | undefined {
+  const match = new RegExp(`^(${prefix}_template_([0-9a-f]{12}))(_new|_read)?$`).exec(name);
+  return match && match[2] !== digest ? match[1] : undefined;
+}
+
+/** 12 hexadecimal digits that change when a migration is added or edited. */
+export async function digestOfMigrations(): Promise<string> {
+  const hash = createHash('sha256');
+  for (const name of [...(await migrationNames('tenant')), 'sql']) {
+    hash.update(await readFile(new URL(`../../../migrations/tenant/${name}.ts`, import.meta.url)));
+  }
+  return hash.digest('hex').slice(0, 12);
+}

@@ -1,0 +1,53 @@
+import { randomBytes } from 'node:crypto';
+import type { User } from '../../src/control/entities.ts';
+import { findTenant } from '../../src/operator/tenants/tenants.ts';
+import { addUser } from '../../src/operator/tenants/users.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import type { TestTenant, World } from '../support/world.ts';
+
+export interface Person {
+  id: number;
+  guid: string;
+  email: string;
+  password: string;
+}
+
+interface PersonOptions {
+  email?: string;
+  password?: string;
+  role?: string;
+  scope?: 'Self' | 'All';
+  entityId?: number | null;
+}
+
+/** A confirmed user of a tenant, added by the operator's own code. */
+export async function addPerson(world: World, tenant: TestTenant, options: PersonOptions = {}): Promise<Person> {
+  const email = options.email ?? `person-${randomBytes(4).toString('hex')}@${tenant.slug}.test`;
+  const password = options.password ?? randomBytes(12).toString('hex');
+  const user: User = await addUser(world.installation, world.passwords, {
+    tenant: await findTenant(world.installation, tenant.slug),
+    email,
+    password,
+    firstName: 'Per',
+    lastName: 'Son',
+    role: options.role ?? 'Member',
+    scope: options.scope ?? 'All',
+    entityId: options.entityId ?? null,
+  });
+  return { id: user.id, guid: user.guid, email, password };
+}
+
+/** Runs SQL on the control database as the operator. */
+export function controlSql<Row extends object>(world: World, text: string, values: unknown[] = []): Promise<Row[]> {
+  return world.control.em.fork().execute<Row[]>(text, values);
+}
+
+/** While `work` runs nobody can look a user up or add one: what is answered meanwhile cannot depend on who is there. */
+export function whileNobodyCanLookUp<T>(world: World, work: () => Promise<T>): Promise<T> {
+  return withConnection(world.config.databaseUrl ?? '', async client => {
+    await client.query('begin; lock table users, mail_tokens in access exclusive mode');
+    const result = await work();
+    await client.query('commit');
+    return result;
+  });
+}

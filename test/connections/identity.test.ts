@@ -1,0 +1,352 @@
+import { expect } from 'chai';
+import pg from 'pg';
+import type { TenantRecord } from '../../src/control/directory.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
+import { tenantHead } from '../../src/operator/migrations/migrate-tenants.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import type { Answer, Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { postgresUrl } from '../support/test-server.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+import { tenantRecord } from '../tenancy/records.ts';
+
+const path = '/api/v1/EntityStatus';
+const insufficientPrivilege = '42501';
+
+describe('Tenant identity', () => {
+  let world: World;
+  let acme: Client;
+  let globex: Client;
+
+  before(async () => {
+    world = await createWorld();
+    acme = await world.login(world.acme);
+    globex = await world.login(world.globex);
+  });
+  after(() => world.close());
+  afterEach(async () => {
+    await eventually(async () => {
+      for (const client of [acme, globex]) expect((await client.get(path)).status).to.equal(200);
+      return true;
+    }, 2_000);
+  });
+
+  const control = (text: string, values: unknown[] = []) => world.control.em.fork().execute(text, values);
+
+  describe('when a control row points at the database of another tenant', () => {
+    it('serves neither of two tenants whose databases were swapped, and logs why', async () => {
+      const { acme: a, globex: b } = world;
+      const point = (id: number, database: string) =>
+        control('update tenants set database_name = ? where id = ?', [database, id]);
+      await point(a.id, 'elsewhere');
+      await point(b.id, a.database);
+      await point(a.id, b.database);
+      const since = world.logs.length;
+      const answers = await eventually(async () => {
+        const both = await Promise.all([acme.get(path), globex.get(path)]);
+        for (const answer of both) expectRefused(answer, 'unavailable');
+        return both;
+      }, 1_000);
+      for (const { body } of answers) expectLogged(body.traceId, since);
+      expectRefused(await acme.post(path, { Title: 'lost' }), 'unavailable');
+
+      await point(a.id, 'elsewhere');
+      await point(b.id, b.database);
+      await point(a.id, a.database);
+      for (const tenant of [a, b]) {
+        expect(await sql(tenant, `select from entity_statuses where title = 'lost'`)).to.have.length(0);
+      }
+    });
+
+    it('serves nothing even when the login may connect there: the guid inside the database decides', async () => {
+      const { acme: a, globex: b } = world;
+      const { databaseUrl: url } = await tenantRecord(world, a);
+      await operator(`grant connect on database "${b.database}" to "${decodeURIComponent(new URL(url).username)}"`);
+      await control(`update tenants set database_name = 'elsewhere' where id = ?`, [b.id]);
+      await control('update tenants set database_name = ? where id = ?', [b.database, a.id]);
+      const since = world.logs.length;
+      try {
+        const { body } = await eventually(async () => {
+          const answer = await acme.get(path);
+          expectRefused(answer, 'unavailable');
+          return answer;
+        }, 1_000);
+        expectLogged(body.traceId, since, 'TENANT_IDENTITY');
+      } finally {
+        await control('update tenants set database_name = ? where id = ?', [a.database, a.id]);
+        await control('update tenants set database_name = ? where id = ?', [b.database, b.id]);
+        await operator(
+          `revoke connect on database "${b.database}" from "${decodeURIComponent(new URL(url).username)}"`,
+        );
+      }
+    });
+
+    it('serves nothing from a database in which the guid was changed', async () => {
+      await sql(world.acme, 'update tenant_identity set guid = $1', [world.globex.guid]);
+      try {
+        const another = await world.startAnother();
+        expectRefused(await acme.at(another.url).get(path), 'unavailable');
+        expect((await globex.at(another.url).get(path)).status).to.equal(200);
+        await sql(world.acme, 'update tenant_identity set guid = $1', [world.acme.guid]);
+        expect((await acme.at(another.url).get(path)).status).to.equal(200);
+      } finally {
+        await sql(world.acme, 'update tenant_identity set guid = $1', [world.acme.guid]);
+      }
+    });
+
+    it('serves nothing from a database without a guid', async () => {
+      await sql(world.acme, 'delete from tenant_identity');
+      try {
+        const another = await world.startAnother();
+        expectRefused(await acme.at(another.url).get(path), 'unavailable');
+      } finally {
+        await sql(world.acme, 'insert into tenant_identity (guid) values ($1)', [world.acme.guid]);
+      }
+    });
+  });
+
+  describe("a tenant's login role", () => {
+    let record: TenantRecord;
+
+    before(async () => {
+      record = await tenantRecord(world, world.acme);
+    });
+
+    it('reaches the database of its tenant', async () => {
+      expect(await as(record.databaseUrl, 'select current_database() as name')).to.deep.equal([
+        { name: world.acme.database },
+      ]);
+    });
+
+    it('cannot connect to the database of another tenant', async () => {
+      await expectRefusal(databaseUrl(record.databaseUrl, world.globex.database), 'select 1');
+    });
+
+    it('reads nothing of the control database', async () => {
+      const url = databaseUrl(record.databaseUrl, controlName());
+      for (const table of ['servers', 'tenants', 'signing_keys', 'roles', 'users', 'sessions', 'migrations']) {
+        await expectRefusal(url, `select from ${table}`);
+      }
+    });
+
+    // Pending: nobody takes the right to connect, which PostgreSQL gives to everyone, from a control database.
+    it('cannot connect to the control database', async () => {
+      await expectRefusal(databaseUrl(record.databaseUrl, controlName()), 'select 1');
+    });
+
+    for (const statement of [
+      `update audit_log set user_id = 1`,
+      `delete from audit_log`,
+      `truncate audit_log`,
+      `insert into audit_log (action, resource, record_key, database_user) values ('create', 'EntityStatus', '1', 'x')`,
+      `insert into entity_statuses (title, weighting) values ('nobody’s', 1)`, // without an actor
+      `update entity_statuses set title = 'nobody’s'`,
+      `update tenant_identity set guid = gen_random_uuid()`,
+      `update tenant_identity set schema_version = '0001-foundation'`,
+      `delete from tenant_identity`,
+      `insert into migrations (name) values ('9999-none')`,
+      `delete from migrations`,
+      `create table own (id int)`,
+      `create schema own`,
+      `create temporary table own (id int)`,
+      `create function own() returns int language sql as 'select 1'`,
+      `alter table audit_log disable trigger all`,
+      `drop trigger append_only on audit_log`,
+      `set session_replication_role = replica`,
+      `truncate entity_statuses cascade`,
+      `create database own`,
+      `create role own`,
+      `select pg_read_file('PG_VERSION')`,
+    ]) {
+      it(`cannot ${statement.replace(/ \(.*| as '.*/, '')}`, async () => {
+        await expectRefusal(record.databaseUrl, statement);
+      });
+    }
+
+    it('is no superuser, makes no databases or roles, and owns nothing', async () => {
+      const rows = await as(
+        record.databaseUrl,
+        `select rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls,
+          (select count(*)::int from pg_class where relowner = pg_roles.oid) as owned from pg_roles where rolname = current_user`,
+      );
+      expect(rows).to.deep.equal([
+        {
+          rolsuper: false,
+          rolcreatedb: false,
+          rolcreaterole: false,
+          rolreplication: false,
+          rolbypassrls: false,
+          owned: 0,
+        },
+      ]);
+    });
+  });
+
+  describe('the audit log', () => {
+    before(async () => {
+      const { body } = await acme.post(path, { Title: 'Audited' });
+      await acme.delete(`${path}/${body.Id}`);
+    });
+
+    for (const statement of ['update audit_log set user_id = 1', 'delete from audit_log', 'truncate audit_log']) {
+      it(`refuses "${statement}" to the owner and to a superuser as well`, async () => {
+        const entries = () => sql(world.acme, 'select * from audit_log order by id');
+        const before = await entries();
+        expect(before).to.have.length.greaterThan(1);
+        const error = await failure(sql(world.acme, statement));
+        expect(error).to.include({ code: insufficientPrivilege });
+        expect(error.message).to.equal('audit_log is append-only');
+        expect(await entries()).to.deep.equal(before);
+      });
+    }
+
+    it('names the login that made a change past the service, and nobody as its user', async () => {
+      await sql(world.acme, `insert into entity_statuses (title) values ('by hand')`);
+      await sql(world.acme, `delete from entity_statuses where title = 'by hand'`);
+      const entries = await sql<{ action: string; user_id: null; database_user: string }>(
+        world.acme,
+        `select action, user_id, database_user from audit_log
+          where coalesce(before, after) ->> 'title' = 'by hand' order by id`,
+      );
+      const superuser = decodeURIComponent(new URL(postgresUrl()).username);
+      expect(entries).to.deep.equal([
+        { action: 'create', user_id: null, database_user: superuser },
+        { action: 'delete', user_id: null, database_user: superuser },
+      ]);
+    });
+  });
+
+  describe('a tenant at another schema version', () => {
+    for (const [name, version] of [
+      ['behind', '0001-foundation'],
+      ['ahead', '9999-from-a-newer-build'],
+      ['unknown', null],
+    ] as const) {
+      it(`that is ${name} is not served, and the others are`, async () => {
+        await control('update tenants set schema_version = ? where id = ?', [version, world.acme.id]);
+        try {
+          await eventually(async () => expectRefused(await acme.get(path), 'migration_pending'), 1_000);
+          expectRefused(await acme.post(path, { Title: 'too early' }), 'migration_pending');
+          expect((await globex.get(path)).status).to.equal(200);
+        } finally {
+          await control('update tenants set schema_version = ? where id = ?', [await tenantHead(), world.acme.id]);
+        }
+      });
+    }
+
+    it('is not served when only its own database says so, whatever the control database believes', async () => {
+      await sql(world.acme, `insert into migrations (name) values ('9999-from-a-newer-build')`);
+      try {
+        const another = await world.startAnother();
+        expectRefused(await acme.at(another.url).get(path), 'migration_pending');
+        expect((await globex.at(another.url).get(path)).status).to.equal(200);
+        // A process that has connections learns it with the next new one.
+        await disconnect(world.acme.database);
+        const readThrough = { 'Cache-Control': 'no-cache' };
+        await eventually(async () => expectRefused(await acme.get(path, readThrough), 'migration_pending'), 2_000);
+      } finally {
+        await sql(world.acme, `delete from migrations where name = '9999-from-a-newer-build'`);
+      }
+    });
+  });
+
+  it('serves nothing from a database that has no identity, or one without a version', async () => {
+    for (const [hide, back, code] of [
+      ['table tenant_identity rename to hidden', 'table hidden rename to tenant_identity', 'unavailable'],
+      [
+        'table tenant_identity rename schema_version to hidden',
+        'table tenant_identity rename hidden to schema_version',
+        'migration_pending',
+      ],
+    ] as const) {
+      await sql(world.acme, `alter ${hide}`);
+      try {
+        const another = await world.startAnother();
+        expectRefused(await acme.at(another.url).get(path), code);
+      } finally {
+        await sql(world.acme, `alter ${back}`);
+      }
+    }
+  });
+
+  it('suspends a tenant in every process within a second of plain SQL, and serves it again without a new login', async () => {
+    const another = await world.startAnother();
+    const processes = [acme, acme.at(another.url)];
+    for (const client of processes) expect((await client.get(path)).status).to.equal(200);
+
+    await control(`update tenants set status = 'suspended' where id = ?`, [world.acme.id]);
+    await eventually(async () => {
+      for (const client of processes) {
+        const { status, body } = await client.get(path);
+        expect([status, body.code]).to.deep.equal([403, 'tenant_inactive']);
+      }
+      return true;
+    }, 1_000);
+    for (const { url } of processes) {
+      expect((await globex.at(url).get(path)).status).to.equal(200);
+      const refresh = await world.anonymous
+        .at(url)
+        .post('/api/v1/auth/refresh', { refreshToken: acme.tokens?.refreshToken }, { 'X-Tenant': world.acme.guid });
+      expect([refresh.status, refresh.body.code]).to.deep.equal([403, 'tenant_required']);
+    }
+
+    await control(`update tenants set status = 'active' where id = ?`, [world.acme.id]);
+    await eventually(async () => {
+      for (const client of processes) expect((await client.get(path)).status).to.equal(200);
+      return true;
+    }, 1_000);
+  });
+
+  function controlName(): string {
+    return decodeURIComponent(new URL(world.installation.controlUrl).pathname.slice(1));
+  }
+
+  /** An answer that holds no row, and tells nothing of why. */
+  function expectRefused({ status, body, headers }: Answer, code: string): true {
+    expect([status, body.code]).to.deep.equal([503, code]);
+    expect(Object.keys(body).sort()).to.deep.equal(['code', 'status', 'title', 'traceId', 'type']);
+    expect(headers.get('retry-after')).to.equal('2');
+    return true;
+  }
+
+  function expectLogged(traceId: string, since: number, code?: string): void {
+    const lines = world.logs.slice(since).map(line => JSON.parse(line) as Record<string, never>);
+    const error = lines.find(line => line.traceId === traceId && Number(line.level) >= 50);
+    expect(error, 'an error in the log').to.be.an('object');
+    if (code) expect(error?.err).to.include({ code });
+  }
+});
+
+function as(url: string, statement: string): Promise<object[]> {
+  return withConnection(url, async client => (await client.query(statement)).rows);
+}
+
+function operator(statement: string): Promise<pg.QueryResult> {
+  return withConnection(postgresUrl(), client => client.query(statement));
+}
+
+async function failure(promise: Promise<unknown>): Promise<Error & { code?: string }> {
+  const error = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof Error)) throw new Error('it was not refused');
+  return error;
+}
+
+async function expectRefusal(url: string, statement: string): Promise<void> {
+  const error = await failure(as(url, statement));
+  expect(error).to.be.instanceOf(pg.DatabaseError);
+  expect(error.code).to.equal(insufficientPrivilege);
+}
+
+/** Ends the service's connections to a database, and waits until they are gone. */
+async function disconnect(database: string): Promise<void> {
+  await withConnection(postgresUrl(), async client => {
+    const { rows } = await client.query<{ ended: boolean }>(
+      `select pg_terminate_backend(pid, 2000) as ended from pg_stat_activity where datname = $1`,
+      [database],
+    );
+    expect(rows.length).to.be.greaterThan(0);
+  });
+}

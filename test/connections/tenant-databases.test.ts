@@ -1,0 +1,284 @@
+import { type EntityManager, RequestContext } from '@mikro-orm/postgresql';
+import { expect } from 'chai';
+import { TenantDatabases } from '../../src/connections/tenant-databases.ts';
+import type { TenantRecord } from '../../src/control/directory.ts';
+import { Problem } from '../../src/errors.ts';
+import { tenantHead } from '../../src/operator/migrations/migrate-tenants.ts';
+import { EntityStatus } from '../../src/resources/entity-status.ts';
+import { tenantEntities } from '../../src/resources/index.ts';
+import { createTenantOrm } from '../../src/tenancy/tenant-orm.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+import { tenantRecord } from '../tenancy/records.ts';
+
+const nothing = { open: 0, inUse: 0, waiting: 0 };
+
+describe('TenantDatabases', () => {
+  let world: World;
+  let head: string;
+  let acme: TenantRecord;
+  let globex: TenantRecord;
+  let initech: TenantRecord;
+  let all: TenantRecord[];
+  const opened: TenantDatabases[] = [];
+
+  before(async () => {
+    world = await createWorld();
+    head = await tenantHead();
+    const tenants = [world.acme, world.globex, await world.provision('initech')];
+    all = await Promise.all(tenants.map(tenant => tenantRecord(world, tenant)));
+    [acme, globex, initech] = all as [TenantRecord, TenantRecord, TenantRecord];
+    for (const tenant of tenants)
+      await sql(tenant, 'insert into entity_statuses (title) values ($1)', [`of ${tenant.slug}`]);
+  });
+  afterEach(async () => {
+    await Promise.all(opened.splice(0).map(databases => databases.close()));
+  });
+  after(() => world.close());
+
+  /** Databases of the test's own, closed after it. */
+  function create({ connectionBudget = 8, tenantConnections = 2 } = {}): TenantDatabases {
+    const databases = new TenantDatabases({
+      orm: createTenantOrm(tenantEntities),
+      head,
+      controlUrl: 'postgresql://another-server.invalid/control',
+      controlConnections: 1,
+      connectionBudget,
+      tenantConnections,
+      acquireTimeoutMs: 5_000,
+    });
+    opened.push(databases);
+    return databases;
+  }
+
+  it('opens nothing before something is asked, and the same again for the same tenant', async () => {
+    const databases = create();
+    const driver = databases.open(acme);
+    expect(databases.open(acme)).to.equal(driver);
+    expect(databases.open({ ...acme, name: 'Acme renamed' })).to.equal(driver);
+    expect(databases.open(globex)).to.not.equal(driver);
+    expect(databases.usage).to.deep.equal(nothing);
+    expect(await databaseOf(driver.entityManager())).to.equal(acme.databaseName);
+    expect(databases.usage).to.deep.equal({ open: 1, inUse: 0, waiting: 0 });
+  });
+
+  it('opens none of a tenant that is not active, or at another version', () => {
+    const databases = create();
+    for (const status of ['suspended', 'deleted', 'provisioning'] as const)
+      expectProblem(
+        thrown(() => databases.open({ ...acme, status })),
+        'tenant_inactive',
+        403,
+      );
+    for (const schemaVersion of [null, '0000-before', '9999-after'])
+      expectProblem(
+        thrown(() => databases.open({ ...acme, schemaVersion })),
+        'migration_pending',
+        503,
+      );
+    expect(databases.usage).to.deep.equal(nothing);
+  });
+
+  it('answers every tenant from its own database, though there are fewer connections than tenants', async () => {
+    const databases = create({ connectionBudget: 2 });
+    await Promise.all(
+      Array.from({ length: 90 }, async (_, i) => {
+        const tenant = all[(i * 7 + (i >> 3)) % all.length] as TenantRecord;
+        const em = databases.open(tenant).entityManager();
+        expect(await databaseOf(em)).to.equal(tenant.databaseName);
+      }),
+    );
+    expect(databases.usage).to.include({ inUse: 0, waiting: 0 });
+  });
+
+  describe('an entity manager', () => {
+    it("answers from the tenant's own database, in and out of transactions and forks", async () => {
+      const databases = create();
+      await Promise.all(
+        all.map(async tenant => {
+          const em = databases.open(tenant).entityManager();
+          expect(await databaseOf(em)).to.equal(tenant.databaseName);
+          expect(await databaseOf(em.fork())).to.equal(tenant.databaseName);
+          expect(await em.transactional(databaseOf)).to.equal(tenant.databaseName);
+          expect(await em.transactional(outer => outer.transactional(databaseOf))).to.equal(tenant.databaseName);
+          expect(await titles(em)).to.include(`of ${tenant.slug}`);
+        }),
+      );
+    });
+
+    it('kept after its database was closed answers from nowhere, not even with what nobody had asked before', async () => {
+      const databases = create();
+      const [driver, unasked] = [databases.open(acme), databases.open(globex)];
+      const used = driver.entityManager();
+      const unused = driver.entityManager();
+      const fork = used.fork();
+      expect(await databaseOf(used)).to.equal(acme.databaseName);
+      await databases.close();
+      for (const em of [used, unused, fork, unasked.entityManager()]) {
+        for (const attempt of [
+          () => databaseOf(em),
+          () => em.find(EntityStatus, {}),
+          () => em.count(EntityStatus),
+          () => em.transactional(databaseOf),
+          () => em.insert(EntityStatus, { title: 'lost' } as never),
+        ]) {
+          expect((await failure(attempt())).message).to.include('has been closed');
+        }
+      }
+      const select = { name: 'one', text: 'select 1 as one', values: [], types: { getTypeParser: () => String } };
+      for (const attempt of [() => driver.read(select), () => unasked.readSettled(select, 'Currency')])
+        expect((await failure(attempt())).message).to.include('has been closed');
+      expect(databases.usage).to.deep.equal(nothing);
+    });
+
+    it('has no result cache, which tenants would share', async () => {
+      const databases = create();
+      const em = databases.open(acme).entityManager();
+      for (const attempt of [
+        () => em.find(EntityStatus, {}, { cache: 1_000 }),
+        () => em.findOne(EntityStatus, { id: 1 }, { cache: ['key', 1_000] }),
+        () => em.count(EntityStatus, {}, { cache: 1_000 }),
+      ]) {
+        expect((await failure(attempt())).message).to.include('shared between tenants');
+      }
+    });
+
+    it('shares no loaded entity with another one', async () => {
+      const databases = create();
+      const [a, b, c] = [acme, acme, globex].map(tenant => databases.open(tenant).entityManager());
+      const [first, second, foreign] = await Promise.all(
+        [a, b, c].map(em => em!.findOneOrFail(EntityStatus, { id: 1 })),
+      );
+      expect(first).to.not.equal(second);
+      expect(first).to.not.equal(foreign);
+      first!.title = 'changed in memory only';
+      expect((await b!.findOneOrFail(EntityStatus, { id: 1 })).title).to.equal('Prospect');
+    });
+
+    it("stays with its tenant inside another tenant's MikroORM context or transaction", async () => {
+      const databases = create();
+      const mine = databases.open(acme).entityManager();
+      const other = databases.open(globex).entityManager();
+      const answers = async (): Promise<string[]> => [
+        await databaseOf(mine),
+        await databaseOf(mine.fork()),
+        await mine.transactional(databaseOf),
+        (await titles(mine)).filter(title => title.startsWith('of ')).join(),
+        (await titles(mine.fork())).filter(title => title.startsWith('of ')).join(),
+      ];
+      const { databaseName } = acme;
+      const own = [databaseName, databaseName, databaseName, 'of acme', 'of acme'];
+      expect(await RequestContext.create(other, answers)).to.deep.equal(own);
+      expect(await other.transactional(answers)).to.deep.equal(own);
+      expect(await RequestContext.create(other, () => other.transactional(answers))).to.deep.equal(own);
+    });
+
+    it('cannot be had without a tenant: what all share reaches no database', async () => {
+      const orm = createTenantOrm(tenantEntities);
+      const error = await failure(orm.em.fork().find(EntityStatus, {}));
+      expect(error).to.include({ code: 'ENOTFOUND' });
+      await orm.close(true);
+    });
+  });
+
+  describe('close', () => {
+    it('waits for what is in use, and opens no more', async () => {
+      const databases = create();
+      const select = databaseOf(databases.open(globex).entityManager());
+      let closed = false;
+      let closing: Promise<unknown> = Promise.resolve();
+      const driver = databases.open(acme);
+      await driver.entityManager().transactional(async em => {
+        expect(await databaseOf(em)).to.equal(acme.databaseName);
+        await select;
+        closing = databases.close().then(() => {
+          closed = true;
+        });
+        for (const tenant of [initech, acme])
+          expectProblem(
+            thrown(() => databases.open(tenant)),
+            'unavailable',
+            503,
+          );
+        await eventually(() => databases.usage.open === 1);
+        expect(await databaseOf(em)).to.equal(acme.databaseName);
+        expect(closed).to.equal(false);
+      });
+      await closing;
+      expect(databases.usage).to.deep.equal(nothing);
+    });
+
+    it('sends away those who wait in line, and ends', async () => {
+      const databases = create({ connectionBudget: 1 });
+      let waiting: Promise<Error> | undefined;
+      let closing: Promise<void> | undefined;
+      await databases
+        .open(acme)
+        .entityManager()
+        .transactional(async em => {
+          await databaseOf(em);
+          waiting = failure(databaseOf(databases.open(globex).entityManager()));
+          await eventually(() => databases.usage.waiting === 1);
+          closing = databases.close();
+          expect((await waiting)?.message).to.include('has been closed');
+        });
+      await closing;
+      expect(databases.usage).to.deep.equal(nothing);
+    });
+
+    it('ends when a connection is being opened, and may be asked for twice', async () => {
+      const databases = create();
+      const asked = Promise.allSettled(all.map(tenant => databaseOf(databases.open(tenant).entityManager())));
+      await eventually(() => databases.usage.open > 0);
+      await Promise.all([databases.close(), databases.close()]);
+      for (const answer of await asked) {
+        if (answer.status === 'rejected') expect(answer.reason.message).to.include('has been closed');
+      }
+      expect(databases.usage).to.deep.equal(nothing);
+    });
+  });
+
+  it('opens anew, and verifies anew, when the address of a database changes', async () => {
+    const databases = create();
+    await databaseOf(databases.open(acme).entityManager());
+    const moved = { ...acme, databaseName: globex.databaseName, databaseUrl: globex.databaseUrl };
+    for (let i = 0; i < 3; i++) {
+      const error = await failure(databaseOf(databases.open(moved).entityManager()));
+      expect(error).to.include({ code: 'TENANT_IDENTITY' });
+    }
+    expect(await databaseOf(databases.open(acme).entityManager())).to.equal(acme.databaseName);
+    await eventually(() => databases.usage.open === 1);
+  });
+});
+
+async function databaseOf(em: EntityManager): Promise<string> {
+  const [row] = await em.execute<{ name: string }[]>('select current_database() as name');
+  return row?.name ?? '';
+}
+
+async function titles(em: EntityManager): Promise<string[]> {
+  return (await em.find(EntityStatus, {})).map(({ title }) => title);
+}
+
+async function failure(promise: Promise<unknown>): Promise<Error & { code?: string }> {
+  const error = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof Error)) throw new Error('it did not fail');
+  return error;
+}
+
+function thrown(work: () => unknown): Error {
+  try {
+    work();
+  } catch (error) {
+    return error as Error;
+  }
+  throw new Error('it did not throw');
+}
+
+function expectProblem(error: Error, code: string, status: number): void {
+  expect(error).to.be.instanceOf(Problem);
+  expect(error).to.include({ code, status });
+}

@@ -1,0 +1,402 @@
+import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { expect } from 'chai';
+import { Tenant } from '../../../src/control/entities.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { migrationNames } from '../../../src/postgres/migration-steps.ts';
+import { Client } from '../../support/client.ts';
+import { type Ended, run, start } from '../../support/command-line.ts';
+import { eventually } from '../../support/eventually.ts';
+import { makeNextBuild } from '../../support/next-build.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+
+describe('the command line', () => {
+  let world: World;
+  let head: string;
+
+  before(async () => {
+    world = await createWorld();
+    head = (await migrationNames('tenant')).at(-1) ?? '';
+  });
+  after(() => world.close());
+
+  const tenant = (args: string[], input?: string): Promise<Ended> =>
+    run('scripts/tenant.ts', args, world.environment, input);
+
+  /** Runs a command that must succeed, and parses the one document that it prints. */
+  async function json<Document>(args: string[], input?: string): Promise<Document> {
+    const { code, stdout, stderr } = await tenant([...args, '--json'], input);
+    expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
+    return JSON.parse(stdout) as Document;
+  }
+
+  const logIn = (email: string, password: string, { guid }: TestTenant = world.acme) =>
+    world.anonymous.post('/api/v1/auth/login', { email, password }, { 'X-Tenant': guid });
+
+  /** One line for a person: no stack, no file of ours, nothing secret. */
+  function expectOneLine(text: string): void {
+    expect(text.trimEnd()).to.match(/\S/).and.not.include('\n');
+    expect(text).not.to.match(/\bat .*\.ts|node_modules|:\/\/\S+@/);
+    for (const secret of [world.environment.MASTER_KEY, new URL(postgresUrl()).password])
+      expect(text).not.to.include(secret);
+  }
+
+  describe('says how it ended', () => {
+    it('with 0 after help, at every level', async () => {
+      const levels = [['--help'], ['provision', '--help'], ['user', 'add', '--help']];
+      for (const { code, stdout, stderr } of await Promise.all(
+        levels.map(args => run('scripts/tenant.ts', args, {})),
+      )) {
+        expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
+        expect(stdout).to.match(/^Usage: npm run -s tenant --/);
+      }
+    });
+
+    it('with 2 after wrong usage, and does nothing', async () => {
+      const before = await listOf(world);
+      const wrong = [
+        ['nothing'],
+        ['list', '--nothing'],
+        ['user', 'add', 'acme', 'x@acme.test', '--scope', 'Everything'],
+        ['user', 'add', 'acme', 'not-an-address'],
+        ['migrate'],
+        ['migrate', '--all', '--concurrency', '0'],
+        ['provision', 'initech'],
+      ];
+      await Promise.all(
+        wrong.map(async args => {
+          const { code, stdout, stderr } = await tenant(args);
+          expect({ code, stdout }, args.join(' ')).to.deep.equal({ code: 2, stdout: '' });
+          expect(stderr, args.join(' ')).not.to.equal('');
+        }),
+      );
+      expect(await listOf(world)).to.deep.equal(before);
+    });
+
+    it('with 1 and one line on stderr when something failed', async () => {
+      const failing = [
+        ['user', 'add', 'acme', 'x@acme.test', '--role', 'Emperor'],
+        ['user', 'add', 'acme', 'x@acme.test', '--entity', '4711'],
+        ['user', 'add', 'acme', world.acme.admin.email],
+        ['user', 'password', 'acme', 'nobody@acme.test'],
+        ['provision', 'initech', '--name', 'Initech', '--admin-email', 'a@initech.test', '--server', 'elsewhere'],
+      ];
+      await Promise.all(
+        failing.map(async args => {
+          const { code, stdout, stderr } = await tenant([...args, '--json']);
+          expect({ code, stdout }, args.join(' ')).to.deep.equal({ code: 1, stdout: '' });
+          expectOneLine(stderr);
+        }),
+      );
+      expect((await listOf(world)).map(({ slug }) => slug)).to.deep.equal(['acme', 'globex']);
+    });
+
+    it('with 1 and one line when the control database cannot be reached, has no schema, or is not named right', async () => {
+      const wrong: [Record<string, string>, RegExp][] = [
+        [{ DATABASE_URL: 'postgresql://nobody:secret-word@127.0.0.1:1/none' }, /DATABASE_URL/],
+        [
+          { DATABASE_URL: world.environment.DATABASE_URL?.replace(/\/world_\w+$/, '/nothing_here') ?? '' },
+          /DATABASE_URL/,
+        ],
+        [{ DATABASE_URL: postgresUrl() }, /npm run control -- migrate/],
+        [{ DATABASE_URL: 'mysql://localhost/secret-word', MASTER_KEY: 'secret-word' }, /DATABASE_URL.*MASTER_KEY/],
+      ];
+      await Promise.all(
+        wrong.map(async ([settings, names]) => {
+          const { code, stdout, stderr } = await run('scripts/tenant.ts', ['list'], {
+            ...world.environment,
+            ...settings,
+          });
+          expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
+          expect(stderr)
+            .to.match(names)
+            .and.not.match(/secret-word/);
+          expectOneLine(stderr);
+        }),
+      );
+    });
+  });
+
+  describe('shows', () => {
+    it('all tenants, and one, as JSON without anything secret', async () => {
+      const all = await json<Record<string, unknown>[]>(['list']);
+      expect(all.map(({ slug, status }) => [slug, status])).to.deep.equal([
+        ['acme', 'active'],
+        ['globex', 'active'],
+      ]);
+      const fields = [
+        'id',
+        'guid',
+        'slug',
+        'name',
+        'appId',
+        'database',
+        'server',
+        'status',
+        'schemaVersion',
+        'createdAt',
+      ];
+      expect(all[0]).to.have.all.keys(fields);
+      expect(all[0]).to.include({
+        id: world.acme.id,
+        guid: world.acme.guid,
+        database: world.acme.database,
+        schemaVersion: head,
+      });
+      const one = await json<Record<string, unknown>>(['show', 'acme']);
+      expect(one).to.have.all.keys([...fields, 'features', 'users', 'keys']);
+      expect(one.users).to.equal(1);
+      expect((one.keys as object[])[0]).to.have.all.keys('kid', 'status', 'createdAt');
+    });
+
+    it('the same as text for people', async () => {
+      const [{ code, stdout }, shown] = await Promise.all([tenant(['list']), tenant(['show', 'globex'])]);
+      expect(code).to.equal(0);
+      expect(stdout.split('\n')[0]).to.match(/^slug +name +status/);
+      expect(stdout).to.match(new RegExp(`^acme +acme Ltd +active +${head} .*${world.acme.guid}$`, 'm'));
+      expect(shown.stdout).to.match(new RegExp(`^guid +${world.globex.guid}$`, 'm'));
+      expect(shown.stdout).to.match(/^signing key +[0-9a-f-]{36} +active/m);
+    });
+  });
+
+  describe('keeps the people of a tenant', () => {
+    it('adds one to the named tenant only, with a password that is shown once', async () => {
+      const added = await json<Record<string, string>>([
+        'user',
+        'add',
+        'acme',
+        'Bob@Acme.test',
+        '--scope',
+        'All',
+        '--role',
+        'Member',
+      ]);
+      expect(added).to.have.all.keys('guid', 'email', 'role', 'scope', 'entityId', 'password');
+      expect(added.email).to.equal('bob@acme.test');
+      expect((await logIn('bob@acme.test', added.password ?? '')).status).to.equal(200);
+      expect((await logIn('bob@acme.test', added.password ?? '', world.globex)).status).to.equal(401);
+      const listed = await tenant(['user', 'list', 'acme', '--json']);
+      expect(listed.stdout).not.to.include(added.password);
+      expect(listed.stdout).not.to.match(/argon2|hash/i);
+      const users = JSON.parse(listed.stdout) as Record<string, unknown>[];
+      expect(users.map(({ email, role, scope, state }) => [email, role, scope, state])).to.deep.equal([
+        [world.acme.admin.email, 'Administrator', 'All', 'active'],
+        ['bob@acme.test', 'Member', 'All', 'active'],
+      ]);
+    });
+
+    it('reads a password from stdin, and does not repeat it', async () => {
+      const password = 'correct horse battery staple';
+      const added = await tenant(
+        ['user', 'add', 'acme', 'dave@acme.test', '--password-stdin', '--json'],
+        `${password}\n`,
+      );
+      expect(added.code).to.equal(0);
+      expect(added.stdout + added.stderr).not.to.include(password);
+      expect((await logIn('dave@acme.test', password)).status).to.equal(200);
+
+      await Promise.all(
+        ['short', 'x'.repeat(129)].map(async bad => {
+          const refused = await tenant(['user', 'add', 'acme', 'erin@acme.test', '--password-stdin'], bad);
+          expect(refused.code).not.to.equal(0);
+          expectOneLine(refused.stderr);
+          expect(refused.stderr).not.to.include(bad);
+        }),
+      );
+      expect((await logIn('erin@acme.test', 'short')).status).to.equal(401);
+    });
+
+    it('takes no password as an argument', async () => {
+      const ways = [
+        ['user', 'add', 'acme', 'frank@acme.test', '--password', 'in-the-arguments'],
+        ['user', 'password', 'acme', world.acme.admin.email, 'in-the-arguments'],
+        ['provision', 'initech', '--name', 'x', '--admin-email', 'a@b.test', '--admin-password', 'in-the-arguments'],
+      ];
+      const ended = await Promise.all(ways.map(args => tenant(args)));
+      expect(ended.map(({ code }) => code)).to.deep.equal([2, 2, 2]);
+      expect((await logIn(world.acme.admin.email, world.acme.admin.password)).status).to.equal(200);
+    });
+
+    it('shows no secret to those who list the processes', async () => {
+      const running = start(
+        'scripts/tenant.ts',
+        ['user', 'add', 'acme', 'henry@acme.test', '--password-stdin'],
+        world.environment,
+      );
+      const { pid } = running.process;
+      const commandLine = await readFile(`/proc/${pid}/cmdline`, 'utf8');
+      running.process.stdin.end('a password on stdin');
+      expect((await running.ended).code).to.equal(0);
+      expect(commandLine).not.to.match(/postgresql:|a password/);
+      expect(commandLine).not.to.include(world.environment.MASTER_KEY);
+    });
+
+    it('sets a password, which ends every session of the user at once', async () => {
+      const { globex } = world;
+      const [phone, laptop] = [await world.login(globex), await world.login(globex)];
+      const other = await world.login(world.acme);
+
+      const set = await json<{ password: string }>(['user', 'password', 'globex', globex.admin.email.toUpperCase()]);
+      for (const { tokens } of [phone, laptop]) {
+        await eventually(
+          async () => (await new Client(world.url, tokens).get('/api/v1/auth/me')).status === 401,
+          1_000,
+        );
+        const refreshed = await world.anonymous.post(
+          '/api/v1/auth/refresh',
+          { refreshToken: tokens?.refreshToken },
+          { 'X-Tenant': globex.guid },
+        );
+        expect(refreshed.status).to.equal(401);
+      }
+      expect((await other.get('/api/v1/auth/me')).status).to.equal(200);
+      expect((await logIn(globex.admin.email, globex.admin.password, globex)).status).to.equal(401);
+      expect((await logIn(globex.admin.email, set.password, globex)).status).to.equal(200);
+
+      const chosen = 'another good password';
+      const again = await tenant(['user', 'password', 'globex', globex.admin.email, '--password-stdin'], chosen);
+      expect(again.code).to.equal(0);
+      expect(again.stdout).not.to.include(chosen);
+      expect((await logIn(globex.admin.email, set.password, globex)).status).to.equal(401);
+      globex.admin.password = chosen;
+      await world.login(globex);
+    });
+  });
+
+  describe('migrates', () => {
+    it('nothing when every tenant is at head, and opens no tenant database', async () => {
+      for (const each of [world.acme, world.globex])
+        await withConnection(postgresUrl(), client =>
+          client.query(`alter database "${each.database}" allow_connections false`),
+        );
+      try {
+        const ways = [tenant(['migrate', '--all']), tenant(['migrate', 'acme', '--json'])] as const;
+        const [{ code, stdout, stderr }, lines] = await Promise.all(ways);
+        expect({ code, stdout, stderr }).to.deep.equal({ code: 0, stdout: 'Nothing to do.\n', stderr: '' });
+        expect([lines.code, lines.stdout]).to.deep.equal([0, '']);
+      } finally {
+        for (const each of [world.acme, world.globex])
+          await withConnection(postgresUrl(), client =>
+            client.query(`alter database "${each.database}" allow_connections true`),
+          );
+      }
+    });
+
+    it('a tenant that the books have behind, which meanwhile alone is answered with 503', async () => {
+      const [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
+      await world.control.em.fork().nativeUpdate(Tenant, { id: world.acme.id }, { schemaVersion: '0001-foundation' });
+      const refused = await eventually(async () => {
+        const answer = await acme.get(path);
+        return answer.status !== 200 && answer;
+      }, 1_000);
+      expect([refused.status, refused.body.code]).to.deep.equal([503, 'migration_pending']);
+      expect(Number(refused.headers.get('retry-after'))).to.be.at.least(1);
+      expect((await globex.get(path)).status).to.equal(200);
+
+      const { code, stdout } = await tenant(['migrate', '--all', '--json']);
+      expect(code).to.equal(0);
+      const outcomes = stdout
+        .trim()
+        .split('\n')
+        .map(line => JSON.parse(line));
+      expect(outcomes).to.have.length(1);
+      expect(outcomes[0]).to.include({ slug: 'acme', state: 'migrated', from: '0001-foundation', to: head });
+      expect(outcomes[0].ms).to.be.a('number');
+      await eventually(async () => (await acme.get(path)).status === 200, 1_000);
+    });
+
+    it('nothing when a migration wants to run outside of a transaction, and says what to write instead', async () => {
+      const build = await makeNextBuild(`
+        import { Migration } from '@mikro-orm/migrations';
+        export class Alone extends Migration {
+          override isTransactional = () => false;
+          override up() { this.addSql('create index concurrently titles on entity_statuses (title)'); }
+        }`);
+      try {
+        const { code, stdout, stderr } = await run(
+          build.file('scripts/tenant.ts'),
+          ['migrate', '--all'],
+          world.environment,
+        );
+        expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
+        expect(stderr).to.match(/^\d{4}-labels: a tenant migration runs in a transaction .*without concurrently/);
+      } finally {
+        await build.remove();
+      }
+    });
+
+    it('everybody else when one tenant fails, tells which, and ends with 1', async () => {
+      const lost = await world.provision('lost');
+      await withConnection(postgresUrl(), client => client.query(`drop database "${lost.database}" with (force)`));
+      await world.control.em
+        .fork()
+        .nativeUpdate(Tenant, { id: { $in: [lost.id, world.acme.id, world.globex.id] } }, { schemaVersion: null });
+      const { code, stdout, stderr } = await tenant(['migrate', '--all', '--json']);
+      expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
+      const outcomes = stdout
+        .trim()
+        .split('\n')
+        .map(line => JSON.parse(line));
+      const states = Object.fromEntries(outcomes.map(({ slug, state }) => [slug, state]));
+      expect(states).to.deep.equal({ acme: 'migrated', globex: 'migrated', lost: 'failed' });
+      expect(outcomes.find(({ slug }) => slug === 'lost').error)
+        .to.be.a('string')
+        .and.not.equal('');
+      const versions = Object.fromEntries(
+        (await listOf(world)).map(({ slug, schemaVersion }) => [slug, schemaVersion]),
+      );
+      expect(versions).to.deep.equal({ acme: head, globex: head, lost: null });
+
+      const text = await tenant(['migrate', '--all']);
+      expect(text.code).to.equal(1);
+      expect(text.stdout)
+        .to.match(/^lost: failed/m)
+        .and.match(/^0 migrated, 1 failed\.$/m);
+      const { rowCount } = await withConnection(postgresUrl(), client =>
+        client.query('select from pg_database where datname = $1', [lost.database]),
+      );
+      expect(rowCount, 'a database that is gone is not made anew, empty').to.equal(0);
+    });
+
+    it('a control database once, when two processes do it at the same time', async () => {
+      const name = `control_${randomBytes(5).toString('hex')}`;
+      const environment = { ...world.environment, DATABASE_URL: databaseUrl(postgresUrl(), name) };
+      const migrate = () => run('scripts/control.ts', ['migrate', '--json'], environment);
+      const both = await Promise.all([migrate(), migrate()]);
+      expect(both.map(({ code, stderr }) => [code, stderr])).to.deep.equal([
+        [0, ''],
+        [0, ''],
+      ]);
+      const applied = both.flatMap(({ stdout }) => JSON.parse(stdout).applied as string[]);
+      expect(applied).to.deep.equal(await migrationNames('control'));
+      const again = await run('scripts/control.ts', ['migrate'], environment);
+      expect([again.code, again.stdout]).to.deep.equal([0, 'Nothing to do.\n']);
+    });
+
+    it('a tenant once, when two processes do it at the same time', async () => {
+      const twice = await world.provision('twice');
+      // An empty database, as if no migration had run.
+      await sql(twice, 'drop schema public cascade');
+      await sql(twice, 'create schema public');
+      await world.control.em.fork().nativeUpdate(Tenant, { id: twice.id }, { schemaVersion: null });
+      const both = await Promise.all([tenant(['migrate', 'twice', '--json']), tenant(['migrate', 'twice', '--json'])]);
+      for (const { code, stdout, stderr } of both) {
+        expect({ code, stderr, stdout }).to.include({ code: 0, stderr: '' });
+        // The second one found it done, or waited for the first.
+        if (stdout !== '') expect(JSON.parse(stdout)).to.include({ slug: 'twice', state: 'migrated', to: head });
+      }
+      const applied = await sql<{ name: string }>(twice, 'select name from migrations order by id');
+      expect(applied.map(({ name }) => name)).to.deep.equal(await migrationNames('tenant'));
+      expect(await sql(twice, 'select 1 from entity_statuses')).to.have.length(3);
+    });
+  });
+});
+
+/** The tenants as the control database has them. */
+async function listOf({ control }: World): Promise<{ slug: string; schemaVersion: string | null }[]> {
+  return control.em.fork().execute('select slug, schema_version as "schemaVersion", status from tenants order by slug');
+}

@@ -1,0 +1,124 @@
+import { randomBytes } from 'node:crypto';
+import { expect } from 'chai';
+import { pino } from 'pino';
+import { createPasswords } from '../../../src/auth/passwords.ts';
+import { readConfig } from '../../../src/config.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { openInstallation } from '../../../src/installation.ts';
+import { checkManifest } from '../../../src/operator/provisioning/manifest.ts';
+import { provision } from '../../../src/operator/provisioning/provision.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { startService } from '../../../src/server.ts';
+import { Client } from '../../support/client.ts';
+import { run } from '../../support/command-line.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+
+const statuses = '/api/v1/EntityStatus';
+
+describe('A login in DATABASE_URL that is no superuser', function () {
+  this.timeout(60_000);
+  const login = { user: `operator_${randomBytes(4).toString('hex')}`, password: randomBytes(12).toString('base64url') };
+  const environment: Record<string, string> = {
+    MASTER_KEY: randomBytes(32).toString('base64'),
+    PORT: '0',
+    MANAGEMENT_PORT: '0',
+  };
+  const manifest = checkManifest({ slug: 'acme', name: 'Acme', admin: { email: 'admin@acme.test' } }, 'acme');
+
+  before(async () => {
+    environment.DATABASE_URL = databaseUrl(postgresUrl(), login.user, login);
+    await withConnection(postgresUrl(), async client => {
+      await client.query(`create role ${login.user} login createdb createrole password '${login.password}'`);
+      await client.query(`create database ${login.user} owner ${login.user}`);
+    });
+  });
+  after(() =>
+    withConnection(postgresUrl(), async client => {
+      const { rows } = await client.query<{ name: string }>(
+        `select datname as name from pg_database where pg_get_userbyid(datdba) = $1`,
+        [login.user],
+      );
+      for (const { name } of rows) await client.query(`drop database ${name} with (force)`);
+      const roles = await client.query<{ name: string }>(
+        `select rolname as name from pg_roles where rolname like $1 order by length(rolname) desc`,
+        [`${login.user.replaceAll('_', '\\_')}%`],
+      );
+      for (const { name } of roles.rows) await client.query(`drop role ${name}`);
+    }),
+  );
+
+  it('may make databases and roles, and needs no more to migrate, to provision, also a second time, and to serve', async () => {
+    const migrated = await run('scripts/control.ts', ['migrate'], environment);
+    expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
+
+    const config = readConfig(environment);
+    const installation = await openInstallation(config);
+    const passwords = createPasswords();
+    await provision(installation, passwords, manifest);
+    // As after a run that was killed just before its end.
+    await installation.control.em.fork().execute(`update tenants set status = 'provisioning'`);
+    const { tenant, logins } = await provision(installation, passwords, manifest);
+    const service = await startService({ config, installation, log: pino({ level: 'silent' }), passwords });
+    try {
+      expect(await loginsOfTenant(service.port, tenant, logins[0])).to.deep.equal([tenant.roleName]);
+    } finally {
+      await service.stop();
+      await installation.close();
+    }
+  });
+
+  it('stands in the query of the URL as well: tenants are still reached with their own logins', async () => {
+    const url = new URL(postgresUrl());
+    const inQuery = `postgresql://${url.host}/${login.user}?user=${login.user}&password=${login.password}`;
+    const config = readConfig({ ...environment, DATABASE_URL: inQuery });
+    const installation = await openInstallation(config);
+    const passwords = createPasswords();
+    const made = await provision(installation, passwords, checkManifest({ ...manifest, slug: 'globex' }, 'globex'));
+    const service = await startService({ config, installation, log: pino({ level: 'silent' }), passwords });
+    try {
+      expect(await loginsOfTenant(service.port, made.tenant, made.logins[0])).to.deep.equal([made.tenant.roleName]);
+    } finally {
+      await service.stop();
+      await installation.close();
+    }
+  });
+
+  it('is not the login of a tenant in any form of the URL', () => {
+    const tenant = { user: 'acme_7', password: 'p&%/ ' };
+    const forms: [string, string][] = [
+      [
+        'postgresql://op:secret@host/control?sslmode=require',
+        'postgresql://acme_7:p%26%25%2F%20@host/acme?sslmode=require',
+      ],
+      ['postgresql://host/control?user=op&password=secret', 'postgresql://acme_7:p%26%25%2F%20@host/acme'],
+      ['postgresql://op:secret@%2Frun%2Fpg/control', 'postgresql://acme_7:p%26%25%2F%20@%2Frun%2Fpg/acme'],
+      ['postgresql:///control?host=/run/pg', 'postgresql:///acme?host=%2Frun%2Fpg&user=acme_7&password=p%26%25%2F+'],
+      [
+        'postgresql:///control?user=op&password=secret&host=/run/pg',
+        'postgresql:///acme?user=acme_7&password=p%26%25%2F+&host=%2Frun%2Fpg',
+      ],
+    ];
+    for (const [operator, expected] of forms) expect(databaseUrl(operator, 'acme', tenant)).to.equal(expected);
+  });
+
+  /** As whom the service is connected to a tenant's database, after somebody has logged in and read something. */
+  async function loginsOfTenant(
+    port: number,
+    { guid, databaseName }: { guid: string; databaseName: string },
+    credentials: unknown,
+  ): Promise<string[]> {
+    const url = `http://127.0.0.1:${port}`;
+    const { status, body } = await new Client(url).post('/api/v1/auth/login', credentials, { 'X-Tenant': guid });
+    expect(status).to.equal(200);
+    const client = new Client(url, body);
+    expect((await client.get(statuses)).status).to.equal(200);
+    expect((await client.post(statuses, { Title: 'New' })).status).to.equal(201);
+    return withConnection(postgresUrl(), async connection => {
+      const { rows } = await connection.query<{ usename: string }>(
+        'select distinct usename from pg_stat_activity where datname = $1',
+        [databaseName],
+      );
+      return rows.map(({ usename }) => usename);
+    });
+  }
+});

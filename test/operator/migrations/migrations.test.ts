@@ -1,0 +1,264 @@
+import { randomBytes } from 'node:crypto';
+import { Migrator } from '@mikro-orm/migrations';
+import { MikroORM } from '@mikro-orm/postgresql';
+import { expect } from 'chai';
+import type pg from 'pg';
+import { controlOptions } from '../../../src/control/database.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { changeSchema, readSchemaState } from '../../../src/operator/schema/schema-steps.ts';
+import { migrationSettings } from '../../../src/operator/schema/template.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import {
+  loadMigrations,
+  type MigrationFolder,
+  migrationNames,
+  runMigrations,
+} from '../../../src/postgres/migration-steps.ts';
+import { tenantEntities } from '../../../src/resources/index.ts';
+import { tenantOptions } from '../../../src/tenancy/tenant-orm.ts';
+import { eventually } from '../../support/eventually.ts';
+import { postgresUrl, server } from '../../support/test-server.ts';
+
+interface Column {
+  table: string;
+  name: string;
+  type: string;
+  nullable: boolean;
+  /** The database gives a value when none is sent. */
+  filled: boolean;
+}
+
+const folders: MigrationFolder[] = ['control', 'tenant'];
+const options = { control: controlOptions, tenant: (url: string) => tenantOptions(url, tenantEntities) };
+
+/** Everything that migrations make, as PostgreSQL itself writes it down. */
+const catalogue = `
+  select 'column' as kind, format('%s.%s', c.oid::regclass, a.attname) as name,
+         concat_ws(' ', format_type(a.atttypid, a.atttypmod), case when a.attnotnull then 'not null' end,
+           nullif(a.attidentity::text, ''), nullif(a.attgenerated::text, ''), pg_get_expr(d.adbin, d.adrelid),
+           col_description(c.oid, a.attnum)) as definition
+    from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+    left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
+   where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'v', 'm')
+  union all
+  select 'constraint', format('%s %s', conrelid::regclass, conname), pg_get_constraintdef(oid)
+    from pg_constraint where connamespace = 'public'::regnamespace and contype <> 'n'
+  union all
+  select 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid)
+    from pg_index join pg_class c on c.oid = indexrelid where c.relnamespace = 'public'::regnamespace
+  union all
+  select 'trigger', format('%s %s', tgrelid::regclass, tgname), pg_get_triggerdef(oid) || ' ' || tgenabled::text
+    from pg_trigger where not tgisinternal
+  union all
+  select 'function', p.oid::regprocedure::text, pg_get_functiondef(p.oid)
+    from pg_proc p where pronamespace = 'public'::regnamespace and prokind in ('f', 'p')
+  union all
+  select 'type', format_type(oid, null), typtype::text || coalesce(pg_get_constraintdef((select max(c.oid) from pg_constraint c where contypid = t.oid)), '')
+    from pg_type t where typnamespace = 'public'::regnamespace and typtype in ('d', 'e', 'r')
+  union all
+  select 'rights', format('%s %s', relname, acl.privilege_type), string_agg(acl.grantee::regrole::text, ' ' order by 1)
+    from pg_class, aclexplode(relacl) acl
+   where relnamespace = 'public'::regnamespace and acl.grantee <> relowner group by 1, 2
+  order by 1, 2`;
+
+describe('migrations', () => {
+  const made: string[] = [];
+
+  /** An empty database of the test's own. */
+  async function scratch(): Promise<string> {
+    const name = `scratch_${randomBytes(5).toString('hex')}`;
+    await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
+    made.push(name);
+    return databaseUrl(postgresUrl(), name);
+  }
+  after(() =>
+    withConnection(postgresUrl(), async client => {
+      for (const name of made) await client.query(`drop database ${name} with (force)`);
+    }),
+  );
+
+  const settingsOf = (folder: MigrationFolder) => (folder === 'tenant' ? migrationSettings(server) : {});
+  const rowsOf = <Row extends object>(url: string, text: string): Promise<Row[]> =>
+    withConnection(url, async client => (await client.query(text)).rows as Row[]);
+
+  for (const folder of folders) {
+    describe(`of the ${folder} database`, () => {
+      it('are numbered without a gap, and each is in a file of its own', async () => {
+        const names = await migrationNames(folder);
+        expect(names.map(name => Number(name.slice(0, 4)))).to.deep.equal(names.map((_, index) => index + 1));
+        expect(await loadMigrations(folder)).to.have.length(names.length);
+      });
+
+      it('make what the entities say: every column, its type, and whether it may be empty', async () => {
+        const url = await scratch();
+        await runMigrations(url, await loadMigrations(folder), settingsOf(folder));
+        const columns = await rowsOf<Column>(
+          url,
+          `select table_name as table, column_name as name,
+                  case when data_type = 'ARRAY' then substr(udt_name, 2) || '[]' else udt_name end as type,
+                  is_nullable = 'YES' as nullable,
+                  column_default is not null or is_identity = 'YES' or is_generated = 'ALWAYS' as filled
+             from information_schema.columns where table_schema = 'public'`,
+        );
+        const found = new Map(columns.map(column => [`${column.table}.${column.name}`, column]));
+        const orm = new MikroORM(options[folder](url));
+        const mapped = new Set<string>();
+        const faults: string[] = [];
+        try {
+          for (const meta of orm.getMetadata().getAll().values()) {
+            for (const property of meta.props.filter(({ persist }) => persist !== false)) {
+              for (const [index, fieldName] of (property.fieldNames ?? []).entries()) {
+                const key = `${meta.tableName}.${fieldName}`;
+                mapped.add(key);
+                const column = found.get(key);
+                const type = property.columnTypes?.[index] ?? '';
+                if (!column) faults.push(`${key} is mapped, and does not exist`);
+                else if (!compatible(type, column.type)) faults.push(`${key} is ${column.type}, mapped as ${type}`);
+                else if (column.nullable !== (property.nullable ?? false))
+                  faults.push(`${key} may ${column.nullable ? '' : 'not '}be null, and is mapped otherwise`);
+              }
+            }
+          }
+        } finally {
+          await orm.close();
+        }
+        expect(mapped.size).to.be.greaterThan(8);
+        // A column that no entity knows is filled by the database, or every insert fails.
+        const tables = new Set([...mapped].map(key => key.split('.')[0]));
+        for (const { table, name, nullable, filled } of columns)
+          if (tables.has(table) && !mapped.has(`${table}.${name}`) && !nullable && !filled)
+            faults.push(`${table}.${name} must be sent, and is not mapped`);
+        expect(faults).to.deep.equal([]);
+      });
+
+      it('can each be undone and done again, which leaves what was there', async () => {
+        const url = await scratch();
+        const migrationsList = await loadMigrations(folder);
+        const flags = Object.entries(settingsOf(folder)).map(([name, value]) => `-c ${name}=${value}`);
+        const orm = new MikroORM({
+          clientUrl: url,
+          entities: [],
+          discovery: { warnWhenNoEntities: false },
+          ensureDatabase: false,
+          extensions: [Migrator],
+          driverOptions: { connectionString: url, max: 1, options: flags.join(' ') },
+          migrations: { migrationsList, tableName: 'migrations', snapshot: false, silent: true },
+        });
+        try {
+          await orm.migrator.up();
+          const head = await rowsOf(url, catalogue);
+          expect(head.length).to.be.greaterThan(20);
+          for (const { name } of migrationsList.toReversed()) {
+            expect((await orm.migrator.down()).map(done => done.name)).to.deep.equal([name]);
+          }
+          const left = await rowsOf<{ kind: string; name: string }>(url, catalogue);
+          expect(
+            left.filter(({ name }) => !/^migrations/.test(name)).map(({ kind, name }) => `${kind} ${name}`),
+          ).to.deep.equal([]);
+
+          // One at a time upwards, each taken back once: no migration leans on what a later one leaves.
+          for (const { name } of migrationsList) {
+            await orm.migrator.up({ to: name });
+            const before = await rowsOf(url, catalogue);
+            await orm.migrator.down();
+            await orm.migrator.up({ to: name });
+            expect(await rowsOf(url, catalogue), name).to.deep.equal(before);
+          }
+          expect(await rowsOf(url, catalogue)).to.deep.equal(head);
+        } finally {
+          await orm.close();
+        }
+      });
+
+      it('run once, also when they are run again', async () => {
+        const url = await scratch();
+        const names = await migrationNames(folder);
+        expect(await runMigrations(url, await loadMigrations(folder), settingsOf(folder))).to.deep.equal(names);
+        const before = await rowsOf(url, 'select * from migrations order by id');
+        expect(await runMigrations(url, await loadMigrations(folder), settingsOf(folder))).to.deep.equal([]);
+        expect(await rowsOf(url, 'select * from migrations order by id')).to.deep.equal(before);
+      });
+    });
+  }
+
+  it('that fail leave nothing of themselves behind', async () => {
+    const url = await scratch();
+    await withConnection(url, client => client.query('create table entity_statuses (in_the_way text)'));
+    const settings = settingsOf('tenant');
+    const migrations = await loadMigrations('tenant');
+    let fault: unknown;
+    await runMigrations(url, migrations, settings).catch(error => (fault = error));
+    expect(fault).to.be.instanceOf(Error);
+    const tables = await rowsOf<{ name: string }>(
+      url,
+      `select tablename as name from pg_tables where schemaname = 'public'`,
+    );
+    expect(tables.map(({ name }) => name)).to.not.include('audit_log');
+    await withConnection(url, client => client.query('drop table entity_statuses'));
+    expect(await runMigrations(url, migrations, settings)).to.deep.equal(await migrationNames('tenant'));
+  });
+
+  it('do not stop, nor are stopped by, who asks a database meanwhile what it is', async () => {
+    const url = await scratch();
+    await runMigrations(url, await loadMigrations('tenant'), migrationSettings(server));
+    await withConnection(url, client => client.query('insert into tenant_identity (guid) values (gen_random_uuid())'));
+    const waiting = (client: pg.Client, count: number) =>
+      eventually(async () => {
+        const { rows } = await client.query(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        );
+        return rows.length === count;
+      });
+    for (const ask of [
+      (client: pg.Client) => client.query('select guid, schema_version from tenant_identity'),
+      (client: pg.Client) => client.query('select guid, (select max(name) from migrations) from tenant_identity'),
+      (client: pg.Client) => readSchemaState(client),
+    ]) {
+      await withConnection(url, dump =>
+        withConnection(url, migrating =>
+          withConnection(url, async asking => {
+            await dump.query('begin; lock table migrations in access share mode');
+            const changed = changeSchema(migrating, async () => {});
+            await waiting(dump, 1);
+            const answer = ask(asking);
+            await waiting(dump, 2);
+            await dump.query('commit');
+            await Promise.all([changed, answer]);
+          }),
+        ),
+      );
+    }
+  });
+
+  it('begin every tenant with three statuses, and its next one is the fourth', async () => {
+    const url = await scratch();
+    await runMigrations(url, await loadMigrations('tenant'), settingsOf('tenant'));
+    await withConnection(url, client => client.query(`insert into entity_statuses (title) values ('Next')`));
+    const rows = await rowsOf<{ id: number; title: string }>(url, 'select id, title from entity_statuses order by id');
+    expect(rows).to.deep.equal([
+      { id: 1, title: 'Prospect' },
+      { id: 2, title: 'Active' },
+      { id: 3, title: 'Inactive' },
+      { id: 4, title: 'Next' },
+    ]);
+  });
+});
+
+/** Names of one type in PostgreSQL's catalogue, by the name that MikroORM maps it with. */
+const catalogueTypes: Record<string, string[]> = {
+  smallint: ['int2'],
+  int: ['int4', 'int2'], // every value of the column fits
+  integer: ['int4', 'int2'],
+  bigint: ['int8'],
+  boolean: ['bool'],
+  timestamptz: ['timestamptz'],
+  numeric: ['numeric'],
+  bytea: ['bytea'],
+};
+
+/** Whether a column can hold what it is mapped as; length and precision aside. */
+function compatible(mapped: string, column: string): boolean {
+  const array = mapped.endsWith('[]') ? '[]' : '';
+  const base = mapped.replace(/\[\]$/, '').replace(/\s*\(.*\)$/, '');
+  return (catalogueTypes[base] ?? [base]).some(type => type + array === column);
+}

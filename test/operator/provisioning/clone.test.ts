@@ -1,0 +1,103 @@
+import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { addClient } from '../../../src/operator/tenants/clients.ts';
+import type { Client } from '../../support/client.ts';
+import { run as runScript } from '../../support/command-line.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
+
+describe('A clone', () => {
+  let world: World;
+  let admin: Client;
+  let clone: TestTenant;
+
+  before(async () => {
+    world = await createWorld();
+    admin = await world.login(world.acme);
+    await admin.post('/api/v1/EntityStatus', { Title: 'Lead' });
+    await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
+    await admin.post('/api/v1/Entities', { Name: 'Northwind', EntityType: 'customer', CurrencyId: 1 });
+    await admin.post('/api/v1/Promotions', {
+      PromoCode: 'P',
+      Name: 'P',
+      DiscountType: 'Percentage',
+      DiscountValue: 5,
+      EntityIds: [1],
+    });
+    await admin.post('/api/v1/Promotions/1/entity/1/used');
+    await admin.post('/api/v1/Activity', { ActivityCode: 7, EntityId: 1, Comment: 'Copied' });
+    await world.loginAs(world.acme, { scope: 'Self', entityId: 1, permissions: ['full.read'] });
+    await addClient(world.installation, 'acme', world.acme.admin.email, 'Old program');
+    const { code, stdout, stderr } = await runScript(
+      'scripts/tenant.ts',
+      ['clone', 'acme', 'copy', '--json'],
+      world.environment,
+    );
+    expect(code, stderr).to.equal(0);
+    const { id, guid, slug, database } = JSON.parse(stdout);
+    clone = { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin: world.acme.admin };
+  });
+  after(() => world.close());
+
+  it('has the data of its source, and the next numbers follow', async () => {
+    const copy = await world.login(clone);
+    for (const path of ['EntityStatus', 'Currency', 'Entities', 'Promotions', 'Promotions/1/entity/1/used']) {
+      expect((await copy.get(`/api/v1/${path}`)).body, path).to.deep.equal((await admin.get(`/api/v1/${path}`)).body);
+    }
+    const [activity] = (await copy.get('/api/v1/Activity')).body;
+    expect(activity).to.include({ ActivityCode: 7, Comment: 'Copied' });
+    const created = await copy.post('/api/v1/EntityStatus', { Title: 'Next' });
+    expect([created.status, created.body.Id]).to.deep.equal([201, 5]);
+    expect((await copy.post('/api/v1/Activity', { ActivityCode: 8 })).body.Id).to.equal(2);
+  });
+
+  it('names its own users in activities and audit entries', async () => {
+    const copy = await world.login(clone);
+    const { userGuid } = (await copy.get('/api/v1/auth/me')).body;
+    expect(userGuid).not.to.equal((await admin.get('/api/v1/auth/me')).body.userGuid);
+    const entries = await sql<{ guid: string }>(
+      clone,
+      'select distinct user_guid as guid from audit_log where id <= 6',
+    );
+    expect(entries).to.deep.equal([{ guid: userGuid }]);
+  });
+
+  it('has no session, no API client and no token of its source, and a key of its own', async () => {
+    expect((await admin.get('/api/v1/EntityStatus', { 'X-Tenant': clone.guid })).body).to.have.length(4);
+    const refreshed = await world.anonymous.post(
+      '/api/v1/auth/refresh',
+      { refreshToken: admin.tokens?.refreshToken },
+      { 'X-Tenant': clone.guid },
+    );
+    expect(refreshed.status).to.equal(401);
+    const [counts] = await world.control.em.fork().execute(
+      `select (select count(*)::int from api_clients where tenant_id = ?) as clients,
+              (select count(*)::int from signing_keys where tenant_id = ?) as keys,
+              (select count(*)::int from users where tenant_id = ?) as users,
+              (select count(*)::int from users where tenant_id = ?) as originals`,
+      [clone.id, clone.id, clone.id, world.acme.id],
+    );
+    expect(counts).to.deep.equal({ clients: 0, keys: 1, users: 2, originals: 2 });
+  });
+
+  it('goes its own way: a change of one is none of the other', async () => {
+    const copy = await world.login(clone);
+    await copy.put('/api/v1/EntityStatus/1', { Title: 'Changed in the copy' });
+    expect((await admin.get('/api/v1/EntityStatus/1')).body.Title).to.equal('Prospect');
+    const append = sql(clone, 'delete from audit_log').then(
+      () => 'deleted',
+      () => 'refused',
+    );
+    expect(await append).to.equal('refused');
+  });
+
+  it('is refused under a slug that is taken or of a tenant that is not there', async () => {
+    for (const args of [
+      ['clone', 'acme', 'globex'],
+      ['clone', 'nobody', 'other'],
+      ['clone', 'acme', 'copy'],
+    ]) {
+      expect((await runScript('scripts/tenant.ts', args, world.environment)).code, args.join(' ')).to.equal(1);
+    }
+  });
+});

@@ -1,0 +1,402 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import pg from 'pg';
+import { checkManifest } from '../../../src/operator/provisioning/manifest.ts';
+import { readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { migrationNames } from '../../../src/postgres/migration-steps.ts';
+import { Client } from '../../support/client.ts';
+import { type Ended, run, start } from '../../support/command-line.ts';
+import { eventually } from '../../support/eventually.ts';
+import { postgresUrl, server } from '../../support/test-server.ts';
+import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+
+interface Document {
+  id: number;
+  guid: string;
+  slug: string;
+  name: string;
+  appId: string;
+  database: string;
+  server: string;
+  status: string;
+  schemaVersion: string;
+  createdAt: string;
+  created: boolean;
+  admin?: { email: string; password: string };
+  users?: { email: string; password: string }[];
+}
+
+describe('provision', () => {
+  let world: World;
+  let folder: string;
+
+  before(async () => {
+    world = await createWorld();
+    folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
+  });
+  after(async () => {
+    await world.close();
+    await rm(folder, { recursive: true });
+  });
+
+  const provision = (...args: string[]): Promise<Ended> =>
+    run('scripts/tenant.ts', ['provision', ...args, '--json'], world.environment);
+  const argumentsOf = (slug: string): string[] => [
+    slug,
+    '--name',
+    `${slug} Ltd`,
+    '--admin-email',
+    `admin@${slug}.test`,
+  ];
+
+  async function provisioned(...args: string[]): Promise<Document> {
+    const { code, stdout, stderr } = await provision(...args);
+    expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
+    return JSON.parse(stdout) as Document;
+  }
+
+  /** The tenant's administrator logs in over HTTP and sees the three statuses that every tenant begins with. */
+  async function expectServed({ guid, admin }: Document): Promise<void> {
+    const login = await world.anonymous.post('/api/v1/auth/login', admin, { 'X-Tenant': guid });
+    expect(login.status).to.equal(200);
+    const { status, body } = await new Client(world.url, login.body).get(path);
+    expect(status).to.equal(200);
+    expect(body.map(({ Id, Title }: { Id: number; Title: string }) => [Id, Title])).to.deep.equal([
+      [1, 'Prospect'],
+      [2, 'Active'],
+      [3, 'Inactive'],
+    ]);
+  }
+
+  const tenantsOf = (slug: string): Promise<{ guid: string; status: string; database: string }[]> =>
+    world.control.em
+      .fork()
+      .execute('select guid, status, database_name as database from tenants where slug = ?', [slug]);
+
+  /** Databases and roles on the server that were made for a slug. */
+  async function madeFor(slug: string): Promise<{ databases: string[]; roles: string[] }> {
+    const named = `^${server.prefix}_${slug}_\\d+$`;
+    return withConnection(postgresUrl(), async client => ({
+      databases: (await client.query('select datname from pg_database where datname ~ $1', [named])).rows.map(
+        row => row.datname,
+      ),
+      roles: (await client.query('select rolname from pg_roles where rolname ~ $1', [named])).rows.map(
+        row => row.rolname,
+      ),
+    }));
+  }
+
+  /** One active tenant, one database, and what belongs to both. */
+  async function expectWhole(slug: string): Promise<void> {
+    const tenants = await tenantsOf(slug);
+    expect(tenants.map(({ status }) => status)).to.deep.equal(['active']);
+    const databases = tenants.map(({ database }) => database);
+    expect(await madeFor(slug)).to.deep.equal({ databases, roles: databases });
+    const [counts] = await world.control.em.fork().execute<Record<string, string>[]>(
+      `select (select count(*) from users where tenant_id = t.id) as users,
+              (select count(*) from signing_keys where tenant_id = t.id) as keys,
+              (select count(*) from roles where tenant_id = t.id) as roles
+         from tenants t where slug = ?`,
+      [slug],
+    );
+    expect(counts).to.deep.equal({ users: '1', keys: '1', roles: '2' });
+  }
+
+  /** Nobody is let in: neither as the first administrator nor with any other name. */
+  async function expectRefused(guid: string): Promise<void> {
+    const answer = await world.anonymous.post(
+      '/api/v1/auth/login',
+      { email: 'a@b.test', password: 'some password' },
+      { 'X-Tenant': guid },
+    );
+    expect([answer.status, answer.body.code]).to.deep.equal([403, 'tenant_required']);
+  }
+
+  it('prints one document, whose administrator logs in and sees Prospect, Active and Inactive', async () => {
+    const document = await provisioned(...argumentsOf('vandelay'), '--app-id', 'vandelay-app');
+    expect(Object.keys(document)).to.deep.equal([
+      'id',
+      'guid',
+      'slug',
+      'name',
+      'appId',
+      'database',
+      'server',
+      'status',
+      'schemaVersion',
+      'createdAt',
+      'created',
+      'admin',
+    ]);
+    expect(document).to.include({
+      slug: 'vandelay',
+      name: 'vandelay Ltd',
+      appId: 'vandelay-app',
+      server: 'default',
+      status: 'active',
+      schemaVersion: (await migrationNames('tenant')).at(-1),
+      created: true,
+    });
+    expect(Object.keys(document.admin ?? {})).to.deep.equal(['email', 'password']);
+    expect(document.admin?.password).to.have.length.at.least(16);
+    await expectServed(document);
+    await expectWhole('vandelay');
+  });
+
+  it('of a slug that is taken fails and changes nothing', async () => {
+    const before = await tenantsOf('acme');
+    const { code, stdout, stderr } = await provision('acme', '--name', 'Other', '--admin-email', 'other@acme.test');
+    expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
+    expect(stderr).to.match(/acme/);
+    expect(await tenantsOf('acme')).to.deep.equal(before);
+    await world.login(world.acme);
+  });
+
+  it('of a manifest twice changes nothing the second time', async () => {
+    const file = join(folder, 'hooli.json');
+    await writeFile(
+      file,
+      JSON.stringify({
+        slug: 'hooli',
+        name: 'Hooli',
+        features: ['legacyTokens'],
+        admin: { email: 'Gavin@Hooli.test', firstName: 'Gavin', lastName: 'B' },
+        users: [{ email: 'bighead@hooli.test', entity: 'Endframe' }],
+        entities: [
+          { name: 'Endframe', entityType: 'supplier' },
+          { name: 'Raviga', entityType: 'customer' },
+        ],
+      }),
+    );
+    const first = await provisioned('--file', file);
+    expect(first).to.deep.include({ created: true, appId: 'hooli' });
+    expect(first.admin?.email).to.equal('gavin@hooli.test');
+    expect(first.users?.map(({ email }) => email)).to.deep.equal(['bighead@hooli.test']);
+    await expectServed(first);
+    const user = await world.anonymous.post('/api/v1/auth/login', first.users?.[0], { 'X-Tenant': first.guid });
+    expect(user.body.entityType).to.equal('supplier');
+    const { body } = await new Client(world.url, user.body).get('/api/v1/auth/me');
+    expect(body).to.include({ tenantName: 'Hooli', scope: 'Self', role: 'Member' });
+    expect(body.features).to.deep.equal(['legacyTokens']);
+
+    const second = await provisioned('--file', file);
+    const { admin: _, users: __, ...unchanged } = first;
+    expect(second).to.deep.equal({ ...unchanged, created: false });
+    const entities = await sql<{ name: string }>(at(first), 'select name from entities order by name');
+    expect(entities.map(({ name }) => name)).to.deep.equal(['Endframe', 'Raviga']);
+    const text = await run('scripts/tenant.ts', ['provision', '--file', file], world.environment);
+    expect([text.code, text.stdout]).to.deep.equal([0, 'hooli is there already: nothing was changed.\n']);
+  });
+
+  it('of a name that is none is refused, and nothing is made', async () => {
+    const before = await world.control.em.fork().execute('select id from tenants');
+    const databases = () =>
+      withConnection(
+        postgresUrl(),
+        async client =>
+          (
+            await client.query(
+              `select datname from pg_database where datname !~ '^(world|${server.prefix})_[a-z0-9-]+(_[0-9]+)?$' order by 1`,
+            )
+          ).rows,
+      );
+    const had = await databases();
+
+    const slugs = [
+      'a',
+      'Acme',
+      '1st',
+      `a"b`,
+      `a'b`,
+      'a`b',
+      'a/b',
+      '..',
+      '../acme',
+      'a b',
+      'a_b',
+      'a;drop',
+      'ümlaut',
+      'a-',
+    ];
+    slugs.push('x'.repeat(33), 'x'.repeat(100), 'a\nb', 'acme\n', ' acme', 'postgres', 'template0', 'template1', '');
+    for (const slug of slugs)
+      expect(() => checkManifest({ slug, name: 'x', admin: { email: 'a@b.test' } }, 'it'), slug).to.throw(/slug/);
+    const faulty = [
+      '{"slug":"initrode"}',
+      '{"slug":"initrode","name":"x","admin":{"email":"a@b.test","password":"in the file"}}',
+      '{"slug":"../acme","name":"x","admin":{"email":"a@b.test"}}',
+      '{',
+    ];
+    const files = faulty.map((_, index) => join(folder, `faulty-${index}.json`));
+    await Promise.all(files.map((file, index) => writeFile(file, faulty[index] ?? '')));
+    const attempts = [
+      ...[`a"; drop database "${world.acme.database}`, 'ACME'].map(slug => [
+        ...argumentsOf('initrode').slice(1),
+        '--',
+        slug,
+      ]),
+      ...files.map(file => ['--file', file]),
+    ];
+    await Promise.all(
+      attempts.map(async args => {
+        const { code, stdout, stderr } = await run('scripts/tenant.ts', ['provision', ...args], world.environment);
+        expect({ code, stdout }, args.join(' ')).to.deep.equal({ code: 2, stdout: '' });
+        expect(stderr.trim(), args.join(' ')).to.match(/\S/).and.not.include('\n').and.not.include('in the file');
+      }),
+    );
+    expect(await world.control.em.fork().execute('select id from tenants')).to.deep.equal(before);
+    expect(await databases()).to.deep.equal(had);
+  });
+
+  it('of one slug by two operators at once makes one tenant, and the other is told', async () => {
+    const both = await Promise.all([provision(...argumentsOf('contested')), provision(...argumentsOf('contested'))]);
+    expect(both.map(({ code }) => code).sort()).to.deep.equal([0, 1]);
+    const made = both.find(({ code }) => code === 0);
+    await expectServed(JSON.parse(made?.stdout ?? ''));
+    await expectWhole('contested');
+  });
+
+  it('of several slugs at once makes each of them', async () => {
+    const slugs = ['one-of-three', 'two-of-three', 'three-of-three'];
+    const documents = await Promise.all(slugs.map(slug => provisioned(...argumentsOf(slug))));
+    await Promise.all(documents.map(expectServed));
+    expect(new Set(documents.map(({ guid }) => guid)).size).to.equal(3);
+  });
+
+  it('makes a database anew that was half dropped', async () => {
+    // A run that is stopped when everything but the people is made leaves the row and the database.
+    const stopped = await stopAt('halved', 'lock table users in exclusive mode', /(insert into|delete from) "users"/i);
+    await withConnection(postgresUrl(), client =>
+      client.query('update pg_database set datconnlimit = -2 where datname = $1', [stopped.database]),
+    );
+    const document = await provisioned(...argumentsOf('halved'));
+    expect(document).to.include({ guid: stopped.guid, database: stopped.database, created: true });
+    await expectServed(document);
+    await expectWhole('halved');
+  });
+
+  /**
+   * Starts a run that is held up by a lock at one moment, sees that the tenant is not served, and kills it there.
+   * @returns what stands in the control database afterwards
+   */
+  async function stopAt(
+    slug: string,
+    lock: string,
+    waiting: RegExp,
+  ): Promise<{ guid: string; status: string; database: string }> {
+    const controlName = new URL(world.environment.DATABASE_URL ?? '').pathname.slice(1);
+    const holder = new pg.Client(lock.includes('pg_') ? postgresUrl() : world.environment.DATABASE_URL);
+    await holder.connect();
+    await holder.query('begin');
+    await holder.query(lock);
+    const running = start('scripts/tenant.ts', ['provision', ...argumentsOf(slug)], world.environment);
+    try {
+      await eventually(async () => {
+        const { rows } = await withConnection(postgresUrl(), client =>
+          client.query('select query, datname from pg_stat_activity where wait_event_type = $1', ['Lock']),
+        );
+        // Other test files may be at work on the same server.
+        return rows.some(
+          ({ query, datname }) => waiting.test(query) && (query.includes(slug) || datname === controlName),
+        );
+      }, 10_000);
+      const [tenant] = await tenantsOf(slug);
+      if (tenant) await expectRefused(tenant.guid);
+      running.process.kill('SIGKILL');
+      expect((await running.ended).signal).to.equal('SIGKILL');
+    } finally {
+      await holder.query('rollback');
+      await holder.end();
+      running.process.kill('SIGKILL');
+    }
+    // What it had asked for may still be done; the next run waits for that as well.
+    const [left] = await tenantsOf(slug);
+    return left ?? { guid: '', status: 'none', database: '' };
+  }
+
+  const moments: [string, string, RegExp, string][] = [
+    ['before its row', 'lock table tenants in exclusive mode', /insert into "tenants"/i, 'none'],
+    ['before its role', 'lock table pg_authid in share mode', /^create role/i, 'provisioning'],
+    ['before its database', 'lock table pg_database in share mode', /^create database/i, 'provisioning'],
+    ['before its people', 'lock table users in exclusive mode', /(insert into|delete from) "users"/i, 'provisioning'],
+  ];
+  for (const [moment, lock, waiting, left] of moments) {
+    it(`killed ${moment} is completed by the next run, and is not served before that`, async () => {
+      const slug = `killed-${moment.replaceAll(' ', '-')}`;
+      expect((await stopAt(slug, lock, waiting)).status).to.equal(left);
+      const document = await provisioned(...argumentsOf(slug));
+      expect(document.created).to.equal(true);
+      await expectServed(document);
+      await expectWhole(slug);
+    });
+  }
+
+  it('killed at any other moment is completed by the next run, and is not served before that', async () => {
+    const twoAtOnce = <Result>(work: (number: number) => Promise<Result>, first: number): Promise<Result[]> =>
+      Promise.all([work(first), work(first + 1)]);
+    const startedAt = performance.now();
+    await twoAtOnce(number => provisioned(...argumentsOf(`undisturbed-${number}`)), 1);
+    const duration = performance.now() - startedAt;
+    const kills = 8;
+    const killAndRepeat = async (kill: number): Promise<void> => {
+      const slug = `killed-${kill}-of-${kills}`;
+      const running = start('scripts/tenant.ts', ['provision', ...argumentsOf(slug), '--json'], world.environment);
+      // The first half of a run is the start of Node.
+      await sleep(duration * (0.5 + (0.5 * kill) / (kills + 1)));
+      running.process.kill('SIGKILL');
+      await running.ended;
+      const [tenant] = await tenantsOf(slug);
+      if (tenant?.status === 'provisioning') await expectRefused(tenant.guid);
+      const { stdout, code } = await provision(...argumentsOf(slug));
+      if (tenant?.status === 'active') {
+        // Killed after its last step.
+        expect(code).to.equal(1);
+        expect(await sql(at(tenant), 'select title from entity_statuses')).to.have.length(3);
+      } else {
+        expect(code).to.equal(0);
+        await expectServed(JSON.parse(stdout));
+      }
+      await expectWhole(slug);
+    };
+    for (let kill = 1; kill <= kills; kill += 2) await twoAtOnce(killAndRepeat, kill);
+  });
+
+  it('begun by the build before, which knew less, is completed by this one', async () => {
+    const made = await world.provision('older');
+    const steps = await readSchemaSteps();
+    for (const { name, down } of steps.filter(step => step.name > '0005').reverse())
+      await sql(made, [...down, `delete from migrations where name = '${name}'`].join(';'));
+    await sql(made, 'delete from tenant_identity');
+    await world.control.em
+      .fork()
+      .execute(`update tenants set status = 'provisioning', schema_version = null where id = ?`, [made.id]);
+    const { code, stdout, stderr } = await provision(...argumentsOf('older'));
+    expect([code, stderr.match(/error|schema_version/i)?.[0]], stderr).to.deep.equal([0, undefined]);
+    await expectServed(JSON.parse(stdout));
+  });
+
+  it('leaves no database without a tenant', async () => {
+    const { rows } = await withConnection(postgresUrl(), client =>
+      client.query<{ datname: string }>(`select datname from pg_database where datname ~ '^${server.prefix}_.*killed'`),
+    );
+    const known = await world.control.em
+      .fork()
+      .execute<{ name: string }[]>('select database_name as name from tenants');
+    const names = new Set(known.map(({ name }) => name));
+    expect(rows.length).to.be.at.least(6);
+    for (const { datname } of rows) expect(names).to.include(datname);
+  });
+
+  /** A document as `sql` wants it. */
+  function at({ database }: { database: string }): TestTenant {
+    const url = new URL(postgresUrl());
+    url.pathname = `/${database}`;
+    return { adminUrl: url.href } as TestTenant;
+  }
+});

@@ -1,0 +1,348 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import pg from 'pg';
+import { createPasswords } from '../../../src/auth/passwords.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { diagnose } from '../../../src/operator/doctor/doctor.ts';
+import { provision } from '../../../src/operator/provisioning/provision.ts';
+import { type Filled, fillPool, listPool } from '../../../src/operator/provisioning/warm-pool.ts';
+import { purgeTenant } from '../../../src/operator/tenants/tenant-states.ts';
+import { lockKey, lockSpaces } from '../../../src/postgres/connection.ts';
+import { type Ended, run, start } from '../../support/command-line.ts';
+import { eventually } from '../../support/eventually.ts';
+import { createOwnServer, manifestOf, type OwnServer } from '../../support/own-server.ts';
+
+describe('The warm pool', () => {
+  let server: OwnServer;
+  const passwords = createPasswords();
+
+  before(async () => {
+    server = await createOwnServer();
+  });
+  after(() => server.close());
+
+  const tenant = (...args: string[]): Promise<Ended> => run('scripts/tenant.ts', args, server.environment);
+  const fill = async (size: number): Promise<Filled | undefined> => (await fillPool(server.installation, size))[0];
+  const inPool = async () => (await listPool(server.installation)).map(({ database, state }) => `${database} ${state}`);
+  const wrong = async (fix = false) =>
+    (await diagnose(server.installation, { fix })).findings.map(({ check, tenant: slug }) => [check, slug]);
+
+  /** All that is on the server, beside templates and the control database. */
+  async function made(): Promise<{ databases: string[]; roles: string[] }> {
+    const names = async (text: string) => (await server.sql<{ name: string }>(text)).map(({ name }) => name);
+    return {
+      databases: await names(
+        `select datname as name from pg_database where datname ~ '^office_' and datname !~ '^office_template_' order by 1`,
+      ),
+      roles: await names(
+        `select rolname as name from pg_roles where rolname ~ '^office_' and rolname <> 'office_tenant' order by 1`,
+      ),
+    };
+  }
+
+  /** Every tenant has one database and one role, the pool has the rest, and nothing else is there. */
+  async function expectNoOrphan(): Promise<void> {
+    const known = await server.control<{ name: string }>(
+      `select database_name as name from tenants union all select 'office_warm_' || id from warm_databases order by 1`,
+    );
+    const names = known.map(({ name }) => name).sort();
+    const { databases, roles } = await made();
+    expect(databases.sort()).to.deep.equal(names);
+    expect(roles.sort()).to.deep.equal(names);
+    expect(await wrong()).to.deep.equal([]);
+  }
+
+  it('is filled and listed by command, and filled again it has nothing to do', async () => {
+    const { code, stdout, stderr } = await tenant('pool', 'fill', '--size', '2', '--json');
+    expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
+    expect(JSON.parse(stdout)).to.deep.equal([{ server: 'default', ready: 2, made: 2, dropped: 0, error: null }]);
+    expect(await fill(2)).to.include({ ready: 2, made: 0, dropped: 0 });
+    const list = JSON.parse((await tenant('pool', 'list', '--json')).stdout);
+    expect(list).to.have.length(2);
+    expect(list[0]).to.include({ server: 'default', state: 'ready' });
+    expect((await tenant('pool', 'fill', '--size', '0')).code).to.equal(2);
+    await expectNoOrphan();
+  });
+
+  it('has databases that nobody can enter', async () => {
+    const [{ database = '' } = {}] = await listPool(server.installation);
+    const url = new URL(server.url);
+    url.pathname = `/${database}`;
+    const client = new pg.Client({ connectionString: url.href });
+    expect(
+      await client.connect().then(
+        () => 'open',
+        error => error.code,
+      ),
+    ).to.equal('55000');
+    const [role] = await server.sql<object>(
+      `select rolcanlogin, rolpassword from pg_authid where rolname = '${database}'`,
+    );
+    expect(role).to.deep.equal({ rolcanlogin: false, rolpassword: null });
+  });
+
+  it('gives a new tenant a database, which then bears its slug, its guid and its rights alone', async () => {
+    const [first = ''] = await inPool();
+    const { tenant: acme } = await server.provision('acme');
+    expect(first).to.equal(`office_warm_${acme.id} ready`);
+    expect([acme.databaseName, acme.roleName]).to.deep.equal([`office_acme_${acme.id}`, `office_acme_${acme.id}`]);
+    expect(await inPool()).to.have.length(1);
+    expect(await server.sql('select guid from tenant_identity', acme.databaseName)).to.deep.equal([
+      { guid: acme.guid },
+    ]);
+    expect(await server.sql('select title from entity_statuses', acme.databaseName)).to.have.length(3);
+    await expectNoOrphan();
+  });
+
+  it('that is empty makes nobody wait', async () => {
+    await server.provision('globex');
+    expect(await inPool()).to.deep.equal([]);
+    const { tenant: initech } = await server.provision('initech');
+    expect(initech.databaseName).to.equal(`office_initech_${initech.id}`);
+    await expectNoOrphan();
+  });
+
+  it('gives nobody a database of other migrations, and drops it when it is filled', async () => {
+    await fill(1);
+    await server.control(`update warm_databases set digest = 'another'`);
+    expect(await inPool()).to.match(/outdated/);
+    await server.provision('hooli');
+    expect(await inPool()).to.match(/outdated/);
+    expect(await fill(1)).to.include({ ready: 1, made: 1, dropped: 1 });
+    await expectNoOrphan();
+  });
+
+  it('that lost a database goes on without it', async () => {
+    await fill(2);
+    const [first, second] = await listPool(server.installation);
+    await server.sql(`drop database "${first?.database}"`);
+    await server.sql(`update pg_database set datconnlimit = -2 where datname = '${second?.database}'`);
+    expect(await wrong()).to.deep.equal([
+      ['missing_database', null],
+      ['missing_database', null],
+    ]);
+    await server.provision('umbrella');
+    await server.provision('vandelay');
+    expect(await wrong(true)).to.deep.equal([
+      ['warm_leftover', null],
+      ['warm_leftover', null],
+    ]);
+    await expectNoOrphan();
+  });
+
+  it('gives what a purged tenant had claimed and not taken to nobody else', async () => {
+    await fill(1);
+    await stopAt('soylent', 'lock table pg_database in share mode', /alter database/);
+    await purgeTenant(server.installation, 'soylent');
+    expect(await fill(1)).to.include({ ready: 1, made: 1 });
+    await expectNoOrphan();
+  });
+
+  it('gives no two of many tenants the same, and leaves none behind', async () => {
+    await fill(8);
+    const slugs = Array.from({ length: 16 }, (_, number) => `many-${number}`);
+    const all = await Promise.all(slugs.map(slug => provision(server.installation, passwords, manifestOf(slug))));
+    expect(all.every(({ created }) => created)).to.equal(true);
+    expect(new Set(all.map(({ tenant: { id } }) => id)).size).to.equal(16);
+    expect(await inPool()).to.deep.equal([]);
+    await expectNoOrphan();
+  });
+
+  it('is filled while several processes provision the same 24 tenants: each is made by one of them, and no two get the same database', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
+    try {
+      const slugs = Array.from({ length: 24 }, (_, number) => `folder-${number}`);
+      for (const slug of slugs) await writeFile(join(folder, `${slug}.json`), JSON.stringify(manifestOf(slug)));
+      await writeFile(join(folder, 'bad.json'), '{ "slug": "postgres" }');
+      await writeFile(join(folder, 'broken.json'), '{');
+      await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
+      const [filling, ...runs] = await Promise.all([
+        tenant('pool', 'fill', '--size', '12', '--json'),
+        tenant('provision', '--file', folder, '--json'),
+        tenant('provision', '--file', folder, '--json'),
+        tenant('provision', '--file', folder, '--json'),
+      ]);
+      expect(filling?.code, filling?.stderr).to.equal(0);
+      const made = new Map<string, number>();
+      for (const { code, stdout, stderr } of runs) {
+        expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
+        const lines = stdout
+          .trim()
+          .split('\n')
+          .map(line => JSON.parse(line));
+        expect(lines).to.have.length(27);
+        expect(
+          lines
+            .filter(({ error }) => error)
+            .map(({ file }) => file)
+            .sort(),
+        ).to.deep.equal(['bad.json', 'broken.json', 'elsewhere.json']);
+        for (const { slug, created } of lines) if (created) made.set(slug, (made.get(slug) ?? 0) + 1);
+      }
+      expect([...made].sort()).to.deep.equal(slugs.sort().map(slug => [slug, 1]));
+      const guids = await server.control<{ guid: string; database: string }>(
+        `select guid, database_name as database from tenants where slug like 'folder-%'`,
+      );
+      for (const { guid, database } of guids)
+        expect(await server.sql('select guid from tenant_identity', database), database).to.deep.equal([{ guid }]);
+      const again = await tenant('provision', '--file', folder);
+      expect(again.code).to.equal(1);
+      expect(again.stdout)
+        .to.include('folder-0 is there already: nothing was changed.')
+        .and.to.include('27 manifests, 3 failed.');
+      await expectNoOrphan();
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+
+  it('and doctor --fix drop the templates of other builds, but none that somebody is at', async () => {
+    const templates = async () =>
+      (
+        await server.sql<{ name: string }>(
+          `select datname as name from pg_database where datname ~ '^office_template_'`,
+        )
+      )
+        .map(({ name }) => name)
+        .sort();
+    const [own = ''] = await templates();
+    const [read, old] = ['office_template_000000000000_read', 'office_template_ffffffffffff'];
+    for (const name of [read, old]) await server.sql(`create database ${name}`);
+    const holder = new pg.Client(server.environment.DATABASE_URL);
+    await holder.connect();
+    try {
+      await holder.query('select pg_advisory_lock($1, $2)', [lockSpaces.template, lockKey(old)]);
+      await fill(1);
+      expect(await templates()).to.deep.equal([own, old].sort());
+    } finally {
+      await holder.end();
+    }
+    await server.sql(`alter database ${old} allow_connections false`);
+    expect(await wrong()).to.deep.equal([['old_template', null]]);
+    expect(await wrong(true)).to.deep.equal([['old_template', null]]);
+    expect(await templates()).to.deep.equal([own]);
+    await expectNoOrphan();
+  });
+
+  it('aside, a tenant whose names another installation has given is refused, and purging it takes nothing from the other', async () => {
+    const { tenant: theirs } = await server.provision('shared');
+    const secret = () => server.sql(`select rolpassword from pg_authid where rolname = '${theirs.roleName}'`);
+    const before = await secret();
+    await server.sql('create database other');
+    const environment = { ...server.environment, DATABASE_URL: databaseUrl(server.url, 'other') };
+    const other = async (...args: string[]) => run('scripts/tenant.ts', args, environment);
+    expect((await run('scripts/control.ts', ['migrate'], environment)).code).to.equal(0);
+    await server.sql(
+      `update servers set prefix = 'office'; alter table tenants alter id restart with ${theirs.id}`,
+      'other',
+    );
+    const { code, stderr } = await other('provision', 'shared', '--name', 'S', '--admin-email', 'a@shared.test');
+    expect([code, stderr]).to.satisfy(([, text]: [number, string]) => code === 1 && /same prefix\?/.test(text));
+    expect(await secret()).to.deep.equal(before);
+    expect((await other('purge', 'shared', '--yes')).code).to.equal(0);
+    expect(await secret()).to.deep.equal(before);
+    expect(await server.sql('select guid from tenant_identity', theirs.databaseName)).to.deep.equal([
+      { guid: theirs.guid },
+    ]);
+    await expectNoOrphan();
+  });
+
+  it('needs no superuser: a login that may create databases and roles fills it, claims from it, and is told what is wrong', async () => {
+    await server.sql(`create role operator login createdb createrole password 'secret'`);
+    await server.sql('create database operator owner operator');
+    const url = databaseUrl(server.url, 'operator', { user: 'operator', password: 'secret' });
+    const environment = { ...server.environment, DATABASE_URL: url };
+    const ask = async (script: string, ...args: string[]) => {
+      const { code, stdout, stderr } = await run(`scripts/${script}.ts`, args, environment);
+      expect({ code, stderr }, stdout).to.deep.equal({ code: 0, stderr: '' });
+      return stdout;
+    };
+    await ask('control', 'migrate');
+    await ask('tenant', 'pool', 'fill', '--size', '2');
+    const made = await ask('tenant', 'provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test', '--json');
+    expect(JSON.parse(made).database).to.match(/^operator_acme_/);
+    expect(JSON.parse(await ask('tenant', 'pool', 'list', '--json'))).to.have.length(1);
+    await server.sql(`update warm_databases set digest = 'another'`, 'operator');
+    const [filled] = JSON.parse(await ask('tenant', 'pool', 'fill', '--size', '1', '--json'));
+    expect(filled).to.include({ ready: 1, made: 1, dropped: 1, error: null });
+    await ask('tenant', 'doctor');
+  });
+
+  const moments: [string, string, RegExp, string][] = [
+    ['before its row', 'lock table tenants in exclusive mode', /insert into "tenants"/i, 'none'],
+    ['before it has renamed', 'lock table pg_database in share mode', /alter database/, 'provisioning'],
+    ['while it renames', 'lock table pg_authid in share mode', /alter database/, 'provisioning'],
+    ['before its people', 'lock table users in exclusive mode', /delete from "users"/i, 'provisioning'],
+  ];
+  for (const [moment, lock, waiting, left] of moments) {
+    it(`loses nothing when a provision is killed ${moment}`, async () => {
+      await fill(1);
+      const [ready = '', ...rest] = await inPool();
+      const slug = `killed-${moment.replaceAll(' ', '-')}`;
+      expect(await stopAt(slug, lock, waiting)).to.equal(left);
+      expect(await inPool()).to.deep.equal(left === 'none' ? [ready, ...rest] : rest);
+      expect(await wrong(true)).to.deep.equal(left === 'none' ? [] : [['stuck_provisioning', slug]]);
+      await fill(1);
+      const { tenant: completed, created } = await server.provision(slug);
+      expect([created, completed.status]).to.deep.equal([true, 'active']);
+      expect(ready).to.equal(`office_warm_${completed.id} ready`);
+      expect(await server.sql('select guid from tenant_identity', completed.databaseName)).to.deep.equal([
+        { guid: completed.guid },
+      ]);
+      await expectNoOrphan();
+    });
+  }
+
+  for (const [moment, lock, waiting] of [
+    ['before its database', 'lock table pg_database in share mode', /create database/],
+    ['before its role', 'lock table pg_authid in share mode', /create role/],
+  ] as const) {
+    it(`is filled by the next command when one is killed ${moment}`, async () => {
+      const size = (await inPool()).length + 2;
+      const holder = await hold(lock);
+      const filling = start('scripts/tenant.ts', ['pool', 'fill', '--size', String(size)], server.environment);
+      await killWhen(filling, waiting, holder);
+      await eventually(async () => (await inPool()).some(line => line.endsWith('unfinished')));
+      expect(await wrong(true)).to.deep.include(['warm_leftover', null]);
+      expect(await fill(size)).to.include({ ready: size, error: null });
+      await expectNoOrphan();
+    });
+  }
+
+  async function hold(lock: string): Promise<pg.Client> {
+    const holder = new pg.Client(lock.includes('pg_') ? server.url : server.environment.DATABASE_URL);
+    await holder.connect();
+    await holder.query('begin');
+    await holder.query(lock);
+    return holder;
+  }
+
+  /** Kills a process when it waits for the lock, and waits until what it had asked for is done or given up. */
+  async function killWhen(running: ReturnType<typeof start>, waiting: RegExp, holder: pg.Client): Promise<void> {
+    const sessions = () =>
+      server.sql<{ query: string; waits: boolean }>(
+        `select query, coalesce(wait_event_type = 'Lock', false) as waits from pg_stat_activity where application_name in ('backoffice-operator', 'backoffice-control') and backend_type = 'client backend' and query <> '' and state <> 'idle' and pid <> pg_backend_pid()`,
+      );
+    try {
+      await eventually(async () => (await sessions()).some(({ query, waits }) => waits && waiting.test(query)), 10_000);
+      running.process.kill('SIGKILL');
+      await running.ended;
+    } finally {
+      running.process.kill('SIGKILL');
+      await holder.query('rollback');
+      await holder.end();
+    }
+    await eventually(async () => (await sessions()).length === 0);
+  }
+
+  /** @returns the state that the tenant is left in */
+  async function stopAt(slug: string, lock: string, waiting: RegExp): Promise<string> {
+    const holder = await hold(lock);
+    const args = ['provision', slug, '--name', slug, '--admin-email', `admin@${slug}.test`];
+    await killWhen(start('scripts/tenant.ts', args, server.environment), waiting, holder);
+    const [left] = await server.control<{ status: string }>(`select status from tenants where slug = '${slug}'`);
+    return left?.status ?? 'none';
+  }
+});

@@ -1,0 +1,98 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import { withConnection } from '../../src/postgres/connection.ts';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const statuses = '/api/v1/EntityStatus';
+
+describe('A database connection', () => {
+  let world: World;
+  let admin: Client;
+  const logIn = () => world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
+
+  before(async () => {
+    world = await createWorld({ TENANT_CONNECTIONS: '2', CONTROL_CONNECTIONS: '2' });
+    admin = await world.login(world.acme);
+  });
+  after(() => world.close());
+
+  describe('that is cut in a transaction', () => {
+    it('of a tenant keeps no place: those after it are served', async () => {
+      for (let i = 0; i < 4; i++) {
+        const answer = await cutWhileItWaits(world.acme.adminUrl, 'entity_statuses', () =>
+          admin.post(statuses, { Title: `cut ${i}` }),
+        );
+        expect([answer.status, answer.body.code]).to.deep.equal([503, 'unavailable']);
+      }
+      expect((await admin.get(statuses)).status).to.equal(200);
+      expect((await admin.post(statuses, { Title: 'after it' })).status).to.equal(201);
+    });
+
+    it('of the control database keeps no place: people log in', async () => {
+      for (let i = 0; i < 4; i++) {
+        const answer = await cutWhileItWaits(world.installation.controlUrl, 'sessions', logIn);
+        expect([answer.status, answer.body.code]).to.deep.equal([503, 'unavailable']);
+      }
+      expect((await logIn()).status).to.equal(200);
+    });
+  });
+
+  describe('to a server that answers nothing any more', function () {
+    this.timeout(40_000);
+
+    it('fails within 10 s, keeps no place, and lets the service be stopped', async () => {
+      const other = await world.startAnother();
+      const client = admin.at(other.url);
+      expect((await client.get(statuses)).status).to.equal(200);
+      const readThrough = { 'Cache-Control': 'no-cache' };
+      const frozen = await backends(world.acme.adminUrl);
+      for (const pid of frozen) process.kill(pid, 'SIGSTOP');
+      try {
+        const startedAt = performance.now();
+        const answers = await Promise.all(
+          Array.from({ length: 2 * frozen.length }, () =>
+            Promise.race([client.get(statuses, readThrough), sleep(10_500)]),
+          ),
+        );
+        expect(performance.now() - startedAt).to.be.lessThan(10_000);
+        for (const answer of answers) expect(answer?.status).to.be.oneOf([200, 503]);
+        expect((await client.post(statuses, { Title: 'on a new connection' })).status).to.equal(201);
+        await other.service.stop();
+      } finally {
+        for (const pid of frozen) process.kill(pid, 'SIGCONT');
+      }
+    });
+  });
+
+  /** Lets a request run into a lock, and ends its connection there. */
+  async function cutWhileItWaits<T>(url: string, table: string, request: () => Promise<T>): Promise<T> {
+    return withConnection(url, async client => {
+      await client.query(`begin; lock table ${table} in access exclusive mode`);
+      const answer = request();
+      await eventually(() =>
+        withConnection(url, async other => {
+          const { rowCount } = await other.query(
+            `select pg_terminate_backend(pid) from pg_stat_activity
+              where datname = current_database() and application_name like 'backoffice-%' and wait_event_type = 'Lock'`,
+          );
+          return (rowCount ?? 0) > 0;
+        }),
+      );
+      const result = await answer;
+      await client.query('rollback');
+      return result;
+    });
+  }
+});
+
+/** The server processes behind the service's connections to a database. */
+async function backends(adminUrl: string): Promise<number[]> {
+  return withConnection(adminUrl, async client => {
+    const { rows } = await client.query<{ pid: number }>(
+      `select pid from pg_stat_activity where datname = current_database() and application_name = 'backoffice-api'`,
+    );
+    return rows.map(({ pid }) => pid);
+  });
+}

@@ -1,0 +1,57 @@
+import { expect } from 'chai';
+import { withConnection } from '../../src/postgres/connection.ts';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+const readThrough = { 'Cache-Control': 'no-cache' };
+
+describe('A tenant that floods the service', () => {
+  let world: World;
+  let acme: Client;
+  let globex: Client;
+
+  before(async () => {
+    world = await createWorld({ ACQUIRE_TIMEOUT_MS: '1500' });
+    acme = await world.login(world.acme);
+    globex = await world.login(world.globex);
+    expect((await acme.get('/api/v1/auth/me')).status).to.equal(200);
+  });
+  after(() => world.close());
+
+  it('with requests that do not come to an end holds up neither other tenants nor its own answers from memory', async () => {
+    expect((await acme.get(`${path}/1`)).status).to.equal(200);
+    await withConnection(world.acme.adminUrl, async holder => {
+      await holder.query('begin; lock table entity_statuses in access exclusive mode');
+      const flood = Array.from({ length: 100 }, () => acme.get(path, readThrough));
+      await eventually(() => world.service.databases.usage.waiting > 80);
+      for (let i = 0; i < 20; i++) {
+        expect((await globex.get(path, readThrough)).status).to.equal(200);
+        expect((await acme.get(`${path}/1`)).status).to.equal(200);
+      }
+      const refused = await Promise.race(flood);
+      expect([refused.status, refused.body.code]).to.deep.equal([503, 'overloaded']);
+      expect(refused.headers.get('retry-after')).to.match(/^\d+$/);
+      await holder.query('rollback');
+      for (const { status } of await Promise.all(flood)) expect(status).to.be.oneOf([200, 503]);
+    });
+    expect((await acme.get(path, readThrough)).status).to.equal(200);
+  });
+
+  it('with many requests at once is answered every one of them', async () => {
+    const answers = await Promise.all(Array.from({ length: 300 }, () => acme.get(path)));
+    expect(answers.every(({ status }) => status === 200)).to.equal(true);
+  });
+
+  it('with bodies that never end takes no place from anybody', async () => {
+    const [endless, client] = [new AbortController(), acme.tokens?.accessToken];
+    const body = () => new ReadableStream({ start: controller => controller.enqueue(new TextEncoder().encode('{')) });
+    const headers = { Authorization: `Bearer ${client}`, 'Content-Type': 'application/json' };
+    const init = { method: 'POST', headers, signal: endless.signal, duplex: 'half' as const };
+    const hanging = Array.from({ length: 64 }, () => fetch(`${world.url}${path}`, { ...init, body: body() }));
+    for (let i = 0; i < 10; i++) expect((await acme.post(path, { Title: `meanwhile ${i}` })).status).to.equal(201);
+    endless.abort();
+    await Promise.allSettled(hanging);
+  });
+});
