@@ -4,8 +4,8 @@ import { controlOptions } from './src/control/database.ts';
 import { Tenant } from './src/control/entities.ts';
 import { databaseUrl } from './src/control/server-urls.ts';
 import { runningEmbeddedUrl } from './src/embedded/postgres.ts';
-import { tenantEntities } from './src/resources/index.ts';
 import { tenantOptions } from './src/tenancy/tenant-orm.ts';
+import { tenantEntities } from './src/tenant-entities.ts';
 
 /**
  * For MikroORM's own command line: `default` is the control database, `tenant:<slug>` the database of that tenant.

@@ -1,4 +1,4 @@
-import { routesToRead } from '../src/docs/document.ts';
-import { writeDocument } from '../src/docs/openapi.ts';
+import { writeDocument } from '../src/docs/openapi-document.ts';
+import { documentedRoutes } from '../src/routes.ts';
 
-process.stdout.write(writeDocument(routesToRead()));
+process.stdout.write(writeDocument(documentedRoutes()));

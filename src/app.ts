@@ -1,9 +1,6 @@
 import Koa, { type Context, type Middleware } from 'koa';
 import compose from 'koa-compose';
 import type { z } from 'zod';
-import { activityRoutes } from './activity/activity.ts';
-import { auditRoutes } from './audit/audit-log.ts';
-import { authRoutes } from './auth/auth-routes.ts';
 import type { AuthParts } from './auth/auth-services.ts';
 import { authenticate } from './auth/authenticate.ts';
 import { authenticateClient } from './auth/authenticate-client.ts';
@@ -15,7 +12,7 @@ import { documentationPages } from './docs/pages.ts';
 import { problem } from './errors.ts';
 import { accessLog } from './http/access-log.ts';
 import { clientAddresses } from './http/client-address.ts';
-import { describeError, problemDetails } from './http/problem-details.ts';
+import { problemDetails } from './http/problem-details.ts';
 import type { Windows } from './http/rate-limit/rate-limit-store.ts';
 import { createRateLimits } from './http/rate-limit/rate-limits.ts';
 import { readBody } from './http/read-body.ts';
@@ -24,12 +21,13 @@ import { requestId } from './http/request-id.ts';
 import { createRouters, type Routers } from './http/routers.ts';
 import { securityHeaders } from './http/security-headers.ts';
 import { sendAnswer } from './http/send-response.ts';
+import { describeError } from './log.ts';
 import type { Metrics } from './metrics.ts';
-import { resources } from './resources/index.ts';
 import type { KeptAnswers } from './response-cache/response-cache.ts';
+import { apiRoutes } from './routes.ts';
 import { type Access, permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
 import { fairTurns } from './tenancy/fair-scheduler.ts';
-import { type Caller, RequestContext } from './tenancy/request-context.ts';
+import type { Caller } from './tenancy/request-context.ts';
 import { requestToken, tenantRouter } from './tenancy/tenant-router.ts';
 import { VerifiedTokens } from './tenancy/verified-tokens.ts';
 
@@ -43,16 +41,6 @@ export interface AppParts extends AuthParts {
   stopping: AbortSignal;
 }
 
-/** Every endpoint of the API. */
-export function apiRoutes(parts: AuthParts): TenantRoute[] {
-  return [
-    ...authRoutes(parts),
-    ...resources.flatMap(resource => resource.routes),
-    ...activityRoutes(),
-    ...auditRoutes(),
-  ];
-}
-
 /** The middleware stack, top to bottom. */
 export function createApp(parts: AppParts): Koa {
   const { config, directory, windows, metrics, stopping, log } = parts;
@@ -60,11 +48,10 @@ export function createApp(parts: AppParts): Koa {
   const limits = createRateLimits({ rates: config.rateLimits, windows, stopping, loginAccount });
 
   const verified = new VerifiedTokens(directory);
-  const user = compose([
-    tenantRouter({ directory, verified, anonymous: false }),
-    authenticate({ ...parts, verifiedTokens: verified }),
-  ]);
-  const anonymous = tenantRouter({ directory, verified, anonymous: true });
+  // Gives each request a context of its own, whose entity manager is forked on the database of the resolved tenant.
+  const resolveTenant = (anonymous: boolean) => tenantRouter({ ...parts, verified, anonymous });
+  const user = compose([resolveTenant(false), authenticate({ ...parts, verifiedTokens: verified })]);
+  const anonymous = resolveTenant(true);
   const identify = (access: Access): Middleware => {
     if (access === 'anonymous') return anonymous;
     if (access === 'optional')
@@ -80,7 +67,7 @@ export function createApp(parts: AppParts): Koa {
       identify(route.access),
       turns,
       requirePermission(route),
-      answer(route, parts),
+      answer(route),
     ];
     return compose(steps.filter(step => step !== undefined));
   };
@@ -141,13 +128,11 @@ function requirePermission(route: TenantRoute): Middleware | undefined {
 }
 
 /** Body → scope → fields → handler → answer. */
-function answer(route: TenantRoute, parts: AppParts): Middleware {
+function answer(route: TenantRoute): Middleware {
   return async ctx => {
-    const { tenant, caller, traceId, ipAddress } = ctx.state;
+    const { context, caller } = ctx.state;
     const fields = route.body ? await readInput(ctx, route, route.body, caller) : {};
     const query = route.query ? readQuery(route.query, new URLSearchParams(ctx.querystring)) : {};
-    const readThrough = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
-    const context = new RequestContext(parts, tenant, { traceId, ipAddress, readThrough }, caller);
     const input = { body: fields as never, query: query as never, params: ctx.params };
     sendAnswer(ctx, route, await route.handler(input, context));
   };

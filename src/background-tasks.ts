@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { describeError } from './http/problem-details.ts';
+import { describeError } from './log.ts';
 
 /** Work that no request waits for. */
 export interface Background {

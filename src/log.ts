@@ -1,4 +1,5 @@
 import { type Logger, pino } from 'pino';
+import { sqlState } from './postgres/database-error.ts';
 
 const bufferBytes = 4_096;
 const longestWaitMs = 100;
@@ -22,3 +23,25 @@ export function createLog(level: string): { log: Logger; flush: () => void } {
 }
 
 const atOnce = pino.levels.values.warn ?? 0;
+
+/**
+ * What the log may hold of an error: never the message of a database error, which can repeat values of the statement,
+ * and no properties, which can hold the statement itself or a body.
+ */
+export function describeError(error: unknown): object | undefined {
+  if (error === undefined) return undefined;
+  if (!(error instanceof Error)) return { type: typeof error };
+  const stack = error.stack
+    ?.split('\n')
+    .filter(line => /^\s+at /.test(line))
+    .join('\n');
+  const code = sqlState(error);
+  if (code === undefined) return { type: error.name, message: error.message, stack, cause: describeError(error.cause) };
+  const { constraint, table, routine, severity } = error as {
+    constraint?: string;
+    table?: string;
+    routine?: string;
+    severity?: string;
+  };
+  return { type: error.name, code, constraint, table, routine, severity, stack };
+}

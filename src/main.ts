@@ -3,15 +3,13 @@ import type { Logger } from 'pino';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { readConfig } from './config.ts';
 import { controlHead, controlVersion } from './control/database.ts';
-import { explain } from './explain.ts';
-import { describeError } from './http/problem-details.ts';
 import { type Installation, openInstallation } from './installation.ts';
-import { createLog } from './log.ts';
+import { createLog, describeError } from './log.ts';
 import { createControlDatabase, migrateControl } from './operator/migrations/migrate-control.ts';
 import { migrateTenants } from './operator/migrations/migrate-tenants.ts';
 import { readManifest } from './operator/provisioning/manifest.ts';
 import { type Provisioned, provision } from './operator/provisioning/provision.ts';
-import { OperatorError } from './operator-error.ts';
+import { explain, OperatorError } from './operator-error.ts';
 import { startService } from './server.ts';
 
 /** The process: configuration → control database → service → until a signal ends it. */

@@ -13,18 +13,18 @@ import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { createDirectory } from './control/directory.ts';
 import { createManagementServer } from './http/management.ts';
-import { describeError } from './http/problem-details.ts';
 import { createWindows } from './http/rate-limit/rate-limit-store.ts';
 import { requestListener } from './http/request-listener.ts';
 import { bodyLimits } from './http/route.ts';
 import type { Installation } from './installation.ts';
+import { describeError } from './log.ts';
 import { createMetrics } from './metrics.ts';
 import { tenantHead } from './operator/migrations/migrate-tenants.ts';
 import { OperatorError } from './operator-error.ts';
-import { tenantEntities } from './resources/index.ts';
 import { KeptAnswers } from './response-cache/response-cache.ts';
 import { WriteWatch } from './response-cache/write-monitor.ts';
 import { createTenantOrm } from './tenancy/tenant-orm.ts';
+import { tenantEntities } from './tenant-entities.ts';
 
 export interface Service {
   /** Where the API and the health checks answer. */

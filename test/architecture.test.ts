@@ -1,74 +1,74 @@
 import { readdir, readFile } from 'node:fs/promises';
-import { dirname, join, relative } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
-import { apiRoutes } from '../src/app.ts';
+import ts from 'typescript';
 import { permissions } from '../src/control/permissions.ts';
+import { apiRoutes } from '../src/routes.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** A part of the project, and the parts that it may import. `src/<folder>/` is a part, and so is each file beside them. */
-const leaves = ['config', 'errors', 'log'];
+/** Rooms that every room may import: they import nothing but each other. */
+const leaves = ['config', 'errors', 'casing'];
+/** What each room may import beside itself. A room is a folder of `src`, or a file that lies loose in `src`. */
 const mayImport: Record<string, string[]> = {
   'v8-flags': [],
+  casing: [],
   config: [],
   errors: [],
-  log: [],
-  postgres: [...leaves, 'http'],
-  http: [...leaves, 'postgres'],
-  control: ['http', 'postgres', ...leaves],
-  connections: ['response-cache', 'control', 'http', 'postgres', ...leaves],
-  'response-cache': ['connections', 'control', 'http', 'postgres', ...leaves],
+  postgres: leaves,
+  log: ['postgres'],
+  http: ['postgres', 'log', ...leaves],
+  control: ['http', 'postgres', 'log', ...leaves],
+  connections: ['control', 'http', 'postgres', 'log', ...leaves],
+  'response-cache': ['connections', 'control', 'http', 'postgres', 'log', ...leaves],
   tenancy: ['response-cache', 'connections', 'control', 'http', 'postgres', ...leaves],
-  resources: ['activity', 'audit', 'tenancy', 'connections', 'control', 'http', 'postgres', ...leaves],
-  activity: ['resources', 'tenancy', 'control', 'http', 'postgres', ...leaves],
-  audit: ['resources', 'tenancy', 'control', 'http', 'postgres', ...leaves],
-  auth: ['resources', 'background-tasks', 'tenancy', 'control', 'http', 'postgres', ...leaves],
-  'background-tasks': ['http', 'errors'],
-  metrics: ['response-cache', 'connections', 'control', 'http'],
-  embedded: ['config'],
-  'operator-error': [],
-  explain: ['operator-error', 'http', 'postgres', ...leaves],
-  installation: ['embedded', 'control', 'http', 'postgres', ...leaves],
-  operator: ['installation', 'operator-error', 'explain', 'auth', 'tenancy', 'control', 'http', 'postgres', ...leaves],
+  resources: ['tenancy', 'connections', 'control', 'http', 'postgres', ...leaves],
+  activity: ['tenancy', 'http', 'postgres', ...leaves],
+  audit: ['tenancy', 'http', 'postgres', ...leaves],
+  'background-tasks': ['log'],
+  auth: ['resources', 'background-tasks', 'tenancy', 'control', 'http', 'postgres', 'log', ...leaves],
+  embedded: ['postgres', 'log', ...leaves],
+  'operator-error': ['postgres', 'log', ...leaves],
+  installation: ['embedded', 'control', ...leaves],
+  'tenant-entities': ['resources', 'activity', 'audit'],
+  routes: ['auth', 'resources', 'activity', 'audit', 'tenancy'],
   docs: ['tenancy', 'http', ...leaves],
-  // The document is made from the routes, also without a service.
-  'docs/document': ['app', 'auth', 'docs', 'tenancy'],
+  metrics: ['response-cache', 'connections', 'control', 'http'],
+  operator: ['installation', 'operator-error', 'auth', 'control', 'http', 'postgres', 'log', ...leaves],
   app: [
+    'routes',
+    'docs',
     'metrics',
     'auth',
     'resources',
-    'activity',
-    'audit',
-    'docs',
-    'background-tasks',
     'tenancy',
     'response-cache',
     'connections',
-    'control',
     'http',
+    'log',
     ...leaves,
   ],
   server: [
     'app',
+    'tenant-entities',
+    'operator',
+    'operator-error',
+    'installation',
     'metrics',
     'auth',
-    'resources',
     'background-tasks',
     'tenancy',
     'response-cache',
     'connections',
-    'installation',
-    'operator',
-    'operator-error',
     'control',
     'http',
+    'log',
     ...leaves,
   ],
-  main: ['server', 'installation', 'operator', 'operator-error', 'explain', 'auth', 'control', 'http', ...leaves],
-  scripts: ['operator', 'docs'],
-  // Both schemas and the two ways to them: for MikroORM's own command line as well.
-  'mikro-orm.config': ['resources', 'tenancy', 'control', 'embedded', 'config'],
+  main: ['server', 'operator', 'operator-error', 'installation', 'auth', 'control', 'log', ...leaves],
+  scripts: ['operator', 'routes', 'docs'],
+  'mikro-orm.config': ['tenant-entities', 'tenancy', 'control', 'embedded', 'config'],
 };
 
 interface SourceFile {
@@ -91,20 +91,40 @@ async function sources(folder: string): Promise<SourceFile[]> {
 }
 
 /** `src/http/route.ts` → `http`, `src/app.ts` → `app`, `scripts/tenant.ts` → `scripts`. */
-function partOf(path: string): string {
+function roomOf(path: string): string {
   const [first = '', ...rest] = path.replace(/^src\//, '').split('/');
   return rest.length > 0 ? first : first.replace(/\.ts$/, '');
 }
 
-/** `src/auth/passwords.ts` → `auth/passwords`: a single file that a rule names. */
-function nameOf(path: string): string {
-  return path.replace(/^src\//, '').replace(/\.ts$/, '');
+/** The files of ours that a file imports, types included, as paths from the root of the project. */
+function importsOf({ path, text }: SourceFile): string[] {
+  return ts
+    .preProcessFile(text, true, true)
+    .importedFiles.filter(({ fileName }) => fileName.startsWith('.'))
+    .map(({ fileName }) => join(dirname(path), fileName));
 }
 
-/** The files of ours that a file imports, from the root of the project. */
-function importsOf({ path, code }: SourceFile): string[] {
-  const specifiers = [...code.matchAll(/\b(?:from|import)\s*\(?\s*'(\.[^']+)'/g)].map(match => match[1] ?? '');
-  return specifiers.map(specifier => relative(root, join(root, dirname(path), specifier)));
+/** The first cycle that a depth-first search meets, as the path through it; undefined when there is none. */
+function findCycle(graph: ReadonlyMap<string, readonly string[]>): string[] | undefined {
+  const finished = new Set<string>();
+  const path: string[] = [];
+  const visit = (node: string): string[] | undefined => {
+    if (path.includes(node)) return [...path.slice(path.indexOf(node)), node];
+    if (finished.has(node)) return undefined;
+    path.push(node);
+    for (const next of graph.get(node) ?? []) {
+      const cycle = visit(next);
+      if (cycle) return cycle;
+    }
+    path.pop();
+    finished.add(node);
+    return undefined;
+  };
+  for (const node of graph.keys()) {
+    const cycle = visit(node);
+    if (cycle) return cycle;
+  }
+  return undefined;
 }
 
 describe('the architecture', () => {
@@ -122,22 +142,44 @@ describe('the architecture', () => {
     expect(src.length).to.be.greaterThan(40);
   });
 
-  it('has imports in one direction only', () => {
+  it('no file imports itself through others, type imports included', () => {
+    const graph = new Map([...src, ...scripts, config].map(file => [file.path, importsOf(file)]));
+    expect(findCycle(graph)?.join(' → ')).to.equal(undefined);
+    expect(
+      findCycle(
+        new Map([
+          ['a', ['b']],
+          ['b', ['c']],
+          ['c', ['b']],
+        ]),
+      ),
+    ).to.deep.equal(['b', 'c', 'b']);
+  });
+
+  it('every room imports only the rooms below it', () => {
     const wrong: string[] = [];
     for (const file of [...src, ...scripts, config]) {
-      const part = partOf(file.path);
-      expect(mayImport, `${file.path}: say in this test what ${part} may import`).to.have.property(part);
-      for (const imported of importsOf(file)) {
-        const allowed = mayImport[nameOf(file.path)] ?? [part, ...(mayImport[part] ?? [])];
-        if (!allowed.includes(partOf(imported)) && !allowed.includes(nameOf(imported)))
-          wrong.push(`${file.path} imports ${imported}`);
-      }
+      const room = roomOf(file.path);
+      expect(mayImport, `${file.path}: say in this test what ${room} may import`).to.have.property(room);
+      const allowed = [room, ...(mayImport[room] ?? [])];
+      for (const imported of importsOf(file))
+        if (!allowed.includes(roomOf(imported))) wrong.push(`${file.path} imports ${imported}`);
     }
     expect(wrong).to.deep.equal([]);
+    expect(findCycle(new Map(Object.entries(mayImport)))?.join(' → ')).to.equal(undefined);
+  });
+
+  it('no two source files of the project bear the same name', async () => {
+    const folders = await Promise.all(['src', 'scripts', 'bench'].map(sources));
+    const names = folders
+      .flat()
+      .map(({ path }) => basename(path))
+      .filter(name => name !== 'index.ts');
+    expect(names.filter((name, at) => names.indexOf(name) !== at)).to.deep.equal([]);
   });
 
   it('has an HTTP layer that knows of no database', () => {
-    for (const { path, code } of src.filter(file => partOf(file.path) === 'http')) {
+    for (const { path, code } of src.filter(file => roomOf(file.path) === 'http')) {
       expect(code, path).not.to.match(/mikro-orm|from 'pg'/);
     }
   });

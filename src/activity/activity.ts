@@ -1,10 +1,10 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import { toRow } from '../casing.ts';
 import { problem } from '../errors.ts';
 import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from '../http/fields.ts';
 import { pathId } from '../http/route.ts';
 import { type Condition, Table } from '../postgres/table-statements.ts';
-import { toRow } from '../resources/record.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { Caller } from '../tenancy/request-context.ts';
 

@@ -1,8 +1,8 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import { pascalCase } from '../casing.ts';
 import { limit, longId, queryId, text, timestamp } from '../http/fields.ts';
 import { type Condition, Table } from '../postgres/table-statements.ts';
-import { pascalCase } from '../resources/record.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 
 const actions = ['create', 'update', 'delete'] as const;

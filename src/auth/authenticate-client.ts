@@ -2,11 +2,13 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Middleware } from 'koa';
 import { ApiClient } from '../control/entities.ts';
 import { type Problem, problem } from '../errors.ts';
+import { bindCaller, bindTenant, type ContextServices } from '../tenancy/request-context.ts';
 import type { AuthParts } from './auth-services.ts';
 import { announceSunset, callerOf, requireLegacyTokens } from './authenticate.ts';
 
 /** Proves an API client by `Authorization: Basic` (RFC 7617) and puts its tenant, and its user as caller, into the state. */
-export function authenticateClient({ control, directory }: AuthParts): Middleware {
+export function authenticateClient(services: AuthParts & ContextServices): Middleware {
+  const { control, directory } = services;
   return async (ctx, next) => {
     announceSunset(ctx);
     const client = await findClient(control, ctx.req.headers.authorization ?? '');
@@ -14,13 +16,14 @@ export function authenticateClient({ control, directory }: AuthParts): Middlewar
     if (!client || !tenant) throw basicRequired();
     if (tenant.status !== 'active') throw problem('tenant_inactive');
     requireLegacyTokens(tenant);
-    ctx.state.tenant = tenant;
-    ctx.state.caller = await callerOf(directory, tenant, client.user.id, {
+    bindTenant(ctx, tenant, services);
+    const caller = await callerOf(directory, tenant, client.user.id, {
       sessionId: '',
       tokenId: client.id,
       entityType: null,
     });
-    if (!ctx.state.caller) throw basicRequired();
+    if (!caller) throw basicRequired();
+    bindCaller(ctx, caller);
     await next();
   };
 }

@@ -3,7 +3,7 @@ import type { Directory, LegacyTokenRecord, RoleRecord, TenantRecord, UserRecord
 import { hashOfLegacyToken } from '../control/legacy-token.ts';
 import { problem } from '../errors.ts';
 import { invalidToken, type ParsedToken } from '../http/bearer-token.ts';
-import type { Caller } from '../tenancy/request-context.ts';
+import { bindCaller, type Caller } from '../tenancy/request-context.ts';
 import type { VerifiedToken, VerifiedTokens } from '../tenancy/verified-tokens.ts';
 import { type AccessClaims, requireUnexpired, verifyAccessToken } from './access-token.ts';
 import type { AuthParts } from './auth-services.ts';
@@ -25,7 +25,7 @@ interface AuthenticateParts extends Pick<AuthParts, 'directory' | 'tokens' | 'us
 }
 
 /**
- * Proves who is calling and puts it in `ctx.state.caller`: the token's signature and claims, its session, and the user,
+ * Proves who is calling and gives the request its caller (`bindCaller`): the token's signature and claims, its session, and the user,
  * with entity and scope as they are now. The tenant router has run before.
  */
 export function authenticate(parts: AuthenticateParts): Middleware {
@@ -34,16 +34,16 @@ export function authenticate(parts: AuthenticateParts): Middleware {
     const { tenant, token, verified, tokenHeader, legacyToken } = ctx.state as ResolvedState;
     if (token === undefined) throw problem('unauthorized', { headers: { 'WWW-Authenticate': 'Bearer' } });
     if (legacyToken) {
-      ctx.state.caller = await identifyLegacy(ctx, legacyToken, parts);
+      bindCaller(ctx, await identifyLegacy(ctx, legacyToken, parts));
     } else if (verified) {
       requireUnexpired(verified.expiresAt, tokens);
-      ctx.state.caller = verified.caller; // of an active tenant: nothing is kept of another
+      bindCaller(ctx, verified.caller); // of an active tenant: nothing is kept of another
     } else {
       const claims = verifyAccessToken(token, tokenHeader, tenant, tokens);
       if (tenant.status !== 'active') throw problem('tenant_inactive');
       const proved = await identify(claims, tenant, directory);
       verifiedTokens.keep(token, proved);
-      ctx.state.caller = proved.caller;
+      bindCaller(ctx, proved.caller);
     }
     await next();
   };

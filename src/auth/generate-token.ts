@@ -25,7 +25,7 @@ export function generateToken({ control, tokens }: AuthParts): TenantRoute {
       const { caller, tenant } = context;
       const token = createLegacyToken();
       const expiresAt = new Date(tokens.now() * 1_000 + lifetimeMs);
-      const entity = caller.entityId === null ? null : await context.em().findOne(Entity, { id: caller.entityId });
+      const entity = caller.entityId === null ? null : await context.em.findOne(Entity, { id: caller.entityId });
       await control.em.fork().transactional(async em => {
         // A revocation takes along the tokens that are there: it has been, or waits for this one.
         const [client] = await em.execute<object[]>(

@@ -29,7 +29,7 @@ export async function loadHolder(
   const user = await directory.user(userId);
   const role = user && (await directory.role(user.roleId));
   if (!user || user.disabled || !role) return undefined;
-  const entity = user.entityId === null ? null : await context.em().findOne(Entity, { id: user.entityId });
+  const entity = user.entityId === null ? null : await context.em.findOne(Entity, { id: user.entityId });
   return { user, permissions: [...role.permissions], entityType: entity?.entityType ?? null };
 }
 

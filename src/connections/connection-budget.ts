@@ -1,8 +1,11 @@
 import { Openings } from './connect-limiter.ts';
 import { Neighbours } from './contention.ts';
 import { IdleConnections } from './idle-connections.ts';
+import type { PoolState } from './pool-state.ts';
 import { TenantClient } from './tenant-client.ts';
-import type { TenantPool } from './tenant-pool.ts';
+
+type Pool = PoolState<TenantClient>;
+
 import { ConnectionLine, type WaitCounts } from './wait-queue.ts';
 
 interface ConnectionBudgetOptions {
@@ -83,7 +86,7 @@ export class ConnectionBudget {
    * would let others overshoot the limit.
    * @throws {PoolError} when none came free in time, or too many wait
    */
-  async connect(pool: TenantPool): Promise<TenantClient> {
+  async connect(pool: Pool): Promise<TenantClient> {
     this.#neighbours.note(pool);
     // Who waits in other pools could not use what is idle in this one; before it is idle, they are served.
     if (pool.waiting.length === 0 && pool.inUse < this.#mostEach) {
@@ -105,7 +108,7 @@ export class ConnectionBudget {
   }
 
   /** Closes what is idle of a pool that has ended, and sends away those who wait in it. */
-  end(pool: TenantPool, error: Error): void {
+  end(pool: Pool, error: Error): void {
     for (let waiter = this.#line.leave(pool); waiter; waiter = this.#line.leave(pool)) waiter.reject(error);
     for (let client = this.#idle.take(pool); client; client = this.#idle.take(pool)) this.#close(client);
   }
@@ -121,11 +124,11 @@ export class ConnectionBudget {
 
   /** Serves as many of those who wait as there are connections, in their order, and makes room for the others. */
   #serve(): void {
-    const promised = new Map<TenantPool, number>();
+    const promised = new Map<Pool, number>();
     let places = this.#closing; // that will come free without more being closed
     let toOpen = this.#openings.room;
     const mostEach = this.#mostEach;
-    const missing = (pool: TenantPool) =>
+    const missing = (pool: Pool) =>
       pool.idle.length > 0 || toOpen > 0 ? missingOf(pool, mostEach) - (promised.get(pool) ?? 0) : 0;
     for (let pool = this.#line.next(missing); pool; pool = this.#line.next(missing)) {
       const client = this.#idle.take(pool);
@@ -166,7 +169,7 @@ export class ConnectionBudget {
     return true;
   }
 
-  async #openFor(pool: TenantPool): Promise<void> {
+  async #openFor(pool: Pool): Promise<void> {
     this.#open++;
     pool.opening++;
     this.#opened++;
@@ -236,7 +239,7 @@ export class ConnectionBudget {
 }
 
 /** How many connections a pool may have beside those it has, those on their way, and those that the server still sees. */
-function missingOf(pool: TenantPool, mostEach: number): number {
+function missingOf(pool: Pool, mostEach: number): number {
   const room = mostEach - pool.taken - pool.closing;
   return Math.max(0, Math.min(pool.waiting.length - pool.opening, room));
 }

@@ -1,10 +1,12 @@
+import type { PoolState } from './pool-state.ts';
 import type { TenantClient } from './tenant-client.ts';
-import type { TenantPool } from './tenant-pool.ts';
+
+type Pool = PoolState<TenantClient>;
 
 /** The connections to one server that nobody uses at the moment, kept for the tenants whose they are. */
 export class IdleConnections {
   /** Those that have any. */
-  readonly #pools = new Set<TenantPool>();
+  readonly #pools = new Set<Pool>();
   readonly #close: (client: TenantClient) => void;
 
   /** @param close for one that turns out to be of no more use */
@@ -19,7 +21,7 @@ export class IdleConnections {
   }
 
   /** The one of this tenant used last, whose caches and memory are the warmest. */
-  take(pool: TenantPool): TenantClient | undefined {
+  take(pool: Pool): TenantClient | undefined {
     let client = pool.idle.pop();
     while (client && !client.usable) {
       this.#close(client);
@@ -31,11 +33,11 @@ export class IdleConnections {
 
   /** One of the tenant whose idle connections are the least likely to be needed: by how often it is asked for, for each of them. */
   takeColdest(): TenantClient | undefined {
-    let coldest: TenantPool | undefined;
+    let coldest: Pool | undefined;
     let least = Number.POSITIVE_INFINITY;
     for (const pool of this.#pools) {
-      const heat = pool.heat - Math.log2(pool.idle.length);
-      if (heat < least) [coldest, least] = [pool, heat];
+      const score = pool.usageScore - Math.log2(pool.idle.length);
+      if (score < least) [coldest, least] = [pool, score];
     }
     return coldest && this.take(coldest);
   }

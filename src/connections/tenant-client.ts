@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import pg from 'pg';
 import { PoolError, sqlState } from '../postgres/database-error.ts';
-import type { TenantPool } from './tenant-pool.ts';
+import type { PoolState, TenantClientOptions } from './pool-state.ts';
 import { HeldLocks } from './write-locks.ts';
 
 /** Reached the database of another tenant, or none: its answers must not be used. */
@@ -16,22 +16,13 @@ export class TenantVersionError extends Error {
   readonly code = 'TENANT_VERSION';
 }
 
-export interface TenantClientOptions extends pg.ClientConfig {
-  /** Which tenant a connection must find inside the database, and at which version. */
-  readonly expected: { readonly guid: string; readonly schemaVersion: string };
-  /** A server that says nothing for so long during a query counts as gone. Longer than `statement_timeout`. */
-  readonly silenceMs: number;
-  /** Longest time until a new connection has proved where it leads. */
-  readonly openMs: number;
-}
-
 const longestGoodbyeMs = 1_000;
 // SQLSTATEs after which the server hangs up, or what was prepared on the connection is good no more.
 const lastWords = /^(57P|25P0[34]|08|0A000|26000)/;
 
 /** One connection to a tenant's database. */
 export class TenantClient extends pg.Client {
-  readonly pool: TenantPool;
+  readonly pool: PoolState<TenantClient>;
   readonly locks = new HeldLocks(
     statement => this.query(statement as never) as Promise<unknown>,
     () => this.#onRelease !== undefined,
@@ -47,7 +38,7 @@ export class TenantClient extends pg.Client {
   /** Ends the use of this connection; undefined while it is not in use. */
   #onRelease: (() => void) | undefined;
 
-  constructor(pool: TenantPool) {
+  constructor(pool: PoolState<TenantClient>) {
     super(pool.options);
     this.pool = pool;
     this.on('error', () => (this.#doomed = true)); // whoever uses it is told by the query; `end` follows in any case

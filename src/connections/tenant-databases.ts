@@ -2,6 +2,7 @@ import type { MikroORM } from '@mikro-orm/postgresql';
 import { LRUCache } from 'lru-cache';
 import type { TenantRecord } from '../control/directory.ts';
 import { problem } from '../errors.ts';
+import { serverOf } from '../postgres/server-address.ts';
 import { type BudgetUsage, ConnectionBudget } from './connection-budget.ts';
 import { TenantDriver } from './tenant-driver.ts';
 
@@ -106,10 +107,4 @@ export class TenantDatabases {
     }
     return budget;
   }
-}
-
-/** Host and port; for a socket of the file system, its folder. */
-export function serverOf(url: string): string {
-  const { hostname, port, searchParams } = new URL(url);
-  return `${searchParams.get('host') ?? hostname}:${searchParams.get('port') ?? (port || '5432')}`;
 }

@@ -2,12 +2,20 @@ import { createHash } from 'node:crypto';
 import { type EntityManager, type MikroORM, PostgreSqlConnection, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import { PostgresDialect } from 'kysely';
 import { isCut } from '../postgres/database-error.ts';
+import { sourceOf } from '../postgres/server-address.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
-import type { Reading } from '../response-cache/response-cache.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 import type { TenantClient } from './tenant-client.ts';
 import { TenantPool } from './tenant-pool.ts';
 import { TenantTransaction } from './tenant-transaction.ts';
+
+/** The rows of a read, whether they may be cached, and the database that they came from. */
+export interface Reading {
+  readonly rows: RowValues[];
+  /** True when no write of the resource was under way when the read began. */
+  readonly settled: boolean;
+  readonly source: string;
+}
 
 interface TenantDriverOptions {
   url: string;
@@ -29,14 +37,6 @@ interface Change {
 
 const statementTimeoutMs = 8_000; // a request is answered within 10 s
 const silenceMs = statementTimeoutMs + 1_000;
-
-/**
- * How a database of one run of one server is called, as SQL: the same by whatever way it is reached, and in any session.
- * Other ways to write it cost a new connection three times as much.
- */
-export function sourceOf(database: string): string {
-  return `concat(pg_postmaster_start_time() at time zone 'UTC', ' ', ${database})`;
-}
 
 // Whoever changes a resource holds its lock, shared, until the change is committed.
 const isUnchanged = {
@@ -114,7 +114,7 @@ export class TenantDriver extends PostgreSqlDriver {
   change({ actor, resource, prepare, announce }: Change): Promise<RowValues[]> {
     return this.#with(async client => {
       if (resource !== undefined) await client.locks.hold(lockOf(resource), announce);
-      const transaction = new TenantTransaction(this, client, actor);
+      const transaction = new TenantTransaction(client, actor, () => this.entityManager());
       try {
         return await transaction.commit(await prepare(transaction));
       } catch (error) {

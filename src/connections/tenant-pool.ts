@@ -1,7 +1,7 @@
 import { PoolError } from '../postgres/database-error.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
-import type { TenantClient, TenantClientOptions } from './tenant-client.ts';
-import type { Waiter } from './wait-queue.ts';
+import type { PoolState, TenantClientOptions, Waiter } from './pool-state.ts';
+import type { TenantClient } from './tenant-client.ts';
 
 const halfLifeMs = 30_000;
 
@@ -9,17 +9,17 @@ const halfLifeMs = 30_000;
  * The connections of one tenant, all taken from the budget of its server. It has the shape of a pool of `pg`, which is
  * what Kysely, and so MikroORM, takes its connections from.
  */
-export class TenantPool {
+export class TenantPool implements PoolState<TenantClient> {
   /** Settings of the connections. */
   readonly options: TenantClientOptions;
   readonly idle: TenantClient[] = [];
-  readonly waiting: Waiter[] = [];
+  readonly waiting: Waiter<TenantClient>[] = [];
   inUse = 0;
   opening = 0;
   closing = 0;
   ended = false;
   readonly budget: ConnectionBudget;
-  #heat = Number.NEGATIVE_INFINITY;
+  #usageScore = Number.NEGATIVE_INFINITY;
 
   constructor(budget: ConnectionBudget, options: TenantClientOptions) {
     this.budget = budget;
@@ -35,16 +35,16 @@ export class TenantPool {
    * How often it is asked for, of late: the logarithm (base 2) of a count in which every use weighs half as much after 30 s.
    * To be compared with that of another pool only: with time the count does not shrink, but newer uses weigh more.
    */
-  get heat(): number {
-    return this.#heat;
+  get usageScore(): number {
+    return this.#usageScore;
   }
 
   /** @throws {PoolError} */
   async connect(): Promise<TenantClient> {
     if (this.ended) throw closed();
     const weight = performance.now() / halfLifeMs;
-    const [larger, smaller] = this.#heat > weight ? [this.#heat, weight] : [weight, this.#heat];
-    this.#heat = larger + Math.log2(1 + 2 ** (smaller - larger));
+    const [larger, smaller] = this.#usageScore > weight ? [this.#usageScore, weight] : [weight, this.#usageScore];
+    this.#usageScore = larger + Math.log2(1 + 2 ** (smaller - larger));
     return this.budget.connect(this);
   }
 

@@ -2,21 +2,20 @@ import type { EntityManager } from '@mikro-orm/postgresql';
 import { Kysely, PostgresDialect } from 'kysely';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import type { TenantClient } from './tenant-client.ts';
-import type { TenantDriver } from './tenant-driver.ts';
 
 /**
  * The transaction of one change. It begins with the first thing that is asked in it, and carries who makes the change,
  * for the audit log; what can be sent together is, in one packet.
  */
 export class TenantTransaction {
-  readonly #driver: TenantDriver;
   readonly #client: TenantClient;
   readonly #actor: string;
+  readonly #forkEntityManager: () => EntityManager;
   #begun = false;
   #em: EntityManager | undefined;
 
-  constructor(driver: TenantDriver, client: TenantClient, actor: string) {
-    this.#driver = driver;
+  constructor(client: TenantClient, actor: string, forkEntityManager: () => EntityManager) {
+    this.#forkEntityManager = forkEntityManager;
     this.#client = client;
     this.#actor = actor;
   }
@@ -30,7 +29,7 @@ export class TenantTransaction {
   /** A unit of work in this transaction. */
   get em(): EntityManager {
     if (!this.#em) {
-      this.#em = this.#driver.entityManager();
+      this.#em = this.#forkEntityManager();
       this.#em.setTransactionContext(this.#asKysely());
     }
     return this.#em;

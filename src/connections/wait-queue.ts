@@ -1,14 +1,8 @@
 import { PoolError } from '../postgres/database-error.ts';
+import type { PoolState, Waiter } from './pool-state.ts';
 import type { TenantClient } from './tenant-client.ts';
-import type { TenantPool } from './tenant-pool.ts';
 
-/** One who waits for a connection of a tenant. */
-export interface Waiter {
-  readonly resolve: (client: TenantClient) => void;
-  readonly reject: (error: unknown) => void;
-  readonly since: number;
-  readonly timer: NodeJS.Timeout;
-}
+type Pool = PoolState<TenantClient>;
 
 /** What became of those who waited, since the start of the process. */
 export interface WaitCounts {
@@ -26,7 +20,7 @@ const switchingMs = 50; // to close one connection and open another costs many t
 export class ConnectionLine {
   readonly counts: WaitCounts = { waits: 0, waitedMs: 0, refused: 0 };
   /** Pools in which somebody waits. */
-  readonly #pools = new Set<TenantPool>();
+  readonly #pools = new Set<Pool>();
   readonly #waitMs: number;
   readonly #onRefused: () => void;
   #length = 0;
@@ -45,14 +39,14 @@ export class ConnectionLine {
   }
 
   /** @throws {PoolError} at once when too many wait, or later when the wait was too long */
-  join(pool: TenantPool): Promise<TenantClient> {
+  join(pool: Pool): Promise<TenantClient> {
     if (this.#length >= maxWaiting) this.#makeRoom(pool);
     return new Promise<TenantClient>((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#refuse(pool, waiter, 'no connection came free in time');
         this.#onRefused();
       }, this.#waitMs);
-      const waiter: Waiter = { resolve, reject, since: performance.now(), timer };
+      const waiter: Waiter<TenantClient> = { resolve, reject, since: performance.now(), timer };
       this.#length++;
       pool.waiting.push(waiter);
       this.#pools.add(pool);
@@ -60,7 +54,7 @@ export class ConnectionLine {
   }
 
   /** The one who waits in a pool the longest, whose wait is over. */
-  leave(pool: TenantPool): Waiter | undefined {
+  leave(pool: Pool): Waiter<TenantClient> | undefined {
     const [waiter] = pool.waiting;
     if (waiter) this.#end(pool, waiter);
     return waiter;
@@ -70,8 +64,8 @@ export class ConnectionLine {
    * Whose turn it is: of the pools that miss connections, the one that has the fewest; of those, the one in which somebody
    * waits the longest. Who can use a connection as it is counts as having come a little earlier.
    */
-  next(missing: (pool: TenantPool) => number): TenantPool | undefined {
-    let next: TenantPool | undefined;
+  next(missing: (pool: Pool) => number): Pool | undefined {
+    let next: Pool | undefined;
     for (const pool of this.#pools) {
       if (missing(pool) <= 0) continue;
       const fewer = next ? pool.taken - next.taken : -1;
@@ -81,7 +75,7 @@ export class ConnectionLine {
   }
 
   /** Room for one more of this pool, at the cost of the pool that has the most in the line. */
-  #makeRoom(pool: TenantPool): void {
+  #makeRoom(pool: Pool): void {
     let longest = pool;
     for (const each of this.#pools) if (each.waiting.length > longest.waiting.length) longest = each;
     const last = longest.waiting.at(-1);
@@ -89,13 +83,13 @@ export class ConnectionLine {
     this.#refuse(longest, last, 'too many wait for a connection');
   }
 
-  #refuse(pool: TenantPool, waiter: Waiter, reason: string): void {
+  #refuse(pool: Pool, waiter: Waiter<TenantClient>, reason: string): void {
     this.#end(pool, waiter);
     this.counts.refused++;
     waiter.reject(new PoolError('POOL_TIMEOUT', reason));
   }
 
-  #end(pool: TenantPool, waiter: Waiter): void {
+  #end(pool: Pool, waiter: Waiter<TenantClient>): void {
     clearTimeout(waiter.timer);
     pool.waiting.splice(pool.waiting.indexOf(waiter), 1);
     if (pool.waiting.length === 0) this.#pools.delete(pool);
@@ -105,6 +99,6 @@ export class ConnectionLine {
   }
 }
 
-function turnOf({ waiting: [first], idle }: TenantPool): number {
+function turnOf({ waiting: [first], idle }: Pool): number {
   return (first?.since ?? Number.POSITIVE_INFINITY) - (idle.length > 0 ? switchingMs : 0);
 }

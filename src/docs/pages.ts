@@ -4,7 +4,7 @@ import type { Middleware } from 'koa';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { errorsPage } from './errors-page.ts';
 import { guidePage } from './guide.ts';
-import { openApiDocument, writeDocument } from './openapi.ts';
+import { openApiDocument, writeDocument } from './openapi-document.ts';
 import { operatorsPage } from './operators-page.ts';
 import { referencePage } from './reference.ts';
 import { swaggerFile, swaggerPage, swaggerStart } from './swagger.ts';

@@ -2,7 +2,8 @@ import { STATUS_CODES } from 'node:http';
 import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
 import { Problem, type ProblemCode, problem, problems } from '../errors.ts';
-import { databaseProblem, sqlState } from '../postgres/database-error.ts';
+import { describeError } from '../log.ts';
+import { databaseProblem } from '../postgres/database-error.ts';
 
 /**
  * Renders whatever goes wrong as `application/problem+json` (RFC 9457): the one place of the HTTP layer that catches.
@@ -36,26 +37,4 @@ function renderProblem(ctx: Context, { code, status, detail, errors, headers }: 
 export function problemBody(code: ProblemCode, traceId: string, detail?: string, errors?: Problem['errors']) {
   const { status, title } = problems[code];
   return { type: `/docs/errors#${code}`, title: title ?? STATUS_CODES[status], status, code, traceId, detail, errors };
-}
-
-/**
- * What the log may hold of an error: never the message of a database error, which can repeat values of the statement,
- * and no properties, which can hold the statement itself or a body.
- */
-export function describeError(error: unknown): object | undefined {
-  if (error === undefined) return undefined;
-  if (!(error instanceof Error)) return { type: typeof error };
-  const stack = error.stack
-    ?.split('\n')
-    .filter(line => /^\s+at /.test(line))
-    .join('\n');
-  const code = sqlState(error);
-  if (code === undefined) return { type: error.name, message: error.message, stack, cause: describeError(error.cause) };
-  const { constraint, table, routine, severity } = error as {
-    constraint?: string;
-    table?: string;
-    routine?: string;
-    severity?: string;
-  };
-  return { type: error.name, code, constraint, table, routine, severity, stack };
 }

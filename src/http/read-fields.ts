@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { camelCase } from '../casing.ts';
 import { type FieldErrors, problem } from '../errors.ts';
 
 /**
@@ -62,11 +63,6 @@ function check<Shape extends z.ZodRawShape>(
 function isSame(one: unknown, other: unknown): boolean {
   if (!Array.isArray(one) || !Array.isArray(other)) return one === other;
   return one.length === other.length && one.every((item, index) => item === other[index]);
-}
-
-/** `CountryCode` → `countryCode`, `IPAddress` → `ipAddress`, `Id` → `id`. */
-export function camelCase(name: string): string {
-  return name.replace(/^[A-Z]+(?=[A-Z][a-z]|$)|^[A-Z]/, capitals => capitals.toLowerCase());
 }
 
 /** What is wrong with a value, without repeating the value. */

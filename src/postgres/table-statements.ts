@@ -1,7 +1,7 @@
 import { type EntityClass, EntitySchema } from '@mikro-orm/postgresql';
 import pg from 'pg';
 import type { z } from 'zod';
-import { camelCase } from '../http/read-fields.ts';
+import { camelCase, snakeCase } from '../casing.ts';
 
 /** SQL with its values. Each connection prepares it once, under its name. */
 export interface Statement {
@@ -94,13 +94,8 @@ export class Table {
   /** The column or the SQL that a property stands for. */
   #source(property: string): string {
     const { formula, fieldName } = this.#properties[property] ?? {};
-    return formula?.(this.#name) ?? fieldName ?? columnOf(property);
+    return formula?.(this.#name) ?? fieldName ?? snakeCase(property);
   }
-}
-
-/** `createdAt` → `created_at`, as MikroORM names columns. */
-export function columnOf(property: string): string {
-  return property.replace(/[A-Z]/g, capital => `_${capital.toLowerCase()}`);
 }
 
 function where(conditions: Conditions, values: unknown[]): string {

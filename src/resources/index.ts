@@ -1,11 +1,9 @@
-import { Activity } from '../activity/activity.ts';
-import { AuditEntry } from '../audit/audit-log.ts';
 import { countries } from './country.ts';
 import { currencies } from './currency.ts';
 import { entities } from './entity.ts';
 import { entityStatuses } from './entity-status.ts';
 import { orderStatuses } from './order-status.ts';
-import { PromotionUse, promotions } from './promotion.ts';
+import { promotions } from './promotion.ts';
 import { systemOptions } from './system-option.ts';
 import { taxCodes } from './tax-code.ts';
 import { unitsOfMeasure } from './unit-of-measure.ts';
@@ -22,6 +20,3 @@ export const resources = [
   taxCodes,
   entities,
 ];
-
-/** Everything stored in a tenant database. */
-export const tenantEntities = [...resources.map(resource => resource.entity), PromotionUse, Activity, AuditEntry];

@@ -64,7 +64,7 @@ const readUse = defineRoute({
   response: use,
   cache: 'revalidate',
   handler: async ({ params }, context) => {
-    const em = context.em();
+    const em = context.em;
     const { promotion, entity } = await findPair(params, context.caller, em);
     const found = await em.findOne(PromotionUse, { promotionId: promotion.id, entityId: entity.id });
     return {

@@ -1,14 +1,14 @@
 import type { EntityClass, EntityManager } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import { camelCase, pascalCase, snakeCase, toRow } from '../casing.ts';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { type Problem, problem } from '../errors.ts';
 import { flag, limit, queryId } from '../http/fields.ts';
-import { camelCase } from '../http/read-fields.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
-import { type Condition, columnOf, type RowValues, type Statement, Table } from '../postgres/table-statements.ts';
+import { type Condition, type RowValues, type Statement, Table } from '../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { Caller, RequestContext } from '../tenancy/request-context.ts';
-import { byCode, pascalCase, toRow } from './record.ts';
+import { byCode } from './record.ts';
 import type { ResourceOptions } from './resource-options.ts';
 
 export interface Resource {
@@ -52,7 +52,7 @@ export function defineResource<
   /** What the caller may see of what the query asks for. */
   const visible = (caller: Caller, query: { includeDeleted?: boolean } = {}): (Condition | undefined)[] => [
     softDelete && !query.includeDeleted ? ['not is_deleted'] : undefined,
-    scopedBy && caller.scope === 'Self' ? [`${columnOf(scopedBy)} = ?`, caller.entityId ?? 0] : undefined,
+    scopedBy && caller.scope === 'Self' ? [`${snakeCase(scopedBy)} = ?`, caller.entityId ?? 0] : undefined,
   ];
 
   /** The condition for the record that a path or a body names; undefined when no record can have that key. */

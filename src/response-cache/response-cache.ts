@@ -1,3 +1,4 @@
+import type { Reading } from '../connections/tenant-driver.ts';
 import type { Announce } from '../control/announcer.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import type { TenantRecord } from '../control/directory.ts';
@@ -5,13 +6,6 @@ import { Representation } from '../http/representation.ts';
 import type { RowValues } from '../postgres/table-statements.ts';
 import { AnswerStore, type KeptAnswer, type KeptResource } from './response-store.ts';
 import type { WriteWatch } from './write-monitor.ts';
-
-/** What was read, whether no change of the resource was under way then, and from which database of which server it came. */
-export interface Reading {
-  readonly rows: RowValues[];
-  readonly settled: boolean;
-  readonly source: string;
-}
 
 /** @throws what a client is told when there is no answer in the rows */
 type ToAnswer = (rows: RowValues[]) => unknown;

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
-import { serverOf, type TenantDatabases } from '../connections/tenant-databases.ts';
-import { sourceOf } from '../connections/tenant-driver.ts';
+import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import { type ControlDatabase, queryControl } from '../control/database.ts';
-import { describeError } from '../http/problem-details.ts';
+import { describeError } from '../log.ts';
+import { serverOf, sourceOf } from '../postgres/server-address.ts';
 
 interface WriteWatchOptions {
   control: ControlDatabase;

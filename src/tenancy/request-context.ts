@@ -1,4 +1,5 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
+import type { Context } from 'koa';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { TenantDriver } from '../connections/tenant-driver.ts';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
@@ -33,7 +34,7 @@ export interface Origin {
   readonly readThrough: boolean;
 }
 
-interface ContextParts {
+export interface ContextServices {
   databases: TenantDatabases;
   answers: KeptAnswers;
   directory: Pick<Directory, 'countUsers'>;
@@ -42,19 +43,41 @@ interface ContextParts {
 const maxAttempts = 3;
 const retryable = new Set(['40001', '40P01']); // serialization_failure, deadlock_detected
 
-/** What a handler works with: who calls, and the tenant's database, which is opened on first use. */
+/**
+ * Gives a request its context. From here on the request reaches the database of this tenant, and no other: its entity
+ * manager is forked on that database.
+ */
+export function bindTenant(ctx: Context, tenant: TenantRecord, services: ContextServices): void {
+  const readThrough = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
+  const { traceId, ipAddress } = ctx.state;
+  ctx.state.tenant = tenant;
+  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, readThrough });
+}
+
+/** Records the caller that was authenticated for a request. */
+export function bindCaller(ctx: Context, caller: Caller): void {
+  ctx.state.caller = caller;
+  (ctx.state.context as RequestContext).authenticated(caller);
+}
+
+/** What a handler works with: the caller, and the tenant's database, which is opened on first use. */
 export class RequestContext {
   readonly tenant: TenantRecord;
   readonly origin: Origin;
-  readonly #caller: Caller | undefined;
-  readonly #parts: ContextParts;
+  readonly #services: ContextServices;
+  #caller: Caller | undefined;
   #database: TenantDriver | undefined;
   #em: EntityManager | undefined;
 
-  constructor(parts: ContextParts, tenant: TenantRecord, origin: Origin, caller?: Caller) {
-    this.#parts = parts;
+  constructor(services: ContextServices, tenant: TenantRecord, origin: Origin) {
+    this.#services = services;
     this.tenant = tenant;
     this.origin = origin;
+  }
+
+  /** @throws when the request has a caller already: nobody becomes somebody else */
+  authenticated(caller: Caller): void {
+    if (this.#caller) throw new Error('the request has a caller already');
     this.#caller = caller;
   }
 
@@ -69,8 +92,8 @@ export class RequestContext {
     return this.#caller;
   }
 
-  /** For reading entities: this request's entity manager. */
-  em(): EntityManager {
+  /** This request's own entity manager, forked on the tenant's database. */
+  get em(): EntityManager {
     this.#em ??= this.#open().entityManager();
     return this.#em;
   }
@@ -91,7 +114,7 @@ export class RequestContext {
     select: () => Statement,
     toAnswer: (rows: RowValues[]) => unknown,
   ): Promise<Representation> {
-    const { answers } = this.#parts;
+    const { answers } = this.#services;
     if (this.origin.readThrough) return new Representation(toAnswer(await this.read(select())));
     const kept = answers.find(this.tenant, resource, key);
     if (kept) return kept;
@@ -111,7 +134,7 @@ export class RequestContext {
   ): Promise<RowValues[]> {
     const database = this.#open();
     const announce = async (): Promise<void> => {
-      if (resource !== undefined) await this.#parts.answers.changing(this.tenant, resource);
+      if (resource !== undefined) await this.#services.answers.changing(this.tenant, resource);
     };
     for (let attempt = 1; ; attempt++) {
       try {
@@ -124,11 +147,11 @@ export class RequestContext {
 
   /** Whether users, who live in the control database, belong to a business entity. */
   async hasUsers(entityId: number): Promise<boolean> {
-    return (await this.#parts.directory.countUsers(this.tenant.id, entityId)) > 0;
+    return (await this.#services.directory.countUsers(this.tenant.id, entityId)) > 0;
   }
 
   #open(): TenantDriver {
-    this.#database ??= this.#parts.databases.open(this.tenant);
+    this.#database ??= this.#services.databases.open(this.tenant);
     return this.#database;
   }
 

@@ -5,9 +5,11 @@ import { isLegacyToken } from '../control/legacy-token.ts';
 import { problem } from '../errors.ts';
 import { bearerToken, invalidToken, parseToken } from '../http/bearer-token.ts';
 import { isUuid } from '../http/uuid.ts';
+import { bindTenant, type ContextServices } from './request-context.ts';
 import type { VerifiedTokens } from './verified-tokens.ts';
 
-interface TenantRouterOptions {
+interface TenantRouterOptions extends ContextServices {
+  /** Where tenants and tokens are looked up. */
   directory: Directory;
   verified: VerifiedTokens;
   /** Whether a token is not looked at. */
@@ -15,7 +17,7 @@ interface TenantRouterOptions {
 }
 
 /**
- * Finds the tenant of a request and puts it in `ctx.state.tenant`.
+ * Finds the tenant of a request and gives the request its context (`bindTenant`).
  *
  *   a token                        the tenant it claims, whatever X-Tenant says; the token is verified with that
  *                                  tenant's keys next, so a false claim ends there. No such tenant: 401
@@ -25,28 +27,30 @@ interface TenantRouterOptions {
  *   no token, no good X-Tenant     403, the same for missing, malformed, unknown and inactive
  *   an anonymous route             X-Tenant alone counts
  */
-export function tenantRouter({ directory, verified, anonymous }: TenantRouterOptions): Middleware {
+export function tenantRouter(options: TenantRouterOptions): Middleware {
+  const { directory, verified, anonymous } = options;
   return async (ctx, next) => {
     const token = anonymous ? undefined : requestToken(ctx.req);
     ctx.state.token = token;
     ctx.state.verified = token === undefined ? undefined : verified.find(token);
-    if (ctx.state.verified) {
-      ctx.state.tenant = ctx.state.verified.tenant;
-    } else if (token === undefined) {
-      ctx.state.tenant = await namedTenant(ctx.req, directory);
-    } else if (isLegacyToken(token)) {
-      ctx.state.legacyToken = await directory.legacyToken(token);
-      ctx.state.tenant = await tokenTenant(ctx.state.legacyToken?.tenantGuid, directory);
-    } else {
-      const { header, payload } = parseToken(token);
-      ctx.state.tokenHeader = header;
-      const tenant = await tokenTenant(payload.tenant_guid, directory);
-      const known = typeof header.kid !== 'string' || tenant.keys.has(header.kid);
-      ctx.state.tenant = known ? tenant : ((await directory.tenantAnew(tenant.guid)) ?? tenant);
-    }
+    const tenant = ctx.state.verified?.tenant ?? (await findTenant(ctx, token, directory));
+    bindTenant(ctx, tenant, options);
     warnOfOtherTenant(ctx);
     await next();
   };
+}
+
+async function findTenant(ctx: Context, token: string | undefined, directory: Directory): Promise<TenantRecord> {
+  if (token === undefined) return namedTenant(ctx.req, directory);
+  if (isLegacyToken(token)) {
+    ctx.state.legacyToken = await directory.legacyToken(token);
+    return tokenTenant(ctx.state.legacyToken?.tenantGuid, directory);
+  }
+  const { header, payload } = parseToken(token);
+  ctx.state.tokenHeader = header;
+  const tenant = await tokenTenant(payload.tenant_guid, directory);
+  const isKnownKey = typeof header.kid !== 'string' || tenant.keys.has(header.kid);
+  return isKnownKey ? tenant : ((await directory.tenantAnew(tenant.guid)) ?? tenant);
 }
 
 /** The access token, or the token of an old client, which may also stand in a header of its own. */

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { type Permission, permissions } from '../../src/control/permissions.ts';
-import { routesToRead } from '../../src/docs/document.ts';
+import { documentedRoutes } from '../../src/routes.ts';
 import type { Access, TenantRoute } from '../../src/tenancy/define-route.ts';
 import type { Answer, Client } from '../support/client.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -35,7 +35,7 @@ describe('Permissions', () => {
 
   before(async () => {
     world = await createWorld();
-    routes = routesToRead();
+    routes = documentedRoutes();
   });
   after(() => world.close());
 

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { expect } from 'chai';
 import createClient, { type Client, type Middleware } from 'openapi-fetch';
 import openapiTS, { astToString, COMMENT_HEADER } from 'openapi-typescript';
-import { writeDocument } from '../../src/docs/openapi.ts';
+import { writeDocument } from '../../src/docs/openapi-document.ts';
 import { routes } from '../support/contract.ts';
 import { createWorld, type World } from '../support/world.ts';
 import type { components, paths } from './api.d.ts';

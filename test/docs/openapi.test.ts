@@ -1,7 +1,7 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { expect } from 'chai';
 import type { z } from 'zod';
-import { writeDocument } from '../../src/docs/openapi.ts';
+import { writeDocument } from '../../src/docs/openapi-document.ts';
 import { problems } from '../../src/errors.ts';
 import type { Client } from '../support/client.ts';
 import { run } from '../support/command-line.ts';

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import pg from 'pg';
-import { sourceOf } from '../../src/connections/tenant-driver.ts';
 import { openControlDatabase } from '../../src/control/database.ts';
+import { sourceOf } from '../../src/postgres/server-address.ts';
 import { WriteWatch } from '../../src/response-cache/write-monitor.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';

@@ -1,7 +1,7 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
-import { routesToRead } from '../../src/docs/document.ts';
-import { openApiDocument } from '../../src/docs/openapi.ts';
+import { openApiDocument } from '../../src/docs/openapi-document.ts';
+import { documentedRoutes } from '../../src/routes.ts';
 
 interface Response {
   $ref?: string;
@@ -34,7 +34,7 @@ interface Judged {
   body: unknown;
 }
 
-export const routes = routesToRead();
+export const routes = documentedRoutes();
 export const document = openApiDocument(routes) as unknown as Document;
 
 // Formats beyond JSON Schema's own and OpenAPI's own keywords are annotations.

@@ -1,9 +1,8 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { readConfig } from '../../config.ts';
 import { controlHead, controlVersion } from '../../control/database.ts';
-import { explain } from '../../explain.ts';
 import { type Installation, openInstallation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { explain, OperatorError } from '../../operator-error.ts';
 import { createControlDatabase, migrateControl } from '../migrations/migrate-control.ts';
 import { colourful, tableLines } from './text-table.ts';
 

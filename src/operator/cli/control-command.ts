@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { readConfig } from '../../config.ts';
-import { explain } from '../../explain.ts';
 import { openInstallation } from '../../installation.ts';
+import { explain } from '../../operator-error.ts';
 import { createControlDatabase, migrateControl } from '../migrations/migrate-control.ts';
 import { resealSecrets } from '../tenants/keys.ts';
 import { createCommand, printJson, withInstallation } from './command.ts';

@@ -1,9 +1,8 @@
 import { stat } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { createPasswords } from '../../auth/passwords.ts';
-import { explain } from '../../explain.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { explain, OperatorError } from '../../operator-error.ts';
 import { checkManifest, type Manifest, readManifest } from '../provisioning/manifest.ts';
 import { type Provisioned, provision } from '../provisioning/provision.ts';
 import { provisionFolder } from '../provisioning/provision-folder.ts';

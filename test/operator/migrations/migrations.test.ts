@@ -14,8 +14,8 @@ import {
   migrationNames,
   runMigrations,
 } from '../../../src/postgres/migration-steps.ts';
-import { tenantEntities } from '../../../src/resources/index.ts';
 import { tenantOptions } from '../../../src/tenancy/tenant-orm.ts';
+import { tenantEntities } from '../../../src/tenant-entities.ts';
 import { eventually } from '../../support/eventually.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
 

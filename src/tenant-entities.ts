@@ -1,0 +1,7 @@
+import { Activity } from './activity/activity.ts';
+import { AuditEntry } from './audit/audit-log.ts';
+import { resources } from './resources/index.ts';
+import { PromotionUse } from './resources/promotion.ts';
+
+/** Every entity that is stored in a tenant database. */
+export const tenantEntities = [...resources.map(resource => resource.entity), PromotionUse, Activity, AuditEntry];
