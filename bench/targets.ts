@@ -31,7 +31,7 @@ export const serviceSettings = {
   RATE_LIMIT_LOGIN: '1000000/1s',
 };
 
-export async function startService(
+export async function startServer(
   stage: Stage,
   { budget, probe = false }: { budget?: number; probe?: boolean } = {},
 ): Promise<Target> {

@@ -5,7 +5,7 @@ import { call } from './call.ts';
 import type { Bench } from './measure.ts';
 import type { Request } from './plan.ts';
 import type { Stage } from './stage.ts';
-import { startService, type Target } from './targets.ts';
+import { startServer, type Target } from './targets.ts';
 import { withTargets } from './workload.ts';
 
 interface Pair {
@@ -83,7 +83,7 @@ export class Tokens {
 /** Renews by a process of the service that is gone when those are started that must not know the tenants. */
 export async function renewTokens({ stage, tokens }: Bench, tenants: number[]): Promise<void> {
   if (!tokens.needed(tenants)) return;
-  await withTargets([() => startService(stage)], service => tokens.renew(service, tenants));
+  await withTargets([() => startServer(stage)], service => tokens.renew(service, tenants));
 }
 
 /** @param guid the tenant, where there is more than one */

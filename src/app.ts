@@ -1,7 +1,7 @@
 import Koa, { type Context, type Middleware } from 'koa';
 import compose from 'koa-compose';
 import type { z } from 'zod';
-import type { AuthParts } from './auth/auth-services.ts';
+import type { AuthServices } from './auth/auth-services.ts';
 import { authenticate } from './auth/authenticate.ts';
 import { authenticateClient } from './auth/authenticate-client.ts';
 import { enforceScope } from './auth/enforce-scope.ts';
@@ -13,43 +13,43 @@ import { problem } from './errors.ts';
 import { accessLog } from './http/access-log.ts';
 import { clientAddresses } from './http/client-address.ts';
 import { problemDetails } from './http/problem-details.ts';
-import type { Windows } from './http/rate-limit/rate-limit-store.ts';
+import type { RateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import { createRateLimits } from './http/rate-limit/rate-limits.ts';
 import { readBody } from './http/read-body.ts';
 import { readFields, readQuery } from './http/read-fields.ts';
 import { requestId } from './http/request-id.ts';
 import { createRouters, type Routers } from './http/routers.ts';
 import { securityHeaders } from './http/security-headers.ts';
-import { sendAnswer } from './http/send-response.ts';
+import { sendResponse } from './http/send-response.ts';
 import { describeError } from './log.ts';
 import type { Metrics } from './metrics.ts';
-import type { KeptAnswers } from './response-cache/response-cache.ts';
+import type { ResponseCache } from './response-cache/response-cache.ts';
 import { apiRoutes } from './routes.ts';
 import { type Access, permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
-import { fairTurns } from './tenancy/fair-scheduler.ts';
+import { fairScheduler } from './tenancy/fair-scheduler.ts';
 import type { Caller } from './tenancy/request-context.ts';
 import { requestToken, tenantRouter } from './tenancy/tenant-router.ts';
 import { VerifiedTokens } from './tenancy/verified-tokens.ts';
 
-export interface AppParts extends AuthParts {
+export interface AppServices extends AuthServices {
   config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits'>;
   databases: TenantDatabases;
-  answers: KeptAnswers;
+  responseCache: ResponseCache;
   metrics: Pick<Metrics, 'count'>;
-  windows: Windows;
+  rateLimitStore: RateLimitStore;
   /** Aborted when the service is to stop. */
   stopping: AbortSignal;
 }
 
 /** The middleware stack, top to bottom. */
-export function createApp(parts: AppParts): Koa {
-  const { config, directory, windows, metrics, stopping, log } = parts;
+export function createApp(parts: AppServices): Koa {
+  const { config, directory, rateLimitStore: windows, metrics, stopping, log } = parts;
   const routes = apiRoutes(parts);
-  const limits = createRateLimits({ rates: config.rateLimits, windows, stopping, loginAccount });
+  const limits = createRateLimits({ rates: config.rateLimits, store: windows, stopping, loginAccount });
 
   const verified = new VerifiedTokens(directory);
   // Gives each request a context of its own, whose entity manager is forked on the database of the resolved tenant.
-  const resolveTenant = (anonymous: boolean) => tenantRouter({ ...parts, verified, anonymous });
+  const resolveTenant = (anonymous: boolean) => tenantRouter({ ...parts, verifiedTokens: verified, anonymous });
   const user = compose([resolveTenant(false), authenticate({ ...parts, verifiedTokens: verified })]);
   const anonymous = resolveTenant(true);
   const identify = (access: Access): Middleware => {
@@ -59,7 +59,7 @@ export function createApp(parts: AppParts): Koa {
     return access === 'client' ? authenticateClient(parts) : user;
   };
 
-  const turns = fairTurns();
+  const turns = fairScheduler();
   const handle = (route: TenantRoute): Middleware => {
     const steps = [
       nameRoute(route),
@@ -67,7 +67,7 @@ export function createApp(parts: AppParts): Koa {
       identify(route.access),
       turns,
       requirePermission(route),
-      answer(route),
+      respond(route),
     ];
     return compose(steps.filter(step => step !== undefined));
   };
@@ -128,13 +128,13 @@ function requirePermission(route: TenantRoute): Middleware | undefined {
 }
 
 /** Body → scope → fields → handler → answer. */
-function answer(route: TenantRoute): Middleware {
+function respond(route: TenantRoute): Middleware {
   return async ctx => {
     const { context, caller } = ctx.state;
     const fields = route.body ? await readInput(ctx, route, route.body, caller) : {};
     const query = route.query ? readQuery(route.query, new URLSearchParams(ctx.querystring)) : {};
     const input = { body: fields as never, query: query as never, params: ctx.params };
-    sendAnswer(ctx, route, await route.handler(input, context));
+    sendResponse(ctx, route, await route.handler(input, context));
   };
 }
 

@@ -2,20 +2,20 @@ import type { Logger } from 'pino';
 import { describeError } from './log.ts';
 
 /** Work that no request waits for. */
-export interface Background {
+export interface BackgroundTasks {
   /** Runs a task; when it fails, that is logged. Beyond a bound, tasks are dropped, and that is logged too. */
   run(name: string, task: () => Promise<void>): void;
   /** Resolves when every task has ended. */
   drain(): Promise<void>;
 }
 
-const mostTasks = 1_000; // mails that wait for a slow server
+const maxTasks = 1_000; // mails that wait for a slow server
 
-export function createBackground(log: Logger): Background {
+export function createBackgroundTasks(log: Logger): BackgroundTasks {
   const tasks = new Set<Promise<void>>();
   return {
     run(name, task) {
-      if (tasks.size >= mostTasks) {
+      if (tasks.size >= maxTasks) {
         log.error({ event: 'background_overloaded', task: name }, 'too many background tasks: one was dropped');
         return;
       }

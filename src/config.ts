@@ -16,12 +16,17 @@ export class ConfigError extends Error {
  */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
   const set = Object.fromEntries(Object.entries(environment).filter(([, value]) => value?.trim()));
+  const renamed = Object.entries(renamedVariables).filter(([old]) => set[old] !== undefined);
+  if (renamed.length > 0) throw new ConfigError(renamed.map(([old, now]) => `${old} is now called ${now}`).join('; '));
   const parsed = variables.safeParse(set);
   if (!parsed.success) {
     throw new ConfigError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}`).join('; '));
   }
   return Object.freeze(toConfig(parsed.data));
 }
+
+/** Variables of earlier versions, which are refused: a setting that is silently ignored misleads its operator. */
+const renamedVariables = { KEPT_ANSWERS_MB: 'RESPONSE_CACHE_MB' };
 
 const port = z
   .string()
@@ -109,7 +114,7 @@ const variables = z
     CONTROL_CONNECTIONS: count.default(8),
     CONNECTION_BUDGET: count.default(80),
     TENANT_CONNECTIONS: count.default(8),
-    KEPT_ANSWERS_MB: count.default(64),
+    RESPONSE_CACHE_MB: count.default(64),
     ACQUIRE_TIMEOUT_MS: count.default(3_000),
   })
   .refine(env => env.CONNECTION_BUDGET > env.CONTROL_CONNECTIONS + 1, {
@@ -160,7 +165,7 @@ function toConfig(env: z.output<typeof variables>) {
     /** Of them, the most of one tenant. */
     tenantConnections: env.TENANT_CONNECTIONS,
     /** Most memory for answers that are served without asking a database. */
-    keptAnswersBytes: env.KEPT_ANSWERS_MB * 1024 * 1024,
+    responseCacheBytes: env.RESPONSE_CACHE_MB * 1024 * 1024,
     /** Longest wait for a connection; then 503 `overloaded`. */
     acquireTimeoutMs: env.ACQUIRE_TIMEOUT_MS,
   };

@@ -1,7 +1,7 @@
 import type { Config } from './config.ts';
 import { type ControlDatabase, openControlDatabase } from './control/database.ts';
 import { createSecretBox, type SecretBox } from './control/secret-box.ts';
-import { createServers, type Servers } from './control/server-urls.ts';
+import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
 import { embeddedMasterKey } from './embedded/master-key.ts';
 import { embeddedControlUrl, startEmbeddedPostgres } from './embedded/postgres.ts';
 
@@ -13,7 +13,7 @@ export interface Installation {
   readonly embedded: boolean;
   readonly control: ControlDatabase;
   readonly secrets: SecretBox;
-  readonly servers: Servers;
+  readonly servers: ServerUrls;
   close(): Promise<void>;
 }
 
@@ -33,7 +33,7 @@ function assemble(config: Config, controlUrl: string, masterKey: Buffer, leave?:
     embedded: leave !== undefined,
     control,
     secrets,
-    servers: createServers(controlUrl, secrets),
+    servers: createServerUrls(controlUrl, secrets),
     close: async () => {
       await control.close(true);
       await leave?.();

@@ -2,7 +2,7 @@ import { type Logger, pino } from 'pino';
 import { sqlState } from './postgres/database-error.ts';
 
 const bufferBytes = 4_096;
-const longestWaitMs = 100;
+const maxBufferMs = 100;
 
 /**
  * The log of this process, on its standard output. A line about a request waits to be written together with others, for
@@ -10,7 +10,7 @@ const longestWaitMs = 100;
  * once, with all that waits; so a process that is killed loses a moment of requests that went well, and nothing else.
  */
 export function createLog(level: string): { log: Logger; flush: () => void } {
-  const output = pino.destination({ sync: true, minLength: bufferBytes, periodicFlush: longestWaitMs });
+  const output = pino.destination({ sync: true, minLength: bufferBytes, periodicFlush: maxBufferMs });
   const destination = {
     [Symbol.for('pino.metadata')]: true, // asks for `lastLevel`
     lastLevel: 0,

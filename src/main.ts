@@ -10,7 +10,7 @@ import { migrateTenants } from './operator/migrations/migrate-tenants.ts';
 import { readManifest } from './operator/provisioning/manifest.ts';
 import { type Provisioned, provision } from './operator/provisioning/provision.ts';
 import { explain, OperatorError } from './operator-error.ts';
-import { startService } from './server.ts';
+import { startServer } from './server.ts';
 
 /** The process: configuration → control database → service → until a signal ends it. */
 async function main(): Promise<void> {
@@ -24,7 +24,7 @@ async function main(): Promise<void> {
     if (installation.embedded) await prepareEmbedded(installation);
     await requireControlHead(installation);
     const demo = installation.embedded ? await provisionDemo(installation, passwords) : undefined;
-    const service = await startService({ config, installation, log, passwords });
+    const service = await startServer({ config, installation, log, passwords });
     log.info({ event: 'listening', port: service.port, managementPort: service.managementPort }, 'listening');
     if (demo) console.log(welcome(config.host, service.port, service.managementPort, demo));
 

@@ -3,7 +3,7 @@ import type { BudgetCounts, ConnectionBudget } from './connections/connection-bu
 import type { TenantDatabases } from './connections/tenant-databases.ts';
 import type { ChangeFeed } from './control/change-feed.ts';
 import type { RequestOutcome } from './http/access-log.ts';
-import type { KeptAnswers } from './response-cache/response-cache.ts';
+import type { ResponseCache } from './response-cache/response-cache.ts';
 
 export interface Metrics {
   count(outcome: RequestOutcome): void;
@@ -19,20 +19,20 @@ interface Answered {
   readonly duration: Histogram.Internal<string>;
 }
 
-interface MetricsParts {
+interface MetricsSources {
   databases: Pick<TenantDatabases, 'budgets'>;
-  answers: Pick<KeptAnswers, 'bytes' | 'counts'>;
+  responseCache: Pick<ResponseCache, 'bytes' | 'counts'>;
   feed: Pick<ChangeFeed, 'current'>;
   passwords: { readonly usage: { readonly hashed: number; readonly waiting: number } };
 }
 
-const mostTenants = 100;
+const maxTenants = 100;
 
 /**
  * Numbers for the operator's monitoring. Every label takes few values: routes by their pattern, servers, and the first
  * 100 tenants that this process meets by their slug; those after them are counted together, as `other`.
  */
-export function createMetrics({ databases, answers, feed, passwords }: MetricsParts): Metrics {
+export function createMetrics({ databases, responseCache, feed, passwords }: MetricsSources): Metrics {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
@@ -58,7 +58,7 @@ export function createMetrics({ databases, answers, feed, passwords }: MetricsPa
   const byTenant = new Map<string, number>();
   new Counter({
     name: 'tenant_requests_total',
-    help: `Requests of users by tenant: the first ${mostTenants} of this process by name, all others together`,
+    help: `Requests of users by tenant: the first ${maxTenants} of this process by name, all others together`,
     labelNames: ['tenant'],
     registers,
     collect() {
@@ -108,33 +108,30 @@ export function createMetrics({ databases, answers, feed, passwords }: MetricsPa
   totalPerServer('database_connections_refused_total', 'Waits that ended without one', counts => counts.refused);
 
   new Gauge({
-    name: 'kept_answers_bytes',
-    help: 'Memory that answers take which are served without a database',
+    name: 'response_cache_bytes',
+    help: 'Memory used by cached responses.',
     registers,
     collect() {
-      this.set(answers.bytes);
+      this.set(responseCache.bytes);
     },
   });
-  new Counter({
-    name: 'kept_answers_total',
-    help: 'Answers served from memory, and those that had to be read',
-    labelNames: ['from'],
-    registers,
-    collect() {
-      this.reset();
-      this.inc({ from: 'memory' }, answers.counts.found);
-      this.inc({ from: 'database' }, answers.counts.read);
-    },
-  });
-  new Counter({
-    name: 'kept_answers_prolonged_total',
-    help: 'Answers that were not read again in time, because nobody had written to their database',
-    registers,
-    collect() {
-      this.reset();
-      this.inc(answers.counts.prolonged);
-    },
-  });
+  const cacheTotal = (name: string, help: string, value: (counts: ResponseCache['counts']) => number) =>
+    new Counter({
+      name: `response_cache_${name}_total`,
+      help,
+      registers,
+      collect() {
+        this.reset();
+        this.inc(value(responseCache.counts));
+      },
+    });
+  cacheTotal('hits', 'Responses served from memory.', counts => counts.hits);
+  cacheTotal('misses', 'Cacheable responses that had to be read from a database.', counts => counts.misses);
+  cacheTotal(
+    'revalidations',
+    'Cached responses revalidated without a query, because the write monitor proved the database unchanged.',
+    counts => counts.revalidations,
+  );
   new Gauge({
     name: 'change_feed_current',
     help: '1 while the change feed works; at 0 nothing is served from memory',
@@ -177,7 +174,7 @@ export function createMetrics({ databases, answers, feed, passwords }: MetricsPa
       found.requests++;
       found.duration.observe(ms / 1_000);
       if (tenant === undefined) return;
-      const name = byTenant.has(tenant) || byTenant.size < mostTenants ? tenant : 'other';
+      const name = byTenant.has(tenant) || byTenant.size < maxTenants ? tenant : 'other';
       byTenant.set(name, (byTenant.get(name) ?? 0) + 1);
     },
     render: () => registry.metrics(),

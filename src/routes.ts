@@ -1,12 +1,12 @@
 import { activityRoutes } from './activity/activity.ts';
 import { auditRoutes } from './audit/audit-log.ts';
 import { authRoutes } from './auth/auth-routes.ts';
-import type { AuthParts } from './auth/auth-services.ts';
+import type { AuthServices } from './auth/auth-services.ts';
 import { resources } from './resources/index.ts';
 import type { TenantRoute } from './tenancy/define-route.ts';
 
 /** Every endpoint of the API. */
-export function apiRoutes(parts: AuthParts): TenantRoute[] {
+export function apiRoutes(parts: AuthServices): TenantRoute[] {
   return [
     ...authRoutes(parts),
     ...resources.flatMap(resource => resource.routes),
@@ -20,5 +20,5 @@ export function apiRoutes(parts: AuthParts): TenantRoute[] {
  * definition needs none of them.
  */
 export function documentedRoutes(): TenantRoute[] {
-  return apiRoutes({} as AuthParts);
+  return apiRoutes({} as AuthServices);
 }

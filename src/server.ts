@@ -6,14 +6,14 @@ import { createApp } from './app.ts';
 import { createMail } from './auth/mail.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
-import { createBackground } from './background-tasks.ts';
+import { createBackgroundTasks } from './background-tasks.ts';
 import type { Config } from './config.ts';
 import { TenantDatabases } from './connections/tenant-databases.ts';
 import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { createDirectory } from './control/directory.ts';
 import { createManagementServer } from './http/management.ts';
-import { createWindows } from './http/rate-limit/rate-limit-store.ts';
+import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import { requestListener } from './http/request-listener.ts';
 import { bodyLimits } from './http/route.ts';
 import type { Installation } from './installation.ts';
@@ -21,22 +21,22 @@ import { describeError } from './log.ts';
 import { createMetrics } from './metrics.ts';
 import { tenantHead } from './operator/migrations/migrate-tenants.ts';
 import { OperatorError } from './operator-error.ts';
-import { KeptAnswers } from './response-cache/response-cache.ts';
-import { WriteWatch } from './response-cache/write-monitor.ts';
+import { ResponseCache } from './response-cache/response-cache.ts';
+import { WriteMonitor } from './response-cache/write-monitor.ts';
 import { createTenantOrm } from './tenancy/tenant-orm.ts';
 import { tenantEntities } from './tenant-entities.ts';
 
-export interface Service {
+export interface RunningServer {
   /** Where the API and the health checks answer. */
   readonly port: number;
   readonly managementPort: number;
   readonly databases: TenantDatabases;
-  readonly watch: WriteWatch;
+  readonly writeMonitor: WriteMonitor;
   /** Not ready any more, no new connections; what runs is finished. @returns false when something was cut off */
   stop(): Promise<boolean>;
 }
 
-interface ServiceOptions {
+interface ServerOptions {
   config: Config;
   installation: Installation;
   log: Logger;
@@ -52,14 +52,14 @@ const backgroundDrainMs = 3_000; // a mail server may take its time, the stop ma
 const audience = 'sales-back-office';
 
 /** Starts listening on an installation that is ready. */
-export async function startService({
+export async function startServer({
   config,
   installation,
   log,
   passwords = createPasswords(),
   now,
   clock,
-}: ServiceOptions): Promise<Service> {
+}: ServerOptions): Promise<RunningServer> {
   const { control, controlUrl, secrets, servers } = installation;
   const feed = new ChangeFeed(controlUrl, log);
   await feed.start();
@@ -73,19 +73,19 @@ export async function startService({
     tenantConnections: config.tenantConnections,
     acquireTimeoutMs: config.acquireTimeoutMs,
   });
-  const watch = new WriteWatch({ control, controlUrl, databases, log, now: clock });
-  const answers = new KeptAnswers({
+  const writeMonitor = new WriteMonitor({ control, controlUrl, databases, log, now: clock });
+  const responseCache = new ResponseCache({
     feed,
     announce: createAnnouncer(control),
-    watch,
-    maxBytes: config.keptAnswersBytes,
+    watch: writeMonitor,
+    maxBytes: config.responseCacheBytes,
     now: clock,
   });
-  const metrics = createMetrics({ databases, answers, feed, passwords });
+  const metrics = createMetrics({ databases, responseCache, feed, passwords });
   const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
   const tokens = { issuer: config.publicUrl, audience, now: unixTime };
-  const windows = await createWindows({ redisUrl: config.redisUrl, log, now });
-  const background = createBackground(log);
+  const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, log, now });
+  const background = createBackgroundTasks(log);
   const usage = createUsageCounter(control, error =>
     log.warn({ err: describeError(error) }, 'uses of legacy tokens were not counted'),
   );
@@ -105,9 +105,9 @@ export async function startService({
     sendMail,
     publicUrl,
     databases,
-    answers,
+    responseCache,
     metrics,
-    windows,
+    rateLimitStore,
     stopping: signal,
     log,
   });
@@ -119,24 +119,24 @@ export async function startService({
     await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_PORT');
   } catch (error) {
     server.close();
-    windows.close();
+    rateLimitStore.close();
     await usage.stop();
     await feed.stop();
     throw error;
   }
-  watch.start(() => answers.counts.found + answers.counts.read);
+  writeMonitor.start(() => responseCache.counts.hits + responseCache.counts.misses);
   return {
     port: portOf(server),
     managementPort: portOf(management),
     databases,
-    watch,
+    writeMonitor,
     stop: async () => {
       stopping.abort();
       const finished = await drain(server);
-      windows.close();
+      rateLimitStore.close();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await usage.stop();
-      await watch.stop();
+      await writeMonitor.stop();
       await databases.close();
       await feed.stop();
       management.closeAllConnections();

@@ -1,6 +1,6 @@
 import { compete } from '../measure.ts';
 import { uniform, zipf } from '../plan.ts';
-import { startGovernor, startService } from '../targets.ts';
+import { startGovernor, startServer } from '../targets.ts';
 import { errorsOf, ratios, type Work, withTargets } from '../workload.ts';
 import { firstTenants, readsOver } from './many-tenants.ts';
 
@@ -33,7 +33,7 @@ function budgetWork({ name, budget, spread, connections, aim }: BudgetWork): Wor
     run: bench => {
       const { stage } = bench;
       const tenants = firstTenants(stage.tenants.length);
-      const starts = [() => startGovernor(stage, budget), () => startService(stage, { budget })];
+      const starts = [() => startGovernor(stage, budget), () => startServer(stage, { budget })];
       return withTargets(starts, async (...targets) => {
         const contestants = targets.map(target => ({
           name: target.name,

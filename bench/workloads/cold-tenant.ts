@@ -5,7 +5,7 @@ import { call } from '../call.ts';
 import type { Bench, Row, Sample } from '../measure.ts';
 import { seeded } from '../plan.ts';
 import { spread, timed } from '../spread.ts';
-import { startService, type Target } from '../targets.ts';
+import { startServer, type Target } from '../targets.ts';
 import { renewTokens } from '../tokens.ts';
 import { type Work, withTargets } from '../workload.ts';
 import { firstTenants } from './many-tenants.ts';
@@ -29,7 +29,7 @@ export const coldTenant: Work = {
     const bare: Row = { name: 'bare connect + query', samples: [] };
     for (let round = 1; round <= bench.rounds; round++) {
       await renewTokens(bench, firstTenants(bench.stage.tenants.length));
-      await withTargets([() => startService(bench.stage)], async target => {
+      await withTargets([() => startServer(bench.stage)], async target => {
         const times = await oneRound(bench, target, round);
         service.samples.push(sampleOf(times.service));
         bare.samples.push(sampleOf(times.bare));

@@ -1,6 +1,6 @@
 import { type Bench, type Contestant, compete } from '../measure.ts';
 import { type Plan, uniform, zipf } from '../plan.ts';
-import { startLimit, startPeer, startService, type Target } from '../targets.ts';
+import { startLimit, startPeer, startServer, type Target } from '../targets.ts';
 import { errorsOf, ratios, type Work, withTargets } from '../workload.ts';
 
 const connections = 32;
@@ -58,7 +58,7 @@ export const mixedReads: Work = {
 function overTenants(bench: Bench, work: string, paths: string[], withAims: boolean) {
   const { stage } = bench;
   const all = stage.tenants.length;
-  const starts = [() => startLimit(stage), () => startPeer(stage), () => startService(stage)];
+  const starts = [() => startLimit(stage), () => startPeer(stage), () => startServer(stage)];
   return withTargets(starts, async (limit, peer, service) => {
     const contestant = (name: string, target: Target, count: number, order = uniform): Contestant => ({
       name,

@@ -1,6 +1,6 @@
 import { type Bench, compete, type Row } from '../measure.ts';
 import type { Plan } from '../plan.ts';
-import { limitAndCeilings, startService, type Target } from '../targets.ts';
+import { limitAndCeilings, startServer, type Target } from '../targets.ts';
 import { type Figure, ratios, type Work, withTargets } from '../workload.ts';
 import { loginRequests } from './single-tenant.ts';
 
@@ -29,7 +29,7 @@ function floodWork(name: string, what: string, headers: Record<string, string>):
     const { stage } = bench;
     const [limit, ceiling] = limitAndCeilings(stage);
     // They have one tenant and no fairness: what the machine does to the quiet one, whoever answers.
-    return withTargets([limit, ceiling, () => startService(stage)], async (...targets) => {
+    return withTargets([limit, ceiling, () => startServer(stage)], async (...targets) => {
       const [, , service] = targets;
       const flood = (target: Target) => ({ target, plan: () => reading(bench, target, floodingTenant, headers) });
       const contestants = targets.flatMap(target => {
@@ -68,7 +68,7 @@ export const readsBesideLogins: Work = {
   run: bench => {
     const { stage } = bench;
     const [limit, startCeiling] = limitAndCeilings(stage);
-    return withTargets([limit, startCeiling, () => startService(stage)], async (_limit, ceiling, service) => {
+    return withTargets([limit, startCeiling, () => startServer(stage)], async (_limit, ceiling, service) => {
       const logins = (): Plan => ({
         requests: loginRequests(stage, service),
         connections: loginConnections,

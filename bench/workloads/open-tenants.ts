@@ -3,7 +3,7 @@ import { progress } from '../bench-progress.ts';
 import { checkPlan } from '../call.ts';
 import { startLoad } from '../load.ts';
 import type { Bench } from '../measure.ts';
-import { startService, type Target } from '../targets.ts';
+import { startServer, type Target } from '../targets.ts';
 import { renewTokens } from '../tokens.ts';
 import { type Figure, type Work, withTargets } from '../workload.ts';
 import { firstTenants, readsOver } from './many-tenants.ts';
@@ -33,7 +33,7 @@ export const openTenants: Work = {
     let again: Memory[] = [];
     for (let round = 1; round <= bench.rounds; round++) {
       await renewTokens(bench, all);
-      await withTargets([() => startService(bench.stage, { probe: true })], async service => {
+      await withTargets([() => startServer(bench.stage, { probe: true })], async service => {
         const base = await ready(bench, service, all);
         const pass = async (): Promise<Memory> => {
           await checkPlan(service, plan(bench, service, all));

@@ -1,7 +1,7 @@
 import { call } from '../call.ts';
 import { type Bench, compete } from '../measure.ts';
 import type { Plan } from '../plan.ts';
-import { limitAndCeilings, startPeer, startService, type Target } from '../targets.ts';
+import { limitAndCeilings, startPeer, startServer, type Target } from '../targets.ts';
 import { loginRequest } from '../tokens.ts';
 import { type Figure, ratios, type Work, withTargets } from '../workload.ts';
 
@@ -42,7 +42,7 @@ function work(name: string, title: string, makePlan: MakePlan, { aims = {}, with
   const run: Work['run'] = bench => {
     const { stage } = bench;
     const [limit, ...ceilings] = limitAndCeilings(stage);
-    const starts = [limit, () => startPeer(stage), () => startService(stage), ...(withCeilings ? ceilings : [])];
+    const starts = [limit, () => startPeer(stage), () => startServer(stage), ...(withCeilings ? ceilings : [])];
     return withTargets(starts, async (...targets) => {
       const contestants = targets.map(target => ({
         name: target.name,

@@ -4,7 +4,7 @@ import { toRow } from '../casing.ts';
 import { problem } from '../errors.ts';
 import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from '../http/fields.ts';
 import { pathId } from '../http/route.ts';
-import { type Condition, Table } from '../postgres/table-statements.ts';
+import { type Condition, TableStatements } from '../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { Caller } from '../tenancy/request-context.ts';
 
@@ -41,7 +41,7 @@ const view = z
     IPAddress: z.string().nullable(),
   })
   .meta({ title: 'Activity' });
-const table = new Table(Activity, view);
+const table = new TableStatements(Activity, view);
 
 const entry = z.object({
   ActivityCode: int32(),

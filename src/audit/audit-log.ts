@@ -2,7 +2,7 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { pascalCase } from '../casing.ts';
 import { limit, longId, queryId, text, timestamp } from '../http/fields.ts';
-import { type Condition, Table } from '../postgres/table-statements.ts';
+import { type Condition, TableStatements } from '../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 
 const actions = ['create', 'update', 'delete'] as const;
@@ -48,7 +48,7 @@ const view = z
   })
   .meta({ title: 'AuditEntry' });
 
-const table = new Table(AuditEntry, view);
+const table = new TableStatements(AuditEntry, view);
 const name = text({ max: 255 }).optional();
 
 export function auditRoutes(): TenantRoute[] {

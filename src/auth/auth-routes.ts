@@ -1,5 +1,5 @@
 import type { TenantRoute } from '../tenancy/define-route.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 import { confirm } from './confirm.ts';
 import { generateToken } from './generate-token.ts';
 import { login } from './login.ts';
@@ -11,7 +11,7 @@ import { register } from './register.ts';
 import { resetPassword } from './reset-password.ts';
 
 /** Every account endpoint. */
-export function authRoutes(parts: AuthParts): TenantRoute[] {
+export function authRoutes(parts: AuthServices): TenantRoute[] {
   return [
     login(parts),
     refresh(parts),

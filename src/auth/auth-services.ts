@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { Background } from '../background-tasks.ts';
+import type { BackgroundTasks } from '../background-tasks.ts';
 import type { ControlDatabase } from '../control/database.ts';
 import type { Directory } from '../control/directory.ts';
 import type { SecretBox } from '../control/secret-box.ts';
@@ -9,7 +9,7 @@ import type { Passwords } from './passwords.ts';
 import type { UsageCounter } from './usage-counter.ts';
 
 /** What the account endpoints need beside the request. */
-export interface AuthParts {
+export interface AuthServices {
   control: ControlDatabase;
   directory: Directory;
   log: Logger;
@@ -17,7 +17,7 @@ export interface AuthParts {
   secrets: SecretBox;
   tokens: TokenSettings;
   usage: UsageCounter;
-  background: Background;
+  background: BackgroundTasks;
   sendMail: SendMail;
   /** Address under which clients reach the service, for links in mails. */
   publicUrl: string;

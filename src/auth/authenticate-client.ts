@@ -3,11 +3,11 @@ import type { Middleware } from 'koa';
 import { ApiClient } from '../control/entities.ts';
 import { type Problem, problem } from '../errors.ts';
 import { bindCaller, bindTenant, type ContextServices } from '../tenancy/request-context.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 import { announceSunset, callerOf, requireLegacyTokens } from './authenticate.ts';
 
 /** Proves an API client by `Authorization: Basic` (RFC 7617) and puts its tenant, and its user as caller, into the state. */
-export function authenticateClient(services: AuthParts & ContextServices): Middleware {
+export function authenticateClient(services: AuthServices & ContextServices): Middleware {
   const { control, directory } = services;
   return async (ctx, next) => {
     announceSunset(ctx);
@@ -35,7 +35,7 @@ export function basicRequired(): Problem {
 
 const nothing = createHash('sha256').digest();
 
-async function findClient(control: AuthParts['control'], authorization: string): Promise<ApiClient | undefined> {
+async function findClient(control: AuthServices['control'], authorization: string): Promise<ApiClient | undefined> {
   const encoded = /^Basic +([A-Za-z0-9+/=]+) *$/i.exec(authorization)?.[1];
   const [, id, secret] = /^([^:]*):(.*)$/s.exec(Buffer.from(encoded ?? '', 'base64').toString()) ?? [];
   if (id === undefined || secret === undefined || !/^[\w-]{1,100}$/.test(id)) return undefined;

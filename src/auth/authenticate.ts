@@ -6,7 +6,7 @@ import { invalidToken, type ParsedToken } from '../http/bearer-token.ts';
 import { bindCaller, type Caller } from '../tenancy/request-context.ts';
 import type { VerifiedToken, VerifiedTokens } from '../tenancy/verified-tokens.ts';
 import { type AccessClaims, requireUnexpired, verifyAccessToken } from './access-token.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 
 /** What the tenant router has left for us. */
 interface ResolvedState {
@@ -20,7 +20,7 @@ interface ResolvedState {
   legacyToken: LegacyTokenRecord | undefined;
 }
 
-interface AuthenticateParts extends Pick<AuthParts, 'directory' | 'tokens' | 'usage'> {
+interface AuthenticateParts extends Pick<AuthServices, 'directory' | 'tokens' | 'usage'> {
   verifiedTokens: VerifiedTokens;
 }
 
@@ -67,7 +67,7 @@ async function identify(claims: AccessClaims, tenant: TenantRecord, directory: D
 async function identifyLegacy(
   ctx: Context,
   legacyToken: LegacyTokenRecord,
-  { directory, tokens, usage }: Pick<AuthParts, 'directory' | 'tokens' | 'usage'>,
+  { directory, tokens, usage }: Pick<AuthServices, 'directory' | 'tokens' | 'usage'>,
 ): Promise<Caller> {
   const { tenant, token } = ctx.state as ResolvedState;
   announceSunset(ctx);

@@ -3,13 +3,13 @@ import { User } from '../control/entities.ts';
 import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 import { takeMailToken } from './mail-token.ts';
 
 export const badToken = () => problem('validation_failed', { errors: { token: ['is not good, or not any more'] } });
 
 /** Confirms an address with the token that was sent to it. */
-export function confirm({ control }: AuthParts): TenantRoute {
+export function confirm({ control }: AuthServices): TenantRoute {
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/confirm',

@@ -5,13 +5,13 @@ import { createLegacyToken } from '../control/legacy-token.ts';
 import { timestamp } from '../http/fields.ts';
 import { Entity } from '../resources/entity.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 import { basicRequired } from './authenticate-client.ts';
 
 const lifetimeMs = 90 * 24 * 3_600_000;
 
 /** A legacy token for the user that an old client acts for. */
-export function generateToken({ control, tokens }: AuthParts): TenantRoute {
+export function generateToken({ control, tokens }: AuthServices): TenantRoute {
   return defineRoute({
     method: 'GET',
     path: '/api/Data/GenerateToken',

@@ -3,7 +3,7 @@ import type { TenantRecord, UserRecord } from '../control/directory.ts';
 import { Entity } from '../resources/entity.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { signAccessToken } from './access-token.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 import { type RefreshToken, writeRefreshToken } from './refresh-token.ts';
 
 export const entityType = z.enum(['supplier', 'customer']).nullable();
@@ -22,7 +22,7 @@ interface Holder {
 
 /** @returns undefined when there is no such user, or not any more */
 export async function loadHolder(
-  { directory }: AuthParts,
+  { directory }: AuthServices,
   context: RequestContext,
   userId: number,
 ): Promise<Holder | undefined> {
@@ -35,7 +35,7 @@ export async function loadHolder(
 
 /** The pair of tokens for a session. */
 export function issueTokens(
-  { secrets, tokens }: AuthParts,
+  { secrets, tokens }: AuthServices,
   tenant: TenantRecord,
   { user, permissions, entityType: entity_type }: Holder,
   session: RefreshToken,

@@ -3,7 +3,7 @@ import { queryControl } from '../control/database.ts';
 import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 import { emailText } from './email.ts';
 import { issueTokens, loadHolder, loginResponse } from './issue-tokens.ts';
 import { passwordLength } from './passwords.ts';
@@ -32,7 +32,7 @@ const userByEmail = `
 const maxAttempts = 3; // a password that is changed, or a hash that is renewed, meanwhile is judged anew
 
 /** Every failure is the same answer after the same work: unknown, wrong, unconfirmed, disabled. */
-export function login(parts: AuthParts): TenantRoute {
+export function login(parts: AuthServices): TenantRoute {
   const { control, passwords } = parts;
   return defineRoute({
     method: 'POST',

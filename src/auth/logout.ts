@@ -1,9 +1,9 @@
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 import { revokeSession } from './sessions.ts';
 
 /** Ends the session of the token; that of an old client has none. */
-export function logout({ control, directory }: AuthParts): TenantRoute {
+export function logout({ control, directory }: AuthServices): TenantRoute {
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/logout',

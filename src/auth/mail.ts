@@ -48,6 +48,6 @@ function addressed(message: Message) {
 }
 
 /** The text of a message: paragraphs, whose lines are best kept under 76 characters, so that they travel as they are. */
-export function letter(...paragraphs: string[]): string {
+export function mailText(...paragraphs: string[]): string {
   return `${paragraphs.join('\n\n')}\n`;
 }

@@ -3,7 +3,7 @@ import { Session } from '../control/entities.ts';
 import { timestamp } from '../http/fields.ts';
 import { isUuid } from '../http/uuid.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 import { liveSessions, revokeSession } from './sessions.ts';
 
 const view = z
@@ -12,7 +12,7 @@ const view = z
 const path = '/api/v1/auth/sessions';
 
 /** The caller's sessions, and ending one of them. */
-export function sessionRoutes({ control, directory }: AuthParts): TenantRoute[] {
+export function sessionRoutes({ control, directory }: AuthServices): TenantRoute[] {
   return [
     defineRoute({
       method: 'GET',

@@ -8,9 +8,9 @@ const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19_456, timeCost: 
 const currentPrefix = '$argon2id$v=19$m=19456,t=2,p=1$';
 const argon2Hash = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[\w+/]{11,}\$[\w+/]{16,}$/;
 
-const longestQueue = 48; // at 10 to 20 ms each, the last one waits about a second; three when there is much else to do
+const maxQueue = 48; // at 10 to 20 ms each, the last one waits about a second; three when there is much else to do
 const busy = 0.8; // of its time, the event loop works
-const longestRestMs = 40; // where a hash takes longer than usual, others have the machine already
+const maxRestMs = 40; // where a hash takes longer than usual, others have the machine already
 
 /** Hashes and checks passwords on other threads, a few at a time, so that everybody else is still answered. */
 export interface Passwords {
@@ -26,7 +26,7 @@ export interface Passwords {
 
 /** One core is left to those who do not log in, and one of Node's four threads to those who open connections. */
 export function createPasswords(concurrency = Math.max(1, Math.min(3, availableParallelism() - 1))): Passwords {
-  const { usage, run } = limiter(concurrency, longestQueue);
+  const { usage, run } = limiter(concurrency, maxQueue);
   const decoy = hash(randomBytes(16), parameters);
   return {
     usage,
@@ -89,7 +89,7 @@ function limiter(concurrency: number, longest: number): Limiter {
         return await task();
       } finally {
         const { utilization } = performance.eventLoopUtilization(before);
-        if (utilization > busy) setTimeout(next, Math.min(2 * (performance.now() - startedAt), longestRestMs));
+        if (utilization > busy) setTimeout(next, Math.min(2 * (performance.now() - startedAt), maxRestMs));
         else next();
       }
     },

@@ -2,13 +2,13 @@ import { z } from 'zod';
 import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 import { issueTokens, loadHolder, loginResponse } from './issue-tokens.ts';
 import { readRefreshToken } from './refresh-token.ts';
 import { rotateSession } from './sessions.ts';
 
 /** A new pair of tokens for a refresh token, which is good once. Every failure is the same answer. */
-export function refresh(parts: AuthParts): TenantRoute {
+export function refresh(parts: AuthServices): TenantRoute {
   const { control, directory, secrets, log } = parts;
   return defineRoute({
     method: 'POST',

@@ -5,9 +5,9 @@ import { lengths, text } from '../http/fields.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 import { email } from './email.ts';
-import { letter } from './mail.ts';
+import { mailText } from './mail.ts';
 import { createMailToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
 
@@ -25,7 +25,7 @@ const registration = z.object({
  * with `users.manage`. Answer and time are the same whether or not the address is known: what depends on it is done
  * afterwards.
  */
-export function register(parts: AuthParts): TenantRoute {
+export function register(parts: AuthServices): TenantRoute {
   const { passwords, background } = parts;
   return defineRoute({
     method: 'POST',
@@ -68,7 +68,7 @@ interface Person {
 }
 
 async function addUnconfirmed(
-  { control, sendMail, publicUrl }: AuthParts,
+  { control, sendMail, publicUrl }: AuthServices,
   tenant: RequestContext['tenant'],
   person: Person,
 ): Promise<void> {
@@ -86,7 +86,7 @@ async function addUnconfirmed(
   await sendMail({
     to: person.email,
     subject: `Confirm your address for ${tenant.name}`,
-    text: letter(
+    text: mailText(
       `Somebody, probably you, registered this address with\n${tenant.name}.`,
       `To confirm it, send this token within 24 hours to\n${publicUrl}/api/v1/auth/confirm`,
       token,

@@ -4,10 +4,10 @@ import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
-import type { AuthParts } from './auth-services.ts';
+import type { AuthServices } from './auth-services.ts';
 import { badToken } from './confirm.ts';
 import { email } from './email.ts';
-import { letter } from './mail.ts';
+import { mailText } from './mail.ts';
 import { createMailToken, takeMailToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
 import { accepted } from './register.ts';
@@ -20,7 +20,7 @@ const request = z.object({
 });
 
 /** Two steps at one path: an address gets a mail, whether or not it is known; the token of the mail sets a password. */
-export function resetPassword(parts: AuthParts): TenantRoute {
+export function resetPassword(parts: AuthServices): TenantRoute {
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/reset-password',
@@ -57,7 +57,7 @@ export function resetPassword(parts: AuthParts): TenantRoute {
 }
 
 async function sendToken(
-  { control, sendMail, publicUrl }: AuthParts,
+  { control, sendMail, publicUrl }: AuthServices,
   tenant: RequestContext['tenant'],
   address: string,
 ): Promise<void> {
@@ -68,7 +68,7 @@ async function sendToken(
   await sendMail({
     to: user.email, // as stored, never as it was typed
     subject: `A new password for ${tenant.name}`,
-    text: letter(
+    text: mailText(
       `Somebody, probably you, asked for a new password for\n${tenant.name}.`,
       `To set it, send this token with the new password within an hour to\n${publicUrl}/api/v1/auth/reset-password`,
       token,
@@ -78,7 +78,7 @@ async function sendToken(
 }
 
 async function setPassword(
-  { control, passwords }: AuthParts,
+  { control, passwords }: AuthServices,
   tenantId: number,
   token: string,
   password: string,

@@ -1,11 +1,11 @@
-const most = 8;
+const maxConnecting = 8;
 const soonMs = 250; // an opening takes 5 ms, or 20 where the server is busy; one that does not end holds up no other
 
 /**
  * How many connections are being opened at a time. Each has taken the place of one that was of use, and on a busy server
  * many are opened no sooner than a few.
  */
-export class Openings {
+export class ConnectLimiter {
   readonly #onRoom: () => void;
   #count = 0;
 
@@ -16,7 +16,7 @@ export class Openings {
 
   /** How many more may be opened now. */
   get room(): number {
-    return most - this.#count;
+    return maxConnecting - this.#count;
   }
 
   /** Counts one, until what is returned is called, but not for long. */

@@ -1,20 +1,20 @@
-import { Openings } from './connect-limiter.ts';
-import { Neighbours } from './contention.ts';
+import { ConnectLimiter } from './connect-limiter.ts';
+import { Contention } from './contention.ts';
 import { IdleConnections } from './idle-connections.ts';
 import type { PoolState } from './pool-state.ts';
 import { TenantClient } from './tenant-client.ts';
 
 type Pool = PoolState<TenantClient>;
 
-import { ConnectionLine, type WaitCounts } from './wait-queue.ts';
+import { type WaitCounts, WaitQueue } from './wait-queue.ts';
 
 interface ConnectionBudgetOptions {
   /** Most connections to the server, over all tenants, counted from before they are opened until they are closed. */
   max: number;
   /** Most connections of one tenant. */
-  maxEach: number;
+  maxPerTenant: number;
   /** The same while other tenants use the server as well. */
-  maxShared: number;
+  maxPerTenantShared: number;
   /** Longest wait for one, in milliseconds. */
   waitMs: number;
 }
@@ -49,10 +49,10 @@ const sweepMs = 5_000;
  */
 export class ConnectionBudget {
   readonly #options: ConnectionBudgetOptions;
-  readonly #line: ConnectionLine;
+  readonly #line: WaitQueue;
   readonly #idle = new IdleConnections(client => this.#close(client));
-  readonly #neighbours = new Neighbours();
-  readonly #openings = new Openings(() => this.#serve());
+  readonly #neighbours = new Contention();
+  readonly #openings = new ConnectLimiter(() => this.#serve());
   readonly #sweep: NodeJS.Timeout;
   #alone: NodeJS.Timeout | undefined;
   #open = 0;
@@ -64,7 +64,7 @@ export class ConnectionBudget {
 
   constructor(options: ConnectionBudgetOptions) {
     this.#options = options;
-    this.#line = new ConnectionLine(options.waitMs, () => this.#serve());
+    this.#line = new WaitQueue(options.waitMs, () => this.#serve());
     this.#sweep = setInterval(() => this.#closeStale(), sweepMs).unref();
   }
 
@@ -89,11 +89,11 @@ export class ConnectionBudget {
   async connect(pool: Pool): Promise<TenantClient> {
     this.#neighbours.note(pool);
     // Who waits in other pools could not use what is idle in this one; before it is idle, they are served.
-    if (pool.waiting.length === 0 && pool.inUse < this.#mostEach) {
+    if (pool.waiting.length === 0 && pool.inUse < this.#maxPerTenant) {
       const client = this.#idle.take(pool);
       if (client) return this.#lease(client);
     }
-    const waiting = this.#line.join(pool);
+    const waiting = this.#line.enqueue(pool);
     this.#serve();
     return waiting;
   }
@@ -109,7 +109,7 @@ export class ConnectionBudget {
 
   /** Closes what is idle of a pool that has ended, and sends away those who wait in it. */
   end(pool: Pool, error: Error): void {
-    for (let waiter = this.#line.leave(pool); waiter; waiter = this.#line.leave(pool)) waiter.reject(error);
+    for (let waiter = this.#line.dequeue(pool); waiter; waiter = this.#line.dequeue(pool)) waiter.reject(error);
     for (let client = this.#idle.take(pool); client; client = this.#idle.take(pool)) this.#close(client);
   }
 
@@ -127,10 +127,10 @@ export class ConnectionBudget {
     const promised = new Map<Pool, number>();
     let places = this.#closing; // that will come free without more being closed
     let toOpen = this.#openings.room;
-    const mostEach = this.#mostEach;
+    const maxPerTenant = this.#maxPerTenant;
     const missing = (pool: Pool) =>
-      pool.idle.length > 0 || toOpen > 0 ? missingOf(pool, mostEach) - (promised.get(pool) ?? 0) : 0;
-    for (let pool = this.#line.next(missing); pool; pool = this.#line.next(missing)) {
+      pool.idle.length > 0 || toOpen > 0 ? missingOf(pool, maxPerTenant) - (promised.get(pool) ?? 0) : 0;
+    for (let pool = this.#line.nextPool(missing); pool; pool = this.#line.nextPool(missing)) {
       const client = this.#idle.take(pool);
       if (client) {
         this.#handOver(client);
@@ -145,7 +145,7 @@ export class ConnectionBudget {
         break;
       }
     }
-    if (this.#line.length > 0 && this.#neighbours.present) this.#serveWhenAlone();
+    if (this.#line.length > 0 && this.#neighbours.isShared) this.#serveWhenAlone();
   }
 
   /** No other event tells those who wait that they may have more. */
@@ -153,11 +153,11 @@ export class ConnectionBudget {
     this.#alone ??= setTimeout(() => {
       this.#alone = undefined;
       this.#serve();
-    }, this.#neighbours.aloneInMs + 1);
+    }, this.#neighbours.sharedForMs + 1);
   }
 
-  get #mostEach(): number {
-    return this.#neighbours.present ? this.#options.maxShared : this.#options.maxEach;
+  get #maxPerTenant(): number {
+    return this.#neighbours.isShared ? this.#options.maxPerTenantShared : this.#options.maxPerTenant;
   }
 
   /** @returns false when no connection is idle */
@@ -184,7 +184,7 @@ export class ConnectionBudget {
       this.#keep(opened);
     } catch (error) {
       pool.opening--;
-      this.#line.leave(pool)?.reject(error);
+      this.#line.dequeue(pool)?.reject(error);
       if (client) this.#close(client);
       else this.#open--;
     }
@@ -193,7 +193,7 @@ export class ConnectionBudget {
   }
 
   #handOver(client: TenantClient): void {
-    const waiter = this.#line.leave(client.pool);
+    const waiter = this.#line.dequeue(client.pool);
     if (waiter) waiter.resolve(this.#lease(client));
     else this.#keep(client);
   }
@@ -239,7 +239,7 @@ export class ConnectionBudget {
 }
 
 /** How many connections a pool may have beside those it has, those on their way, and those that the server still sees. */
-function missingOf(pool: Pool, mostEach: number): number {
-  const room = mostEach - pool.taken - pool.closing;
+function missingOf(pool: Pool, maxPerTenant: number): number {
+  const room = maxPerTenant - pool.taken - pool.closing;
   return Math.max(0, Math.min(pool.waiting.length - pool.opening, room));
 }

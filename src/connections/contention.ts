@@ -1,7 +1,7 @@
 const memoryMs = 1_000;
 
 /** Whether more than one tenant is about: then what one of them may take at a time is less than when it is alone. */
-export class Neighbours {
+export class Contention {
   #latest: unknown;
   #latestAt = Number.NEGATIVE_INFINITY;
   #mixedAt = Number.NEGATIVE_INFINITY;
@@ -15,12 +15,12 @@ export class Neighbours {
   }
 
   /** Whether there were two within the last second. */
-  get present(): boolean {
-    return this.aloneInMs > 0;
+  get isShared(): boolean {
+    return this.sharedForMs > 0;
   }
 
   /** Milliseconds until there is only one, if no other comes; 0 when there is. */
-  get aloneInMs(): number {
+  get sharedForMs(): number {
     return Math.max(0, this.#mixedAt + memoryMs - performance.now());
   }
 }

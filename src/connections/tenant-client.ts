@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import pg from 'pg';
 import { PoolError, sqlState } from '../postgres/database-error.ts';
 import type { PoolState, TenantClientOptions } from './pool-state.ts';
-import { HeldLocks } from './write-locks.ts';
+import { WriteLocks } from './write-locks.ts';
 
 /** Reached the database of another tenant, or none: its answers must not be used. */
 export class TenantIdentityError extends Error {
@@ -16,14 +16,14 @@ export class TenantVersionError extends Error {
   readonly code = 'TENANT_VERSION';
 }
 
-const longestGoodbyeMs = 1_000;
+const maxCloseMs = 1_000;
 // SQLSTATEs after which the server hangs up, or what was prepared on the connection is good no more.
 const lastWords = /^(57P|25P0[34]|08|0A000|26000)/;
 
 /** One connection to a tenant's database. */
 export class TenantClient extends pg.Client {
   readonly pool: PoolState<TenantClient>;
-  readonly locks = new HeldLocks(
+  readonly locks = new WriteLocks(
     statement => this.query(statement as never) as Promise<unknown>,
     () => this.#onRelease !== undefined,
   );
@@ -117,7 +117,7 @@ export class TenantClient extends pg.Client {
   /** Says goodbye to the server; `end` is emitted when it has let go. */
   close(): void {
     this.closing = true;
-    const timer = setTimeout(() => this.#stream.destroy(), longestGoodbyeMs).unref();
+    const timer = setTimeout(() => this.#stream.destroy(), maxCloseMs).unref();
     this.once('end', () => clearTimeout(timer));
     this.end().catch(() => {});
   }

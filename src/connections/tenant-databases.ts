@@ -21,14 +21,14 @@ interface TenantDatabasesOptions {
   acquireTimeoutMs: number;
 }
 
-const mostOpen = 10_000; // about 14 KB each; without a connection an open database costs nothing else
+const maxOpenDatabases = 10_000; // about 14 KB each; without a connection an open database costs nothing else
 
 /** The tenant databases that are open, and the connection budget of every server that they are on. */
 export class TenantDatabases {
   readonly #options: TenantDatabasesOptions;
   readonly #budgets = new Map<string, ConnectionBudget>();
   readonly #open = new LRUCache<string, TenantDriver>({
-    max: mostOpen,
+    max: maxOpenDatabases,
     dispose: driver => void driver.close(),
   });
   #shut = false;
@@ -102,7 +102,12 @@ export class TenantDatabases {
     if (!budget) {
       const max = connectionBudget - (server === serverOf(controlUrl) ? controlConnections : 0);
       const maxEach = Math.min(tenantConnections, max);
-      budget = new ConnectionBudget({ max, maxEach, maxShared: Math.ceil(maxEach / 3), waitMs: acquireTimeoutMs });
+      budget = new ConnectionBudget({
+        max,
+        maxPerTenant: maxEach,
+        maxPerTenantShared: Math.ceil(maxEach / 3),
+        waitMs: acquireTimeoutMs,
+      });
       this.#budgets.set(server, budget);
     }
     return budget;

@@ -13,7 +13,7 @@ import { TenantTransaction } from './tenant-transaction.ts';
 export interface Reading {
   readonly rows: RowValues[];
   /** True when no write of the resource was under way when the read began. */
-  readonly settled: boolean;
+  readonly cacheable: boolean;
   readonly source: string;
 }
 
@@ -97,7 +97,7 @@ export class TenantDriver extends PostgreSqlDriver {
   }
 
   /** The rows of a statement, where they come from, and whether no change of the resource was under way when it was asked. */
-  async readSettled(select: Statement, resource: string): Promise<Reading> {
+  async readCacheable(select: Statement, resource: string): Promise<Reading> {
     const key = lockOf(resource);
     return this.#onceMore(async client => {
       // One after the other, in one round trip: first the lock, then the look at the rows.
@@ -106,7 +106,7 @@ export class TenantDriver extends PostgreSqlDriver {
         client.query<RowValues>(select),
       ]);
       const { free = false, source = '' } = lock.rows[0] ?? {};
-      return { rows, settled: free && !client.locks.has(key), source };
+      return { rows, cacheable: free && !client.locks.has(key), source };
     });
   }
 

@@ -17,7 +17,7 @@ const maxWaiting = 2_000; // beyond it, waiting only makes everybody late
 const switchingMs = 50; // to close one connection and open another costs many times what a request does
 
 /** Those who wait for a connection to one server, and whose turn it is. */
-export class ConnectionLine {
+export class WaitQueue {
   readonly counts: WaitCounts = { waits: 0, waitedMs: 0, refused: 0 };
   /** Pools in which somebody waits. */
   readonly #pools = new Set<Pool>();
@@ -39,7 +39,7 @@ export class ConnectionLine {
   }
 
   /** @throws {PoolError} at once when too many wait, or later when the wait was too long */
-  join(pool: Pool): Promise<TenantClient> {
+  enqueue(pool: Pool): Promise<TenantClient> {
     if (this.#length >= maxWaiting) this.#makeRoom(pool);
     return new Promise<TenantClient>((resolve, reject) => {
       const timer = setTimeout(() => {
@@ -54,7 +54,7 @@ export class ConnectionLine {
   }
 
   /** The one who waits in a pool the longest, whose wait is over. */
-  leave(pool: Pool): Waiter<TenantClient> | undefined {
+  dequeue(pool: Pool): Waiter<TenantClient> | undefined {
     const [waiter] = pool.waiting;
     if (waiter) this.#end(pool, waiter);
     return waiter;
@@ -64,7 +64,7 @@ export class ConnectionLine {
    * Whose turn it is: of the pools that miss connections, the one that has the fewest; of those, the one in which somebody
    * waits the longest. Who can use a connection as it is counts as having come a little earlier.
    */
-  next(missing: (pool: Pool) => number): Pool | undefined {
+  nextPool(missing: (pool: Pool) => number): Pool | undefined {
     let next: Pool | undefined;
     for (const pool of this.#pools) {
       if (missing(pool) <= 0) continue;

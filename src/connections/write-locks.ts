@@ -8,7 +8,7 @@ const burstMs = 20; // between two changes of a burst; as long after the last on
  *
  * They belong to the session: when the connection is cut they are gone, and so is whatever it had not committed.
  */
-export class HeldLocks {
+export class WriteLocks {
   readonly #query: Query;
   readonly #isInUse: () => boolean;
   readonly #announced = new Set<string>();

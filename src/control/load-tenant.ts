@@ -4,7 +4,7 @@ import { problem } from '../errors.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 import type { TenantStatus } from './entities.ts';
 import { owners, type SecretBox } from './secret-box.ts';
-import { databaseUrl, type Servers } from './server-urls.ts';
+import { databaseUrl, type ServerUrls } from './server-urls.ts';
 
 /** A tenant as a request needs it: who it is, its keys opened, and the way to its database. */
 export interface TenantRecord {
@@ -25,12 +25,12 @@ export interface TenantRecord {
   readonly activeKid: string | undefined;
 }
 
-const leastKeyBytes = 64; // RFC 7518 §3.2: a key of the size of the hash, or larger
+const minKeyBytes = 64; // RFC 7518 §3.2: a key of the size of the hash, or larger
 
 export interface TenantParts {
   control: ControlDatabase;
   secrets: SecretBox;
-  servers: Servers;
+  servers: ServerUrls;
   log: Logger;
 }
 
@@ -100,6 +100,6 @@ export async function loadTenant(
 
 function openKey(kid: string, secret: string, guid: string, secrets: SecretBox): KeyObject {
   const bytes = secrets.open(Buffer.from(secret, 'base64'), owners.signingKey(guid, kid));
-  if (bytes.length < leastKeyBytes) throw new Error(`signing key ${kid} is shorter than ${leastKeyBytes} bytes`);
+  if (bytes.length < minKeyBytes) throw new Error(`signing key ${kid} is shorter than ${minKeyBytes} bytes`);
   return createSecretKey(bytes);
 }

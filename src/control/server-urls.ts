@@ -2,13 +2,13 @@ import type { Server } from './entities.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 
 /** Where the servers that tenants are placed on are reached. */
-export interface Servers {
+export interface ServerUrls {
   /** A URL with the rights of the operator: creates databases and roles. */
   adminUrl(server: Pick<Server, 'name' | 'adminUrl'>): string;
 }
 
 /** @param controlUrl the control database; its server is the one that rows without a URL of their own mean */
-export function createServers(controlUrl: string, secrets: SecretBox): Servers {
+export function createServerUrls(controlUrl: string, secrets: SecretBox): ServerUrls {
   return {
     adminUrl: server =>
       server.adminUrl ? secrets.open(server.adminUrl, owners.serverUrl(server.name)).toString() : controlUrl,

@@ -101,7 +101,7 @@ the server too, and no more than its share while others wait. When more tenants 
 <code>ACQUIRE_TIMEOUT_MS</code> is answered 503. An idle tenant costs a process a few kilobytes and no connection. Let the
 service connect to PostgreSQL itself: a pooler that shares a session among transactions loses the locks by which answers in memory
 are known to be current.</p>
-<p>Reference data is served from memory, at most <code>KEPT_ANSWERS_MB</code>, while it is known to be current: a change made through any
+<p>Reference data is served from memory, at most <code>RESPONSE_CACHE_MB</code>, while it is known to be current: a change made through any
 process of the service is seen by all of them within a second. A change made by other means, such as psql, shows after a minute at
 the latest, or at once after:</p>
 ${command('npm run -s tenant -- refresh northwind')}

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { type Problem, problem } from '../errors.ts';
 
-const longestToken = 4_096; // characters; ours are under 1,500
+const maxTokenLength = 4_096; // characters; ours are under 1,500
 
 /**
  * The bearer token of a request (RFC 6750 §2.1); undefined when there is none, or another scheme.
@@ -37,7 +37,7 @@ export interface ParsedToken {
  * @throws {Problem} `invalid_token` when it is not one
  */
 export function parseToken(token: string): ParsedToken {
-  const [header, payload, signature, ...more] = token.length <= longestToken ? token.split('.') : [];
+  const [header, payload, signature, ...more] = token.length <= maxTokenLength ? token.split('.') : [];
   if (!header || !payload || !signature || more.length > 0) throw invalidToken();
   return { header: parseSegment(header), payload: parseSegment(payload) };
 }

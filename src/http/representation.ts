@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-const longestText = 4_096;
+const maxTextLength = 4_096;
 
 /** An answer as it leaves (RFC 9110 §3.2): made once, however often it is sent. */
 export class Representation {
@@ -14,7 +14,7 @@ export class Representation {
 
   constructor(answer: unknown) {
     const text = JSON.stringify(answer);
-    this.body = text.length <= longestText ? text : ownBytes(text);
+    this.body = text.length <= maxTextLength ? text : ownBytes(text);
     this.tag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 27)}"`;
   }
 

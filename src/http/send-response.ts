@@ -3,7 +3,7 @@ import { Representation } from './representation.ts';
 import type { Route } from './route.ts';
 
 /** Writes a handler's answer: status, `Location`, and an `ETag` where a client may ask whether its copy is current. */
-export function sendAnswer(ctx: Context, route: Pick<Route, 'status' | 'location' | 'cache'>, answer: unknown): void {
+export function sendResponse(ctx: Context, route: Pick<Route, 'status' | 'location' | 'cache'>, answer: unknown): void {
   ctx.status = answer === undefined ? 204 : route.status;
   if (ctx.status === 204) {
     ctx.body = null;

@@ -17,12 +17,12 @@ export async function withConnection<T>(url: string, work: (client: pg.Client) =
 }
 
 /** The control database as those see it who work at the same time; `pg.Client` alone takes one question after the other. */
-export interface Books {
+export interface SharedConnection {
   query<Row extends pg.QueryResultRow>(text: string, values?: unknown[]): Promise<pg.QueryResult<Row>>;
 }
 
 /** Lets several workers ask on one connection, each when it is its turn. */
-export function shareConnection(client: pg.Client): Books {
+export function shareConnection(client: pg.Client): SharedConnection {
   let last: Promise<unknown> = Promise.resolve();
   return {
     query: <Row extends pg.QueryResultRow>(text: string, values?: unknown[]) => {
@@ -34,7 +34,11 @@ export function shareConnection(client: pg.Client): Books {
 }
 
 /** Runs `work` with a few connections: commits that arrive together cost one write to the disk. */
-export async function withConnections<T>(url: string, max: number, work: (books: Books) => Promise<T>): Promise<T> {
+export async function withConnections<T>(
+  url: string,
+  max: number,
+  work: (books: SharedConnection) => Promise<T>,
+): Promise<T> {
   const pool = new pg.Pool({
     connectionString: url,
     application_name: 'backoffice-operator',

@@ -36,7 +36,7 @@ interface Property {
  * The statements of one table. What they return are records as they are answered: the fields of a view, under their
  * names and in its order, and nothing else, ready to be sent without becoming an entity.
  */
-export class Table {
+export class TableStatements {
   readonly #name: string;
   readonly #properties: Record<string, Property>;
   readonly #fields: string;

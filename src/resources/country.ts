@@ -36,6 +36,6 @@ export const countries = defineResource({
   }),
   create: z.object({ CountryCode: text({ max: lengths.code }), CountryName: text({ max: lengths.name }) }),
   example: { CountryCode: 'GB', CountryName: 'United Kingdom' },
-  missing: 'unknown_record',
+  onMissing: 'unknown_record',
   softDelete: true,
 });

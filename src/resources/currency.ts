@@ -47,6 +47,6 @@ export const currencies = defineResource({
     DecimalPlaces: int32().min(0).max(6).default(2),
   }),
   example: { Code: 'EUR', Name: 'Euro', Symbol: '€', DecimalPlaces: 2 },
-  missing: 'not_found',
+  onMissing: 'not_found',
   softDelete: true,
 });

@@ -34,5 +34,5 @@ export const entityStatuses = defineResource({
   create: z.object({ Title: title, Weighting: weighting.default(0) }),
   update: z.object({ Title: title.optional(), Weighting: weighting.optional() }),
   example: { Title: 'Key account', Weighting: 3 },
-  missing: 'not_found',
+  onMissing: 'not_found',
 });

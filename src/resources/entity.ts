@@ -58,8 +58,8 @@ export const entities = defineResource({
     CountryCode: text({ max: lengths.code }).nullable().default(null),
   }),
   example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
-  missing: 'not_found',
-  ready: async (entity, em, before) => {
+  onMissing: 'not_found',
+  validate: async (entity, em, before) => {
     if (!(await em.findOne(EntityStatus, { id: entity.statusId }))) throw refuse('StatusId', 'is not an entity status');
     if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
     if (entity.countryCode && entity.countryCode !== before.countryCode) {
@@ -69,7 +69,7 @@ export const entities = defineResource({
       entity.countryCode = country.countryCode;
     }
   },
-  inUse: (id, context) => context.hasUsers(id),
+  isReferenced: (id, context) => context.hasUsers(id),
 });
 
 /** A record may refer to a currency that is there and not deleted. */

@@ -28,5 +28,5 @@ export const orderStatuses = defineResource({
   view: z.object({ Id: int32(), Name: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
   create: z.object({ Name: text({ max: lengths.name }), Weighting: int32().default(0) }),
   example: { Name: 'Shipped', Weighting: 30 },
-  missing: 'unknown_record',
+  onMissing: 'unknown_record',
 });

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { problem } from '../errors.ts';
 import { decimal, int32, lengths, longId, moment, optionalText, text, timestamp } from '../http/fields.ts';
 import { maxInt32, pathId } from '../http/route.ts';
-import { Table } from '../postgres/table-statements.ts';
+import { TableStatements } from '../postgres/table-statements.ts';
 import { defineRoute } from '../tenancy/define-route.ts';
 import type { Caller } from '../tenancy/request-context.ts';
 import { Entity, requireCurrency } from './entity.ts';
@@ -51,7 +51,7 @@ PromotionUseSchema.setClass(PromotionUse);
 const use = z
   .object({ PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() })
   .meta({ title: 'PromotionUse' });
-const uses = new Table(PromotionUse, use.omit({ Used: true }));
+const uses = new TableStatements(PromotionUse, use.omit({ Used: true }));
 const usePath = '/api/v1/Promotions/:id/entity/:entityId/used';
 const tag = 'Promotion';
 
@@ -157,8 +157,8 @@ export const promotions = defineResource({
     IsActive: z.boolean().default(true),
   }),
   example: { PromoCode: 'SPRING10', Name: 'Spring sale', DiscountType: 'Percentage', DiscountValue: 10 },
-  missing: 'not_found',
-  ready: async (promotion, em, before) => {
+  onMissing: 'not_found',
+  validate: async (promotion, em, before) => {
     const { discountType, discountValue, currencyId, startsAt, endsAt } = promotion;
     if (discountType === 'Percentage' && discountValue > 100)
       throw refuse('DiscountValue', 'must be at most 100 for a percentage');
@@ -174,5 +174,5 @@ export const promotions = defineResource({
     ]);
     if (found.length !== ids.length) throw refuse('EntityIds', 'must all be entities');
   },
-  more: [readUse, recordUse],
+  extraRoutes: [readUse, recordUse],
 });

@@ -52,7 +52,7 @@ export interface ResourceOptions<
   /** What PUT takes when it changes only what is sent; without it, PUT takes all that POST does. */
   update?: Writes<Row, Update>;
   /** How PUT and DELETE answer when there is no such record. */
-  missing: 'not_found' | 'unknown_record';
+  onMissing: 'not_found' | 'unknown_record';
   /** DELETE keeps the row and marks it; the entity has `isDeleted` and `deletedAt`. */
   softDelete?: boolean;
   /** The property with the business entity that a record belongs to: callers of scope `Self` reach only their own. */
@@ -61,9 +61,9 @@ export interface ResourceOptions<
    * The readiness check, against the data, before a record is written: references, rules across fields. Throws a problem.
    * `before` is the record as it was; a reference that stays as it is, is not looked at again.
    */
-  ready?: (record: Row, em: EntityManager, before: Partial<Row>) => Promise<void>;
+  validate?: (record: Row, em: EntityManager, before: Partial<Row>) => Promise<void>;
   /** Whether something that no foreign key of the database knows of refers to the record, which then stays. */
-  inUse?: (id: number, context: RequestContext) => Promise<boolean>;
+  isReferenced?: (id: number, context: RequestContext) => Promise<boolean>;
   /** Endpoints of this resource beside the usual ones. */
-  more?: TenantRoute[];
+  extraRoutes?: TenantRoute[];
 }

@@ -5,7 +5,7 @@ import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { type Problem, problem } from '../errors.ts';
 import { flag, limit, queryId } from '../http/fields.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
-import { type Condition, type RowValues, type Statement, Table } from '../postgres/table-statements.ts';
+import { type Condition, type RowValues, type Statement, TableStatements } from '../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { Caller, RequestContext } from '../tenancy/request-context.ts';
 import { byCode } from './record.ts';
@@ -30,17 +30,17 @@ export function defineResource<
   Create extends z.ZodObject,
   Update extends z.ZodObject = Create,
 >(options: ResourceOptions<Row, View, Create, Update>): Resource {
-  const { name, path, key, lookup, access, missing, softDelete, scopedBy, paged } = options;
+  const { name, path, key, lookup, access, onMissing: missing, softDelete, scopedBy, paged } = options;
   // From here on a row is an object with properties; that view, contracts and entity agree, the types have shown.
   const entity = options.entity as EntityClass<object>;
   const orderBy = options.orderBy as Record<string, 'asc' | 'desc'>;
-  const ready = options.ready as
+  const ready = options.validate as
     | ((record: RowValues, em: EntityManager, before: RowValues) => Promise<void>)
     | undefined;
   const view: z.ZodObject = options.view.meta({ title: name });
   const create: z.ZodObject = options.create;
   const partial: z.ZodObject | undefined = options.update;
-  const table = new Table(entity, view);
+  const table = new TableStatements(entity, view);
   const settable = Object.keys((partial ?? create).shape).map(camelCase);
   /** What everybody sees alike and no other table has a part in, is kept in memory. */
   const kept = !scopedBy;
@@ -69,7 +69,7 @@ export function defineResource<
     rowsOf: () => Statement,
     toAnswer: (rows: RowValues[]) => unknown,
   ) =>
-    (kept ? await context.answer(name, answerKey, rowsOf, toAnswer) : toAnswer(await context.read(rowsOf()))) as never;
+    (kept ? await context.cached(name, answerKey, rowsOf, toAnswer) : toAnswer(await context.read(rowsOf()))) as never;
 
   const write = (context: RequestContext, prepare: (transaction: TenantTransaction) => Promise<Statement>) =>
     context.write(prepare, kept ? name : undefined);
@@ -168,7 +168,7 @@ export function defineResource<
     handler: async ({ params }, context) => {
       if (scopedBy) requireAll(context.caller);
       const id = 'id' in key ? pathId(params.id, key.id) : undefined;
-      if (id !== undefined && (await options.inUse?.(id, context))) throw problem('in_use');
+      if (id !== undefined && (await options.isReferenced?.(id, context))) throw problem('in_use');
       const condition = keyed(params);
       if (!condition) throw problem(missing);
       const live = [condition, ...visible(context.caller)];
@@ -179,7 +179,7 @@ export function defineResource<
     },
   });
 
-  const routes = [...(options.more ?? []), list];
+  const routes = [...(options.extraRoutes ?? []), list];
   if ('id' in key) routes.push(read(keyPath, `One ${name} record by its id`, params => keyed(params)));
   if (lookup) {
     const { property, param } = lookup;

@@ -40,5 +40,5 @@ export const systemOptions = defineResource({
     CreatedAt: moment().optional(),
   }),
   example: { SystemOptionTypeId: 1, Value: 'Europe/London', IsActive: true },
-  missing: 'unknown_record',
+  onMissing: 'unknown_record',
 });

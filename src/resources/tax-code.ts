@@ -43,5 +43,5 @@ export const taxCodes = defineResource({
     IsActive: z.boolean().default(true),
   }),
   example: { Code: 'VAT20', Name: 'Standard rate', Rate: 20, IsActive: true },
-  missing: 'not_found',
+  onMissing: 'not_found',
 });

@@ -29,5 +29,5 @@ export const unitsOfMeasure = defineResource({
   view: z.object({ Id: int32(), Code: z.string(), Name: z.string(), CreatedAt: timestamp() }),
   create: z.object({ Code: text({ max: lengths.code }), Name: text({ max: lengths.name }) }),
   example: { Code: 'KG', Name: 'Kilogram' },
-  missing: 'unknown_record',
+  onMissing: 'unknown_record',
 });

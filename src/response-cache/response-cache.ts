@@ -4,22 +4,22 @@ import type { ChangeFeed } from '../control/change-feed.ts';
 import type { TenantRecord } from '../control/directory.ts';
 import { Representation } from '../http/representation.ts';
 import type { RowValues } from '../postgres/table-statements.ts';
-import { AnswerStore, type KeptAnswer, type KeptResource } from './response-store.ts';
-import type { WriteWatch } from './write-monitor.ts';
+import { type CachedResource, type CachedResponse, ResponseStore } from './response-store.ts';
+import type { WriteMonitor } from './write-monitor.ts';
 
 /** @throws what a client is told when there is no answer in the rows */
 type ToAnswer = (rows: RowValues[]) => unknown;
 
 interface Loaded {
-  readonly settled: boolean;
+  readonly cacheable: boolean;
   readonly represent: () => Representation;
 }
 
-interface KeptAnswersOptions {
+interface ResponseCacheOptions {
   feed: ChangeFeed;
   announce: Announce;
   /** Knows which databases nobody has written to. */
-  watch: Pick<WriteWatch, 'unchangedUntil'>;
+  watch: Pick<WriteMonitor, 'unchangedUntil'>;
   /** Most memory, in bytes. One tenant has at most a sixteenth of it. */
   maxBytes: number;
   /** A clock in milliseconds that never goes back. */
@@ -52,24 +52,24 @@ const table = 'answers';
  * An announcement that is under way, and a feed that has been silent for less than a second, are the only delay; a
  * process obeys its own writes at once. While the feed is down nothing is served from here.
  */
-export class KeptAnswers {
+export class ResponseCache {
   /**
    * How many answers came from here since the start of the process, how many had to be read, and how often one was not read
    * again because nobody had written to its database.
    */
-  readonly counts = { found: 0, read: 0, prolonged: 0 };
+  readonly counts = { hits: 0, misses: 0, revalidations: 0 };
   readonly #feed: ChangeFeed;
   readonly #announce: Announce;
-  readonly #watch: KeptAnswersOptions['watch'];
+  readonly #watch: ResponseCacheOptions['watch'];
   readonly #now: () => number;
-  readonly #store: AnswerStore<Loaded>;
+  readonly #store: ResponseStore<Loaded>;
 
-  constructor({ feed, announce, watch, maxBytes, now = () => performance.now() }: KeptAnswersOptions) {
+  constructor({ feed, announce, watch, maxBytes, now = () => performance.now() }: ResponseCacheOptions) {
     this.#feed = feed;
     this.#announce = announce;
     this.#watch = watch;
     this.#now = now;
-    this.#store = new AnswerStore({ maxBytes, now });
+    this.#store = new ResponseStore({ maxBytes, now });
     feed.subscribe(table, key => this.#store.drop(key));
   }
 
@@ -84,7 +84,7 @@ export class KeptAnswers {
     const now = this.#now();
     const answer = this.#store.find(tenant, resource, key, now);
     if (!answer || (now > answer.expiresAt && !this.#prolong(answer, now))) return undefined;
-    this.counts.found++;
+    this.counts.hits++;
     return answer.representation;
   }
 
@@ -96,11 +96,11 @@ export class KeptAnswers {
     read: () => Promise<Reading>,
     toAnswer: ToAnswer,
   ): Promise<Representation> {
-    this.counts.read++;
+    this.counts.misses++;
     if (!this.#feed.current) return new Representation(toAnswer((await read()).rows));
     const earlier = await this.#store.resource(tenant, resource).loading.get(key);
-    if (earlier?.settled) return earlier.represent();
-    // What is being read now began after this request did, and so is good enough, settled or not.
+    if (earlier?.cacheable) return earlier.represent();
+    // What is being read now began after this request did, and so is good enough, cacheable or not.
     const kept = this.#store.resource(tenant, resource);
     let loading = kept.loading.get(key);
     if (!loading) {
@@ -111,17 +111,17 @@ export class KeptAnswers {
   }
 
   /** Before a change of a resource is committed: when this resolves, no process will serve what was before for long. */
-  async changing(tenant: TenantRecord, resource: string): Promise<void> {
+  async invalidate(tenant: TenantRecord, resource: string): Promise<void> {
     const key = `${tenant.guid}/${resource}`;
     this.#store.drop(key);
     await this.#announce(table, key);
   }
 
   /** @returns whether it is known of a moment, not long ago, that nobody had changed what the answer was read from */
-  #prolong(answer: KeptAnswer, now: number): boolean {
+  #prolong(answer: CachedResponse, now: number): boolean {
     answer.expiresAt = this.#watch.unchangedUntil(answer.source, answer.readAt) + age();
     if (now > answer.expiresAt) return false;
-    this.counts.prolonged++;
+    this.counts.revalidations++;
     return true;
   }
 
@@ -129,12 +129,12 @@ export class KeptAnswers {
     tenant: TenantRecord,
     resource: string,
     key: string,
-    kept: KeptResource<Loaded>,
+    kept: CachedResource<Loaded>,
     read: () => Promise<Reading>,
     toAnswer: ToAnswer,
   ): Promise<Loaded> {
     const readAt = this.#now();
-    const { rows, settled, source } = await read();
+    const { rows, cacheable, source } = await read();
     let representation: Representation;
     try {
       representation = new Representation(toAnswer(rows));
@@ -142,11 +142,11 @@ export class KeptAnswers {
       const represent = () => {
         throw error;
       };
-      return { settled, represent };
+      return { cacheable, represent };
     }
-    if (settled)
+    if (cacheable)
       this.#store.keep(tenant, resource, kept, key, { representation, source, readAt, expiresAt: readAt + age() });
-    return { settled, represent: () => representation };
+    return { cacheable, represent: () => representation };
   }
 }
 

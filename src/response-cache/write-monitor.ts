@@ -4,7 +4,7 @@ import { type ControlDatabase, queryControl } from '../control/database.ts';
 import { describeError } from '../log.ts';
 import { serverOf, sourceOf } from '../postgres/server-address.ts';
 
-interface WriteWatchOptions {
+interface WriteMonitorOptions {
   control: ControlDatabase;
   controlUrl: string;
   databases: TenantDatabases;
@@ -24,7 +24,7 @@ interface Watched {
   until: number;
 }
 
-const longestUnused = 6; // times that it would have polled: as long as answers live
+const maxIdlePolls = 6; // times that it would have polled: as long as answers live
 
 // PostgreSQL begins at the left: who is connected is looked up, for all databases, before the first counter is.
 const statement = {
@@ -63,15 +63,15 @@ interface Polled {
  * A database to which somebody is connected may be proved unchanged later, when they have gone. Only a superuser can hide
  * changes: by `track_counts`, which stops the counting, or by what writes to tables past it.
  */
-export class WriteWatch {
-  readonly #options: WriteWatchOptions;
+export class WriteMonitor {
+  readonly #options: WriteMonitorOptions;
   readonly #now: () => number;
   /** By server, then by source. */
   readonly #servers = new Map<string, Map<string, Watched>>();
   #timer: NodeJS.Timeout | undefined;
   #polling: Promise<void> | undefined;
 
-  constructor(options: WriteWatchOptions) {
+  constructor(options: WriteMonitorOptions) {
     this.#options = options;
     this.#now = options.now ?? (() => performance.now());
   }
@@ -93,12 +93,12 @@ export class WriteWatch {
     };
     poll();
     let seen = uses();
-    let unused = longestUnused;
+    let unused = maxIdlePolls;
     this.#timer = setInterval(() => {
       const count = uses();
       unused = count === seen ? unused + 1 : 0;
       seen = count;
-      if (unused < longestUnused) poll();
+      if (unused < maxIdlePolls) poll();
     }, this.#options.everyMs ?? 10_000).unref();
   }
 

@@ -1,9 +1,9 @@
 import type { Middleware } from 'koa';
-import { Neighbours } from '../connections/contention.ts';
+import { Contention } from '../connections/contention.ts';
 import type { TenantRecord } from '../control/directory.ts';
 
 /** The requests of one tenant. */
-interface Line {
+interface TenantQueue {
   /** How many were begun in `turn`, the last turn of the event loop in which there were any. */
   begun: number;
   turn: number;
@@ -12,19 +12,19 @@ interface Line {
 }
 
 /** Requests of one tenant: 50 µs each, or more. */
-const mostInTurn = { alone: 32, amongOthers: 8 };
+const maxPerTurn = { alone: 32, amongOthers: 8 };
 
 /**
  * Lets the requests of one tenant not crowd out those of the others: only so many of one tenant are begun in one turn of
  * the event loop, and the rest in the next ones. So a flood waits in a line of its own, and whoever comes besides, whose
  * own request takes three or four turns, finds the process with a few things to do first, not with hundreds.
  */
-export function fairTurns(): Middleware {
-  const lines = new WeakMap<TenantRecord, Line>();
+export function fairScheduler(): Middleware {
+  const lines = new WeakMap<TenantRecord, TenantQueue>();
   /** Those in which somebody waits. */
-  const crowded = new Set<Line>();
-  const neighbours = new Neighbours();
-  const most = (): number => (neighbours.present ? mostInTurn.amongOthers : mostInTurn.alone);
+  const crowded = new Set<TenantQueue>();
+  const neighbours = new Contention();
+  const most = (): number => (neighbours.isShared ? maxPerTurn.amongOthers : maxPerTurn.alone);
   let turn = 0;
   let ending = false;
 

@@ -8,7 +8,7 @@ import type { Scope } from '../control/entities.ts';
 import { Representation } from '../http/representation.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
-import type { KeptAnswers } from '../response-cache/response-cache.ts';
+import type { ResponseCache } from '../response-cache/response-cache.ts';
 
 /** Who is calling, as proved by the access token and the control database. */
 export interface Caller {
@@ -36,7 +36,7 @@ export interface Origin {
 
 export interface ContextServices {
   databases: TenantDatabases;
-  answers: KeptAnswers;
+  responseCache: ResponseCache;
   directory: Pick<Directory, 'countUsers'>;
 }
 
@@ -108,18 +108,18 @@ export class RequestContext {
    * the rows of `select`.
    * @param key names the answer among those of the resource
    */
-  async answer(
+  async cached(
     resource: string,
     key: string,
     select: () => Statement,
     toAnswer: (rows: RowValues[]) => unknown,
   ): Promise<Representation> {
-    const { answers } = this.#services;
+    const { responseCache: answers } = this.#services;
     if (this.origin.readThrough) return new Representation(toAnswer(await this.read(select())));
     const kept = answers.find(this.tenant, resource, key);
     if (kept) return kept;
     const database = this.#open();
-    return answers.load(this.tenant, resource, key, () => database.readSettled(select(), resource), toAnswer);
+    return answers.load(this.tenant, resource, key, () => database.readCacheable(select(), resource), toAnswer);
   }
 
   /**
@@ -134,7 +134,7 @@ export class RequestContext {
   ): Promise<RowValues[]> {
     const database = this.#open();
     const announce = async (): Promise<void> => {
-      if (resource !== undefined) await this.#services.answers.changing(this.tenant, resource);
+      if (resource !== undefined) await this.#services.responseCache.invalidate(this.tenant, resource);
     };
     for (let attempt = 1; ; attempt++) {
       try {

@@ -11,7 +11,7 @@ import type { VerifiedTokens } from './verified-tokens.ts';
 interface TenantRouterOptions extends ContextServices {
   /** Where tenants and tokens are looked up. */
   directory: Directory;
-  verified: VerifiedTokens;
+  verifiedTokens: VerifiedTokens;
   /** Whether a token is not looked at. */
   anonymous: boolean;
 }
@@ -28,7 +28,7 @@ interface TenantRouterOptions extends ContextServices {
  *   an anonymous route             X-Tenant alone counts
  */
 export function tenantRouter(options: TenantRouterOptions): Middleware {
-  const { directory, verified, anonymous } = options;
+  const { directory, verifiedTokens: verified, anonymous } = options;
   return async (ctx, next) => {
     const token = anonymous ? undefined : requestToken(ctx.req);
     ctx.state.token = token;

@@ -9,7 +9,7 @@ export interface VerifiedToken extends CallerRecords {
   readonly expiresAt: number;
 }
 
-const mostTokens = 10_000; // at most 1.5 KB of text each, and as much beside it
+const maxTokens = 10_000; // at most 1.5 KB of text each, and as much beside it
 
 /**
  * Access tokens whose signature and claims need not be looked at again, by their whole text; the least recently used are
@@ -21,7 +21,7 @@ const mostTokens = 10_000; // at most 1.5 KB of text each, and as much beside it
  */
 export class VerifiedTokens {
   readonly #directory: Pick<Directory, 'watch'>;
-  readonly #kept = new LRUCache<string, { verified: VerifiedToken; isCurrent: () => boolean }>({ max: mostTokens });
+  readonly #kept = new LRUCache<string, { verified: VerifiedToken; isCurrent: () => boolean }>({ max: maxTokens });
 
   constructor(directory: Pick<Directory, 'watch'>) {
     this.#directory = directory;

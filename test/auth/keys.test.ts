@@ -4,7 +4,7 @@ import { readConfig } from '../../src/config.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { addClient } from '../../src/operator/tenants/clients.ts';
 import { disableKey, listKeys, rotateKey } from '../../src/operator/tenants/keys.ts';
-import { startService } from '../../src/server.ts';
+import { startServer } from '../../src/server.ts';
 import { Client } from '../support/client.ts';
 import { run } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
@@ -210,7 +210,7 @@ describe('Signing keys', () => {
     async function startWith(environment: Record<string, string>): Promise<{ url: string; stop(): Promise<void> }> {
       const config = readConfig({ ...world.environment, ...environment });
       const installation = await openInstallation(config);
-      const service = await startService({ config, installation, log: world.log, passwords: world.passwords });
+      const service = await startServer({ config, installation, log: world.log, passwords: world.passwords });
       return {
         url: `http://127.0.0.1:${service.port}`,
         stop: async () => {

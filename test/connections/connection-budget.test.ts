@@ -46,7 +46,7 @@ describe('The connection budget of a server', () => {
     waitMs = 10_000,
     openMs = 10_000,
   }: Partial<Settings> & { max: number }) {
-    const budget = new ConnectionBudget({ max, maxEach, maxShared, waitMs });
+    const budget = new ConnectionBudget({ max, maxPerTenant: maxEach, maxPerTenantShared: maxShared, waitMs });
     const name = `budget-${randomBytes(5).toString('hex')}`;
     const pool = (tenant: TenantRecord, url = tenant.databaseUrl) =>
       new TenantPool(budget, {
@@ -324,7 +324,7 @@ describe('The connection budget of a server', () => {
         'select pg_terminate_backend(pid) from pg_stat_activity where query like $1 and pid <> pg_backend_pid()';
       for (let i = 0; i < 3; i++) {
         const select = { name: `slow_${i}`, text: `select pg_sleep(0.15) as "cut ${i}"`, values: [], types };
-        const reading = driver.readSettled(select, 'Currency');
+        const reading = driver.readCacheable(select, 'Currency');
         await eventually(() => query(kill, [`%"cut ${i}"%`]).then(rows => rows.length > 0));
         expect((await reading).rows).to.have.length(1);
       }

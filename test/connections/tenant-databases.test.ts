@@ -126,7 +126,7 @@ describe('TenantDatabases', () => {
         }
       }
       const select = { name: 'one', text: 'select 1 as one', values: [], types: { getTypeParser: () => String } };
-      for (const attempt of [() => driver.read(select), () => unasked.readSettled(select, 'Currency')])
+      for (const attempt of [() => driver.read(select), () => unasked.readCacheable(select, 'Currency')])
         expect((await failure(attempt())).message).to.include('has been closed');
       expect(databases.usage).to.deep.equal(nothing);
     });

@@ -47,7 +47,7 @@ describe('The numbers for the operator', () => {
       acme: more('tenant_requests_total{tenant="acme"}'),
       globex: more('tenant_requests_total{tenant="globex"}'),
       hashes: more('password_hashes_total'),
-      fromMemory: more('kept_answers_total{from="memory"}'),
+      fromMemory: more('response_cache_hits_total'),
       limit: value(after, `database_connections_limit{server="${server}"}`),
       feed: value(after, 'change_feed_current'),
     }).to.deep.equal({
@@ -79,7 +79,7 @@ describe('The numbers for the operator', () => {
     const { databases } = world.service;
     const metrics = createMetrics({
       databases,
-      answers: { bytes: 0, counts: { found: 0, read: 0, prolonged: 0 } },
+      responseCache: { bytes: 0, counts: { hits: 0, misses: 0, revalidations: 0 } },
       feed: { current: true },
       passwords: world.passwords,
     });

@@ -1,8 +1,8 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
-import { createWindows } from '../../src/http/rate-limit/rate-limit-store.ts';
-import type { Service } from '../../src/server.ts';
+import { createRateLimitStore } from '../../src/http/rate-limit/rate-limit-store.ts';
+import type { RunningServer } from '../../src/server.ts';
 import { type Answer, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { redisInstalled, startRedis, type TestRedis } from '../support/redis.ts';
@@ -31,7 +31,7 @@ function overRedis(this: Mocha.Suite): void {
     world.logs.length = 0;
   });
 
-  const running: Service[] = [];
+  const running: RunningServer[] = [];
   const stopAll = () => Promise.all(running.splice(0).map(service => service.stop()));
   afterEach(async () => {
     redis.signal('SIGCONT');
@@ -98,7 +98,7 @@ function overRedis(this: Mocha.Suite): void {
 
   describe('that does not answer', () => {
     it('is waited for 80 ms by each of the first, and by no other', async () => {
-      const windows = await createWindows({ redisUrl: redis.url, log: world.log });
+      const windows = await createRateLimitStore({ redisUrl: redis.url, log: world.log });
       const hit = async (): Promise<number> => {
         const started = performance.now();
         await windows.hit('rl:test', { max: 1_000, windowMs: 60_000 });

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createRedisWindows, type RedisWindows } from '../../src/http/rate-limit/redis-store.ts';
+import { createRedisStore, type RedisStore } from '../../src/http/rate-limit/redis-store.ts';
 import { groupSpan, type Rate, SlidingWindows } from '../../src/http/rate-limit/sliding-window.ts';
 import { redisInstalled, startRedis, type TestRedis } from '../support/redis.ts';
 
@@ -86,11 +86,11 @@ describe('a sliding window', () => {
 
 function inRedis(): void {
   let redis: TestRedis;
-  let windows: RedisWindows;
+  let windows: RedisStore;
   let now = 0;
   before(async () => {
     redis = await startRedis();
-    windows = createRedisWindows(redis.url, () => now);
+    windows = createRedisStore(redis.url, () => now);
     await windows.started();
   });
   after(async () => {
@@ -110,7 +110,7 @@ function inRedis(): void {
   }
 
   it('counts by the clock of Redis, in one small key that is gone with its window', async () => {
-    const byRedis = createRedisWindows(redis.url);
+    const byRedis = createRedisStore(redis.url);
     await byRedis.started();
     const rate = { max: 3, windowMs: 300 };
     const verdicts = await Promise.all(Array.from({ length: 50 }, () => byRedis.hit('rl:test:short', rate)));

@@ -33,7 +33,7 @@ export class Watched {
   }
 
   poll(): Promise<void> {
-    return this.#world.service.watch.poll();
+    return this.#world.service.writeMonitor.poll();
   }
 
   /** Time goes by, and at the end of it there is a poll. */

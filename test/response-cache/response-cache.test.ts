@@ -9,7 +9,7 @@ import type { TenantRecord } from '../../src/control/directory.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { RowValues } from '../../src/postgres/table-statements.ts';
 import { resources } from '../../src/resources/index.ts';
-import { KeptAnswers } from '../../src/response-cache/response-cache.ts';
+import { ResponseCache } from '../../src/response-cache/response-cache.ts';
 import type { Answer, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
@@ -391,17 +391,23 @@ describe('Kept answers', () => {
     after(() => feed.stop());
 
     const create = (maxBytes = 1_000_000, now?: () => number) =>
-      new KeptAnswers({ feed, announce: createAnnouncer(world.control), watch: world.service.watch, maxBytes, now });
+      new ResponseCache({
+        feed,
+        announce: createAnnouncer(world.control),
+        watch: world.service.writeMonitor,
+        maxBytes,
+        now,
+      });
     const source = 'a database that nobody watches';
-    const settled = (...rows: RowValues[]): Promise<Reading> => Promise.resolve({ rows, settled: true, source });
+    const cacheable = (...rows: RowValues[]): Promise<Reading> => Promise.resolve({ rows, cacheable: true, source });
     const told = ({ body }: { body: Buffer | string }) => JSON.parse(body.toString());
 
-    const load = (answers: KeptAnswers, n: number, answerKey = key): Promise<unknown> =>
+    const load = (answers: ResponseCache, n: number, answerKey = key): Promise<unknown> =>
       answers.load(
         records[0] as TenantRecord,
         'Currency',
         answerKey,
-        () => settled({ n }),
+        () => cacheable({ n }),
         rows => rows,
       );
 
@@ -442,21 +448,21 @@ describe('Kept answers', () => {
         );
       const shared = [load(), load(), load()];
       await eventually(() => reads.length > 0);
-      reads[0]?.({ rows: [{ n: 1 }], settled: true, source });
+      reads[0]?.({ rows: [{ n: 1 }], cacheable: true, source });
       expect((await Promise.all(shared)).map(told)).to.deep.equal([{ n: 1 }, { n: 1 }, { n: 1 }]);
       expect(reads).to.have.length(1);
 
       for (const rows of [[{ n: 2 }], []]) {
-        await answers.changing(tenant, 'Currency');
+        await answers.invalidate(tenant, 'Currency');
         reads.length = 0;
         const early = load().catch((error: Error) => error);
         await eventually(() => reads.length === 1);
         // The change is committed and its writer answered; these know of it.
         const late = [load(), load()];
-        reads[0]?.({ rows, settled: false, source });
+        reads[0]?.({ rows, cacheable: false, source });
         await early;
         await eventually(() => reads.length === 2);
-        reads[1]?.({ rows: [{ n: 3 }], settled: true, source });
+        reads[1]?.({ rows: [{ n: 3 }], cacheable: true, source });
         expect((await Promise.all(late)).map(told)).to.deep.equal([{ n: 3 }, { n: 3 }]);
         expect(told(answers.find(tenant, 'Currency', key) as never)).to.deep.equal({ n: 3 });
       }
@@ -474,8 +480,8 @@ describe('Kept answers', () => {
         rows => rows,
       );
       await eventually(() => arrive.length === 1);
-      await answers.changing(tenant, 'Currency');
-      arrive({ rows: [{ n: 1 }], settled: true, source });
+      await answers.invalidate(tenant, 'Currency');
+      arrive({ rows: [{ n: 1 }], cacheable: true, source });
       await reading;
       expect(answers.find(tenant, 'Currency', key)).to.equal(undefined);
       expect(answers.bytes).to.equal(0);
@@ -502,13 +508,13 @@ describe('Kept answers', () => {
               const record = tenants[tenant] as TenantRecord;
               if (act === 'another record') tenants[tenant] = { ...record };
               else if (act === 'find') answers.find(record, resource, String(key));
-              else if (act === 'change') await answers.changing(record, resource);
+              else if (act === 'change') await answers.invalidate(record, resource);
               else
                 await answers.load(
                   record,
                   resource,
                   String(key),
-                  () => settled({ text: 'x'.repeat(size) }),
+                  () => cacheable({ text: 'x'.repeat(size) }),
                   rows => rows,
                 );
               expect(answers.bytes).to.be.within(0, maxBytes);
@@ -516,7 +522,7 @@ describe('Kept answers', () => {
           );
           const used = answers.bytes;
           for (const record of tenants)
-            for (const resource of ['Currency', 'Country', 'TaxCode']) await answers.changing(record, resource);
+            for (const resource of ['Currency', 'Country', 'TaxCode']) await answers.invalidate(record, resource);
           expect(used).to.be.greaterThan(0);
           expect(answers.bytes).to.equal(0);
         }),
@@ -531,7 +537,7 @@ describe('Kept answers', () => {
         other,
         'Currency',
         key,
-        () => settled({ of: 'other' }),
+        () => cacheable({ of: 'other' }),
         rows => rows,
       );
       const alone = answers.bytes;
@@ -539,14 +545,14 @@ describe('Kept answers', () => {
         tenant,
         'Currency',
         'small',
-        () => settled({ n: 1 }),
+        () => cacheable({ n: 1 }),
         rows => rows,
       );
       await answers.load(
         tenant,
         'Currency',
         'large',
-        () => settled({ text: 'x'.repeat(50_000) }),
+        () => cacheable({ text: 'x'.repeat(50_000) }),
         rows => rows,
       );
       expect(answers.find(tenant, 'Currency', 'large')).to.equal(undefined);
@@ -556,7 +562,7 @@ describe('Kept answers', () => {
           tenant,
           'Currency',
           `id ${i}`,
-          () => settled({ i }),
+          () => cacheable({ i }),
           rows => rows,
         );
         expect(answers.bytes - alone).to.be.within(0, 10_000);

@@ -32,7 +32,7 @@ describe('What nobody writes to on another server', () => {
     [world, second] = await Promise.all([createWorld(), startEmbeddedPostgres(folder, { settings })]);
     // The first that is watched is the server of the others.
     await (await world.login(world.acme)).get(path);
-    await world.service.watch.poll();
+    await world.service.writeMonitor.poll();
     await addServer(world.installation, 'second', second.url, 100);
     [tenant, far] = await settle('far');
     [other, neighbour] = await settle('neighbour');

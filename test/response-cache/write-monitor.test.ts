@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import pg from 'pg';
 import { openControlDatabase } from '../../src/control/database.ts';
 import { sourceOf } from '../../src/postgres/server-address.ts';
-import { WriteWatch } from '../../src/response-cache/write-monitor.ts';
+import { WriteMonitor } from '../../src/response-cache/write-monitor.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
@@ -37,9 +37,9 @@ describe('What nobody writes to', () => {
   }
 
   it('is not read again, and needs no connection', async () => {
-    const { prolonged } = await metrics();
+    const { revalidations } = await metrics();
     await stays(10);
-    expect((await metrics()).prolonged - prolonged).to.be.at.least(7);
+    expect((await metrics()).revalidations - revalidations).to.be.at.least(7);
   });
 
   it('is not read again either when somebody was connected meanwhile, and wrote nothing', async () => {
@@ -71,7 +71,7 @@ describe('What nobody writes to', () => {
     const { controlUrl } = installation;
     // Sessions in which moments are written otherwise.
     const control = openControlDatabase(`${controlUrl}?options=-c%20timezone%3DAsia/Tokyo`);
-    const watch = new WriteWatch({ control, controlUrl, databases: service.databases, log, everyMs: 5 });
+    const watch = new WriteMonitor({ control, controlUrl, databases: service.databases, log, everyMs: 5 });
     await acme.keep();
     const [source] = await sql<{ source: string }>(world.acme, `select ${sourceOf('current_database()')} as source`);
     const until = () => watch.unchangedUntil(source?.source ?? '', performance.now());
@@ -189,9 +189,9 @@ describe('What nobody writes to', () => {
     await model();
   });
 
-  async function metrics(): Promise<{ prolonged: number }> {
+  async function metrics(): Promise<{ revalidations: number }> {
     const text = await (await fetch(`http://127.0.0.1:${world.service.managementPort}/metrics`)).text();
-    return { prolonged: Number(/^kept_answers_prolonged_total (\d+)$/m.exec(text)?.[1]) };
+    return { revalidations: Number(/^response_cache_revalidations_total (\d+)$/m.exec(text)?.[1]) };
   }
 
   /** Two sessions, each with a record of its own. */
@@ -214,7 +214,7 @@ describe('What nobody writes to', () => {
     );
     const reader = await world.login(world.globex);
     const watched = records.map(({ id }) => new Watched(world, world.globex, reader, `${path}/${id}`));
-    const { prolonged } = await metrics();
+    const { revalidations } = await metrics();
     let written = 0;
     const now = () => performance.now() + world.clock.ageMs;
 
@@ -267,7 +267,7 @@ describe('What nobody writes to', () => {
       }),
       { numRuns: 25, endOnFailure: true, examples: [[quiet]] },
     );
-    expect((await metrics()).prolonged).to.be.greaterThan(prolonged);
+    expect((await metrics()).revalidations).to.be.greaterThan(revalidations);
     expect(written).to.be.greaterThan(50);
   }
 });

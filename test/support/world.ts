@@ -10,7 +10,7 @@ import { provision } from '../../src/operator/provisioning/provision.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 import { addUser, generatePassword } from '../../src/operator/tenants/users.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import { type Service, startService } from '../../src/server.ts';
+import { type RunningServer, startServer } from '../../src/server.ts';
 import { Client } from './client.ts';
 import { controlTemplate, postgresUrl } from './test-server.ts';
 
@@ -29,7 +29,7 @@ export interface TestTenant {
 export interface World {
   readonly installation: Installation;
   readonly control: MikroORM;
-  readonly service: Service;
+  readonly service: RunningServer;
   readonly config: Config;
   readonly url: string;
   readonly acme: TestTenant;
@@ -54,7 +54,7 @@ export interface World {
   /** One more tenant, made by the operator's own code. */
   provision(slug: string): Promise<TestTenant>;
   /** One more process of the service on the same installation. */
-  startAnother(environment?: Record<string, string>): Promise<{ service: Service; url: string }>;
+  startAnother(environment?: Record<string, string>): Promise<{ service: RunningServer; url: string }>;
   close(): Promise<void>;
 }
 
@@ -103,8 +103,8 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
   };
   const acme = await provisionTenant('acme');
   const globex = await provisionTenant('globex');
-  const service = await startService({ config, installation, log, passwords, now, clock: age });
-  const others: Service[] = [];
+  const service = await startServer({ config, installation, log, passwords, now, clock: age });
+  const others: RunningServer[] = [];
   const url = `http://127.0.0.1:${service.port}`;
   const anonymous = new Client(url);
 
@@ -154,7 +154,7 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
     },
     provision: provisionTenant,
     startAnother: async (more = {}) => {
-      const other = await startService({
+      const other = await startServer({
         config: readConfig({ ...settings, ...more }),
         installation,
         log,

@@ -1,16 +1,16 @@
 import type { Logger } from 'pino';
 import { createBreaker } from './breaker.ts';
-import { createRedisWindows } from './redis-store.ts';
-import { type Rate, SlidingWindows, type Verdict } from './sliding-window.ts';
+import { createRedisStore } from './redis-store.ts';
+import { type Rate, type RateLimitResult, SlidingWindows } from './sliding-window.ts';
 
 /** Counts the calls of every client, over all processes when there is a Redis. */
-export interface Windows {
+export interface RateLimitStore {
   /** Counts a call, unless it is one too many. Never fails, and never waits for long. */
-  hit(key: string, rate: Rate): Promise<Verdict>;
+  hit(key: string, rate: Rate): Promise<RateLimitResult>;
   close(): void;
 }
 
-interface WindowsOptions {
+interface RateLimitStoreOptions {
   /** Undefined = this process counts for itself. */
   redisUrl: string | undefined;
   log: Logger;
@@ -18,7 +18,7 @@ interface WindowsOptions {
   now?: (() => number) | undefined;
 }
 
-const mostClients = 100_000; // 25 MB, and at the very worst 100
+const maxClients = 100_000; // 25 MB, and at the very worst 100
 const probe = { key: 'rl:probe', rate: { max: 1, windowMs: 1_000 } };
 
 /**
@@ -26,12 +26,12 @@ const probe = { key: 'rl:probe', rate: { max: 1, windowMs: 1_000 } };
  * let in itself. So a client is held to its limit by each process whatever happens to Redis, a client far above its
  * limit costs Redis nothing, and when Redis fails the count goes on from where it was.
  */
-export async function createWindows({ redisUrl, log, now }: WindowsOptions): Promise<Windows> {
-  const own = new SlidingWindows(mostClients);
+export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStoreOptions): Promise<RateLimitStore> {
+  const own = new SlidingWindows(maxClients);
   const clock = now ?? monotonic;
   if (!redisUrl) return { hit: async (key, rate) => own.hit(key, rate, clock()), close: () => {} };
 
-  const shared = createRedisWindows(redisUrl, now);
+  const shared = createRedisStore(redisUrl, now);
   const breaker = createBreaker({
     probe: () => shared.hit(probe.key, probe.rate), // it writes: a Redis that is full or a replica does not pass
     onOpen: cause =>

@@ -5,7 +5,7 @@ import { problem } from '../../errors.ts';
 import { clientNetwork } from '../client-address.ts';
 import { readBody } from '../read-body.ts';
 import type { Route, RouteLimit } from '../route.ts';
-import type { Windows } from './rate-limit-store.ts';
+import type { RateLimitStore } from './rate-limit-store.ts';
 import { createDelay, type Delay } from './rejection-delay.ts';
 import type { Rate } from './sliding-window.ts';
 
@@ -20,7 +20,7 @@ export interface RateLimits {
 
 interface RateLimitOptions {
   rates: Rates;
-  windows: Windows;
+  store: RateLimitStore;
   /** Aborted when the service is to stop. */
   stopping: AbortSignal;
   /** The account that a login body names, in the one form in which it is counted; '' when it names none. */
@@ -30,16 +30,16 @@ interface RateLimitOptions {
 const rejectionDelayMs = 2_000;
 
 /** Every limit has a counter of its own. A call that is refused by one is not counted by it. */
-export function createRateLimits({ rates, windows, stopping, loginAccount }: RateLimitOptions): RateLimits {
+export function createRateLimits({ rates, store: windows, stopping, loginAccount }: RateLimitOptions): RateLimits {
   const delay = createDelay(rejectionDelayMs, stopping);
   const client = (ctx: Context): string => clientNetwork(ctx.state.ipAddress);
   const limits: Record<RouteLimit, (bodyLimit: number) => Middleware> = {
     login: bodyLimit => {
       const key = async (ctx: Context) => hash(client(ctx), await account(ctx, bodyLimit));
-      return limit({ name: 'rl:login', rate: rates.login, windows, key, delay });
+      return limit({ name: 'rl:login', rate: rates.login, store: windows, key, delay });
     },
-    account: () => limit({ name: 'rl:account', rate: rates.account, windows, key: client, delay }),
-    token: () => limit({ name: 'rl:token', rate: rates.token, windows, key: client }),
+    account: () => limit({ name: 'rl:account', rate: rates.account, store: windows, key: client, delay }),
+    token: () => limit({ name: 'rl:token', rate: rates.token, store: windows, key: client }),
   };
 
   /** A body that cannot be read names no account; it is refused when the route reads it, with the same error. */
@@ -49,7 +49,7 @@ export function createRateLimits({ rates, windows, stopping, loginAccount }: Rat
   }
 
   return {
-    everyRequest: limit({ name: 'rl:global', rate: rates.global, windows, key: client }),
+    everyRequest: limit({ name: 'rl:global', rate: rates.global, store: windows, key: client }),
     ofRoute: ({ rateLimit, bodyLimit }) => (rateLimit ? limits[rateLimit](bodyLimit) : undefined),
   };
 }
@@ -57,7 +57,7 @@ export function createRateLimits({ rates, windows, stopping, loginAccount }: Rat
 interface LimitOptions {
   name: `rl:${string}`;
   rate: Rate;
-  windows: Windows;
+  store: RateLimitStore;
   /** Whose calls are counted together. Never empty. */
   key: (ctx: Context) => string | Promise<string>;
   /** Before a refusal. */
@@ -65,7 +65,7 @@ interface LimitOptions {
 }
 
 /** Tells the state of the limit in `RateLimit-*`, and refuses with 429 and `Retry-After`; times are in seconds. */
-function limit({ name, rate, windows, key, delay }: LimitOptions): Middleware {
+function limit({ name, rate, store: windows, key, delay }: LimitOptions): Middleware {
   const count = ratelimit({
     driver: 'redis',
     db: driver(windows) as never,
@@ -87,7 +87,7 @@ function limit({ name, rate, windows, key, delay }: LimitOptions): Middleware {
 }
 
 /** All that koa-ratelimit calls of its database. What it takes for a time of day is passed on as it is: our seconds. */
-function driver(windows: Windows) {
+function driver(windows: RateLimitStore) {
   return {
     ratelimiter: async (
       key: string,

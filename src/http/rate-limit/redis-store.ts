@@ -1,19 +1,19 @@
 import { Redis } from 'ioredis';
-import { groupSpan, type Rate, type Verdict } from './sliding-window.ts';
+import { groupSpan, type Rate, type RateLimitResult } from './sliding-window.ts';
 
 /** The windows of all processes together, in Redis. */
-export interface RedisWindows {
+export interface RedisStore {
   /** Counts a call, unless it is one too many. @throws when Redis has not done it within 80 ms, for whatever reason */
-  hit(key: string, rate: Rate): Promise<Verdict>;
+  hit(key: string, rate: Rate): Promise<RateLimitResult>;
   /** Ends when there is a connection, when the first attempt has failed, or after a second. */
   started(): Promise<void>;
   close(): void;
 }
 
 // A request asks at most twice, for the limit of all requests and for that of its route: it waits 160 ms at the worst.
-const longestAnswerMs = 80;
+const maxReplyMs = 80;
 
-const longestStartMs = 1_000;
+const maxStartMs = 1_000;
 
 const connection = {
   lazyConnect: true, // `started` connects
@@ -30,7 +30,7 @@ const connection = {
  * Keeps each window under one key, so that any node of a cluster can hold it, for as long as it says something.
  * @param now unix time in milliseconds; Redis's own clock, one for all processes, unless given
  */
-export function createRedisWindows(url: string, now?: () => number): RedisWindows {
+export function createRedisStore(url: string, now?: () => number): RedisStore {
   const redis = new Redis(url, connection) as Redis & { slide: (...args: (string | number)[]) => Promise<number[]> };
   redis.on('error', () => {}); // tells of lost connections; every call that needs one says so itself
   redis.defineCommand('slide', { numberOfKeys: 1, lua: slide });
@@ -44,7 +44,7 @@ export function createRedisWindows(url: string, now?: () => number): RedisWindow
     redis.stream?.cork();
     for (const [key, { rate, calls, answer }] of asked) {
       const numbers = redis.slide(key, rate.max, rate.windowMs, groupSpan(rate), calls, now?.() ?? '');
-      within(numbers, longestAnswerMs).then(([remaining = 0, resetMs = 0]) => {
+      within(numbers, maxReplyMs).then(([remaining = 0, resetMs = 0]) => {
         answer.resolve({ remaining, resetMs });
       }, answer.reject);
     }
@@ -53,13 +53,13 @@ export function createRedisWindows(url: string, now?: () => number): RedisWindow
   return {
     hit: async (key, rate) => {
       if (asking.size === 0) setImmediate(ask);
-      const mine = asking.get(key) ?? { rate, calls: 0, answer: Promise.withResolvers<Verdict>() };
+      const mine = asking.get(key) ?? { rate, calls: 0, answer: Promise.withResolvers<RateLimitResult>() };
       asking.set(key, mine);
       const before = mine.calls++;
       const { remaining, resetMs } = await mine.answer.promise;
       return { remaining: Math.max(0, remaining - before), resetMs };
     },
-    started: () => within(redis.connect(), longestStartMs).catch(() => {}),
+    started: () => within(redis.connect(), maxStartMs).catch(() => {}),
     close: () => redis.disconnect(),
   };
 }
@@ -68,7 +68,7 @@ interface Asking {
   readonly rate: Rate;
   /** Of one client, in this turn. */
   calls: number;
-  readonly answer: PromiseWithResolvers<Verdict>;
+  readonly answer: PromiseWithResolvers<RateLimitResult>;
 }
 
 /**

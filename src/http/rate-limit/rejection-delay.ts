@@ -3,7 +3,7 @@ import type { Context } from 'koa';
 /** Lets a refused client wait; ends at once when it has left. */
 export type Delay = (ctx: Context) => Promise<void>;
 
-const mostWaiting = 500; // each holds a socket and some kilobytes; beyond, clients are refused without a wait
+const maxWaiting = 500; // each holds a socket and some kilobytes; beyond, clients are refused without a wait
 
 /** @param stopping when it is aborted, those who wait are answered at once */
 export function createDelay(ms: number, stopping: AbortSignal): Delay {
@@ -13,7 +13,7 @@ export function createDelay(ms: number, stopping: AbortSignal): Delay {
   });
   return ctx =>
     new Promise(resolve => {
-      if (waiting.size >= mostWaiting || stopping.aborted || ctx.res.destroyed) return resolve();
+      if (waiting.size >= maxWaiting || stopping.aborted || ctx.res.destroyed) return resolve();
       const end = (): void => {
         clearTimeout(timer);
         ctx.res.off('close', end);

@@ -7,7 +7,7 @@ export interface Rate {
 }
 
 /** What became of one call. */
-export interface Verdict {
+export interface RateLimitResult {
   /** Calls that were left before this one; 0 = this one is refused, and was not counted. */
   readonly remaining: number;
   /** Milliseconds until the oldest counted calls leave the window. */
@@ -35,11 +35,11 @@ interface Window {
   counts: number[];
 }
 
-const mostGroups = 20;
+const maxGroups = 20;
 
 /** Calls closer together than this many milliseconds may be counted as one group. */
 export function groupSpan({ max, windowMs }: Rate): number {
-  return max > mostGroups ? windowMs / mostGroups : 0;
+  return max > maxGroups ? windowMs / maxGroups : 0;
 }
 
 /** Windows of the clients of this process; the least recently seen are forgotten beyond `maxClients`. */
@@ -55,7 +55,7 @@ export class SlidingWindows {
   }
 
   /** Counts a call, unless it is one too many. @param now unix time in milliseconds */
-  hit(key: string, rate: Rate, now: number): Verdict {
+  hit(key: string, rate: Rate, now: number): RateLimitResult {
     const window = this.#windows.get(key);
     if (!window) {
       this.#windows.set(key, { first: now, ends: [now], counts: [1] });

@@ -4,7 +4,13 @@ import { createPasswords } from '../../auth/passwords.ts';
 import { createAnnouncer } from '../../control/announcer.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { cloneTenant } from '../provisioning/clone.ts';
-import { type Move, moveTenant, purgeTenant, requireMove, requirePurgeable } from '../tenants/tenant-states.ts';
+import {
+  changeState,
+  purgeTenant,
+  requirePurgeable,
+  requireTransition,
+  type Transition,
+} from '../tenants/tenant-states.ts';
 import { findTenant, summarise } from '../tenants/tenants.ts';
 import { printFields, printJson, withInstallation } from './command.ts';
 import { during } from './spinner.ts';
@@ -14,7 +20,7 @@ interface Options {
   yes?: boolean;
 }
 
-const descriptions: Record<Move, string> = {
+const descriptions: Record<Transition, string> = {
   suspend: 'serve a tenant no longer; effective everywhere within a second',
   resume: 'serve a suspended tenant again',
   delete: 'take a tenant out of service, keeping its data until it is purged',
@@ -23,16 +29,16 @@ const descriptions: Record<Move, string> = {
 
 /** The life of a tenant after it was provisioned. */
 export function addStateCommands(tenant: Command): void {
-  for (const move of Object.keys(descriptions) as Move[]) {
+  for (const move of Object.keys(descriptions) as Transition[]) {
     const command = tenant.command(move).description(descriptions[move]).argument('<slug>');
     if (move === 'delete') command.option('--yes', 'do not ask');
     command.option('--json', 'one JSON document on stdout').action(
       withInstallation(async (installation, slug: string, { json, yes }: Options) => {
         if (move === 'delete') {
-          await requireMove(installation, slug, move);
+          await requireTransition(installation, slug, move);
           await confirm(slug, 'will not be served any more', yes);
         }
-        const { guid, status } = await moveTenant(installation, slug, move);
+        const { guid, status } = await changeState(installation, slug, move);
         if (json) printJson({ slug, guid, status });
         else process.stdout.write(`${slug} is ${status}.\n`);
       }),

@@ -2,7 +2,7 @@ import { styleText } from 'node:util';
 
 const gap = 2;
 /** A column may be cut to this; when all are, the last ones are left out. */
-const leastWidth = 16;
+const minWidth = 16;
 
 /**
  * Rows as aligned columns, the keys of the first row as the heading.
@@ -32,7 +32,7 @@ function shrink(widths: number[], width: number): number[] {
   const excess = () => shrunk.reduce((sum, each) => sum + each, (shrunk.length - 1) * gap) - width;
   while (excess() > 0 && shrunk.length > 1) {
     const widest = Math.max(...shrunk);
-    if (widest > leastWidth) shrunk[shrunk.lastIndexOf(widest)] = Math.max(leastWidth, widest - excess());
+    if (widest > minWidth) shrunk[shrunk.lastIndexOf(widest)] = Math.max(minWidth, widest - excess());
     else shrunk.pop();
   }
   return shrunk;

@@ -51,10 +51,10 @@ export async function readControlFacts({ control }: Installation, client: pg.Cli
   };
 }
 
-const leastKeyBytes = 64; // RFC 7518 §3.2: a key of the size of the hash, or larger
+const minKeyBytes = 64; // RFC 7518 §3.2: a key of the size of the hash, or larger
 
 /** What is wrong in the control database itself: provisioning that nobody goes on with, keys and secrets. */
-export async function examineControl({ control, secrets }: Installation, facts: ControlFacts): Promise<Finding[]> {
+export async function checkControl({ control, secrets }: Installation, facts: ControlFacts): Promise<Finding[]> {
   const findings: Finding[] = [];
   const opens = (sealed: Uint8Array, owner: string, least = 1): boolean => {
     try {
@@ -95,7 +95,7 @@ export async function examineControl({ control, secrets }: Installation, facts: 
         'run with the master key that it was sealed under, or restore the row of the tenant',
       );
     for (const { kid, secret } of own)
-      if (!opens(secret, owners.signingKey(guid, kid), leastKeyBytes))
+      if (!opens(secret, owners.signingKey(guid, kid), minKeyBytes))
         add('secret_does_not_open', `the signing key ${kid} does not open`, `key disable ${slug} ${kid}`);
     if (!own.some(key => key.status === 'active'))
       add('missing_key', `${slug} has no active signing key: nobody can log in`, `key rotate ${slug}`);

@@ -8,7 +8,7 @@ import type { ControlFacts } from './check-control.ts';
 import type { Finding } from './finding.ts';
 import type { DatabaseFacts, RoleFacts, ServerFacts } from './server-facts.ts';
 
-interface Scene {
+interface CheckContext {
   server: Server;
   tenants: Tenant[];
   facts: ServerFacts;
@@ -18,7 +18,7 @@ interface Scene {
 const repeated = 'doctor --fix does it';
 
 /** Compares the databases and roles of one server with what the control database knows, and with the rights they should have. */
-export function examineServer(
+export function checkServer(
   server: Server,
   control: ControlFacts,
   facts: ServerFacts,
@@ -27,7 +27,7 @@ export function examineServer(
 ): Finding[] {
   const findings: Finding[] = [];
   const tenants = control.tenants.filter(tenant => tenant.server.id === server.id);
-  const add: Scene['add'] = (check, tenant, problem, remedy, statements) =>
+  const add: CheckContext['add'] = (check, tenant, problem, remedy, statements) =>
     findings.push({
       check,
       server: server.name,
@@ -65,7 +65,7 @@ export function examineServer(
   return findings;
 }
 
-function examineDatabaseOf({ slug, databaseName: name, status }: Tenant, { facts, add }: Scene): void {
+function examineDatabaseOf({ slug, databaseName: name, status }: Tenant, { facts, add }: CheckContext): void {
   const database = facts.databases.find(each => each.name === name);
   const gone = status === 'deleted' ? `purge ${slug}, or restore ${name} from a backup` : 'restore it from a backup';
   if (!database) add('missing_database', slug, `the database ${name} is missing`, gone);
@@ -79,7 +79,7 @@ function examineDatabaseOf({ slug, databaseName: name, status }: Tenant, { facts
     );
 }
 
-function examineRoleOf(tenant: Tenant, scene: Scene, secrets: SecretBox): void {
+function examineRoleOf(tenant: Tenant, scene: CheckContext, secrets: SecretBox): void {
   const { slug, databaseName, roleName } = tenant;
   const { facts, add, server } = scene;
   const group = tenantGroup(server);
@@ -131,7 +131,7 @@ function examineRoleOf(tenant: Tenant, scene: Scene, secrets: SecretBox): void {
 }
 
 /** A role that tenants log in as, or their group: no attributes, owns nothing, member of what is named and nothing else. */
-function examinePowers(role: RoleFacts, groups: string[], slug: string | null, { add }: Scene): void {
+function examinePowers(role: RoleFacts, groups: string[], slug: string | null, { add }: CheckContext): void {
   const { name, powers, owns } = role;
   if (powers.length > 0)
     add('excess_rights', slug, `${name} is ${powers.join(', ')}`, 'take that from it', [
@@ -151,7 +151,7 @@ function examinePowers(role: RoleFacts, groups: string[], slug: string | null, {
 }
 
 /** Databases and roles that are named as ours are, and that no tenant has. */
-function examineStrangers({ server, tenants, facts, add }: Scene, warm: Set<number>): void {
+function examineStrangers({ server, tenants, facts, add }: CheckContext, warm: Set<number>): void {
   const databases = new Set(tenants.map(({ databaseName }) => databaseName));
   const roles = new Set(tenants.map(({ roleName }) => roleName));
   const isWarm = (name: string) => warm.has(warmNumber(server, name) ?? Number.NaN);
@@ -186,7 +186,7 @@ export function isWarmLeftover(server: Server, { name, open, broken }: DatabaseF
 }
 
 /** What everybody may, a tenant's role may too. */
-function examinePublicAccess({ server, tenants, facts, add }: Scene): void {
+function examinePublicAccess({ server, tenants, facts, add }: CheckContext): void {
   const slugs = new Map(tenants.map(({ databaseName, slug }) => [databaseName, slug]));
   for (const { name, rights, open, broken } of facts.databases) {
     const everybody = rights.filter(({ grantee }) => grantee === 'public').map(({ privilege }) => privilege);
@@ -201,7 +201,7 @@ function examinePublicAccess({ server, tenants, facts, add }: Scene): void {
   }
 }
 
-function examineGroup(scene: Scene, warm: Set<number>): void {
+function examineGroup(scene: CheckContext, warm: Set<number>): void {
   const { server, tenants, facts, add } = scene;
   const group = tenantGroup(server);
   const role = facts.roles.get(group);

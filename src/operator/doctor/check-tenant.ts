@@ -24,7 +24,7 @@ const statementTimeoutMs = 30_000;
  * Looks into one tenant's database. It goes in the way the service does, with the tenant's own login, so that what keeps
  * the service out is seen; only when that fails, with the operator's.
  */
-export async function examineTenant(installation: Installation, tenant: Tenant, head: Head): Promise<Finding[]> {
+export async function checkTenant(installation: Installation, tenant: Tenant, head: Head): Promise<Finding[]> {
   const { servers, secrets } = installation;
   const findings: Finding[] = [];
   const add = (check: Check, problem: string, remedy: string, statements?: string[]) =>
@@ -37,7 +37,7 @@ export async function examineTenant(installation: Installation, tenant: Tenant, 
       ...(statements ? { repair: { database: tenant.databaseName, statements } } : {}),
     });
   const adminUrl = servers.adminUrl(tenant.server);
-  const examine = (client: pg.Client) => examineInside(installation, client, tenant, head, add);
+  const examine = (client: pg.Client) => checkInside(installation, client, tenant, head, add);
   let login: { user: string; password: string };
   try {
     const password = secrets.open(tenant.rolePassword, owners.rolePassword(tenant.guid)).toString();
@@ -62,7 +62,7 @@ export async function examineTenant(installation: Installation, tenant: Tenant, 
   return findings;
 }
 
-async function examineInside(
+async function checkInside(
   { control }: Installation,
   client: pg.Client,
   { slug, guid, roleName, schemaVersion, server }: Tenant,

@@ -6,9 +6,9 @@ import { shortText } from '../migrations/migrate-tenant.ts';
 import { tenantHead } from '../migrations/migrate-tenants.ts';
 import { digestOfMigrations } from '../schema/template.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
-import { type ControlFacts, examineControl, readControlFacts } from './check-control.ts';
-import { examineServer } from './check-server.ts';
-import { examineTenant, type Head } from './check-tenant.ts';
+import { type ControlFacts, checkControl, readControlFacts } from './check-control.ts';
+import { checkServer } from './check-server.ts';
+import { checkTenant, type Head } from './check-tenant.ts';
 import { type Finding, keyOf } from './finding.ts';
 import { readServerFacts } from './server-facts.ts';
 
@@ -43,7 +43,7 @@ export async function diagnose(
     const slugs = only && new Set(only.map(({ tenant }) => tenant));
     const wanted = ({ slug }: Tenant) => !slugs || slugs.has(slug);
     const found = await Promise.all([
-      examineControl(installation, control),
+      checkControl(installation, control),
       ...servers.map(server => lookAtServer(installation, server, control, wanted, only ? undefined : onTenant)),
     ]);
     return { control, findings: found.flat() };
@@ -54,7 +54,7 @@ export async function diagnose(
   const findings: Diagnosis['findings'] = [];
   for (const finding of again.findings.filter(each => before.has(keyOf(each)))) {
     const server = again.control.servers.find(({ name }) => name === finding.server);
-    findings.push(fix && server ? await mend(installation, server, finding) : { ...finding, fixed: false });
+    findings.push(fix && server ? await repair(installation, server, finding) : { ...finding, fixed: false });
   }
   return { servers: first.control.servers.length, tenants: first.control.tenants.length, findings };
 }
@@ -84,7 +84,7 @@ async function lookAtServer(
   }
   try {
     const facts = await withConnection(adminUrl, client => readServerFacts(client, server.prefix));
-    const findings = examineServer(server, control, facts, secrets, await digestOfMigrations());
+    const findings = checkServer(server, control, facts, secrets, await digestOfMigrations());
     const head: Head = {
       version: await tenantHead(),
       fingerprint: await headFingerprint(installation.control, server, adminUrl),
@@ -96,7 +96,7 @@ async function lookAtServer(
         const { slug, databaseName, status } = tenant;
         const examined = status !== 'provisioning' && !control.underWork(tenant) && usable.has(databaseName);
         const inside = examined
-          ? await examineTenant(installation, tenant, head).catch((error: unknown) => [
+          ? await checkTenant(installation, tenant, head).catch((error: unknown) => [
               of('not_examined', slug, `${databaseName}: ${shortText(error)}`, 'see what keeps it from answering'),
             ])
           : [];
@@ -112,7 +112,7 @@ async function lookAtServer(
   }
 }
 
-async function mend(
+async function repair(
   { servers }: Installation,
   server: Server,
   finding: Finding,

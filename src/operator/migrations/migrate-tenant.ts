@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { Tenant } from '../../control/entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { type Books, lockSpaces } from '../../postgres/connection.ts';
+import { lockSpaces, type SharedConnection } from '../../postgres/connection.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import { changeSchema, readSchemaState, type SchemaStep, stepUp } from '../schema/schema-steps.ts';
 import { headObjects } from '../schema/template-fingerprint.ts';
@@ -14,8 +14,8 @@ export interface Run {
   id: number;
   installation: Installation;
   /** Holds the locks of the run and of its tenants. */
-  locks: Books;
-  books: Books;
+  locks: SharedConnection;
+  books: SharedConnection;
   steps: SchemaStep[];
   head: string;
   /** At head, by the id of the server. */
@@ -114,7 +114,7 @@ async function compare(run: Run, { server }: Tenant, database: pg.Client): Promi
   throw new OperatorError(`its schema differs from the template: ${difference}`);
 }
 
-const longestError = 300;
+const maxErrorLength = 300;
 
 /** What went wrong in one line that can be shown and kept: no address of a database, and not too long. */
 export function shortText(error: unknown): string {
@@ -123,5 +123,5 @@ export function shortText(error: unknown): string {
     .replace(/\bpostgres(ql)?:\/\/\S+/g, '(address)')
     .replace(/\s+/g, ' ')
     .trim()
-    .slice(0, longestError);
+    .slice(0, maxErrorLength);
 }

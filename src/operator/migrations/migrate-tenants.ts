@@ -3,7 +3,7 @@ import { Server, Tenant } from '../../control/entities.ts';
 import type { RunState } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { type Books, shareConnection, withConnection, withConnections } from '../../postgres/connection.ts';
+import { type SharedConnection, shareConnection, withConnection, withConnections } from '../../postgres/connection.ts';
 import { migrationNames } from '../../postgres/migration-steps.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
@@ -58,7 +58,7 @@ export async function migrateTenants(
   const fingerprints = await headFingerprints(installation);
   const concurrency = request.concurrency ?? defaultConcurrency;
 
-  const work = async (locks: Books, books: Books): Promise<RunReport> => {
+  const work = async (locks: SharedConnection, books: SharedConnection): Promise<RunReport> => {
     const { id, candidates } = await beginRun(locks, head, fingerprints, { ...request, concurrency });
     const run: Run = { id, installation, locks, books, steps, head, fingerprints };
     const todo = candidates.filter(({ atHead }) => !atHead);

@@ -1,6 +1,6 @@
 import { hostname, userInfo } from 'node:os';
 import type { OutcomeState, RunState } from '../../control/migration-run.ts';
-import { type Books, lockSpaces } from '../../postgres/connection.ts';
+import { lockSpaces, type SharedConnection } from '../../postgres/connection.ts';
 
 /** What an operator asked for. */
 export interface RunRequest {
@@ -31,7 +31,7 @@ export interface Candidate {
  * @param fingerprints at head, by the id of the server
  */
 export async function beginRun(
-  client: Books,
+  client: SharedConnection,
   head: string,
   fingerprints: Map<number, string>,
   { slugs, retryFailed = false, concurrency, canary, maxFailures }: RunRequest,
@@ -79,7 +79,12 @@ export function lastOutcome(tenant: string): string {
  * Begins a run of one tenant that takes it back, by a row as every run has. As long as `client` is connected, it counts as
  * running.
  */
-export async function beginRollback(client: Books, tenant: number, from: string, to: string): Promise<number> {
+export async function beginRollback(
+  client: SharedConnection,
+  tenant: number,
+  from: string,
+  to: string,
+): Promise<number> {
   const { rows } = await client.query<{ id: string }>(
     `with run as (
        insert into migration_runs (head, concurrency, requested_by) values ($1, 1, $2) returning id
@@ -92,7 +97,7 @@ export async function beginRollback(client: Books, tenant: number, from: string,
 }
 
 /** Marks the runs whose process was killed: what they did not get to is for the next one. */
-export async function closeAbandonedRuns(client: Books): Promise<void> {
+export async function closeAbandonedRuns(client: SharedConnection): Promise<void> {
   const { rows } = await client.query<{ id: string }>(`select id from migration_runs where state = 'running'`);
   for (const { id } of rows) {
     const lock = [lockSpaces.run, Number(id)];
@@ -104,7 +109,7 @@ export async function closeAbandonedRuns(client: Books): Promise<void> {
 }
 
 /** Ends a run; tenants that it did not get to are skipped, and why. */
-export async function endRun(client: Books, id: number, state: RunState, reason: string): Promise<void> {
+export async function endRun(client: SharedConnection, id: number, state: RunState, reason: string): Promise<void> {
   await client.query(
     `with run as (update migration_runs set state = $2, finished_at = now() where id = $1 and state = 'running' returning id)
      update migration_outcomes set state = 'skipped', error = $3, finished_at = now()
@@ -124,7 +129,7 @@ export interface Result {
 
 /** @param schema what the tenant's database has now, when that has changed: both are written in one transaction */
 export async function recordOutcome(
-  books: Books,
+  books: SharedConnection,
   run: number,
   tenant: number,
   { state, from, to, ms, error }: Result,

@@ -3,10 +3,10 @@ import type pg from 'pg';
 import { Server } from '../../control/entities.ts';
 import type { Installation } from '../../installation.ts';
 import {
-  type Books,
   holdLock,
   lockSpaces,
   quoteIdentifier as quote,
+  type SharedConnection,
   shareConnection,
   withConnection,
 } from '../../postgres/connection.ts';
@@ -104,7 +104,7 @@ async function fillServer(installation: Installation, server: Server, size: numb
 }
 
 /** @returns how many databases were dropped */
-async function sweep(control: Books, admin: pg.Client, server: Server, digest: string): Promise<number> {
+async function sweep(control: SharedConnection, admin: pg.Client, server: Server, digest: string): Promise<number> {
   const { rows: found } = await admin.query<{ name: string; closed: boolean; role: boolean }>(
     `select datname as name, not datallowconn or datconnlimit = -2 as closed, false as role from pg_database
       union all select rolname, not rolcanlogin, true from pg_roles where not exists (select from pg_database where datname = rolname)`,
@@ -137,7 +137,7 @@ async function sweep(control: Books, admin: pg.Client, server: Server, digest: s
 }
 
 async function makeWarm(
-  control: Books,
+  control: SharedConnection,
   admin: pg.Client,
   server: Server,
   adminUrl: string,

@@ -8,22 +8,22 @@ import { readSchemaState } from '../schema/schema-steps.ts';
 import { findTenant } from './tenants.ts';
 
 /** Every move between states that an operator can make. Only `active` is served. */
-const moves = {
+const transitions = {
   suspend: { from: ['active'], to: 'suspended' },
   resume: { from: ['suspended'], to: 'active' },
   delete: { from: ['active', 'suspended'], to: 'deleted' },
   restore: { from: ['deleted'], to: 'active' },
 } as const satisfies Record<string, { from: readonly TenantStatus[]; to: TenantStatus }>;
 
-export type Move = keyof typeof moves;
+export type Transition = keyof typeof transitions;
 
 /**
  * Moves a tenant to another state; every process obeys within a second, and what runs is finished. A tenant that is in
  * that state already is left as it is.
  * @throws {OperatorError} when the move is not possible from the state it is in
  */
-export async function moveTenant(installation: Installation, slug: string, move: Move): Promise<Tenant> {
-  const { from, to } = moves[move];
+export async function changeState(installation: Installation, slug: string, move: Transition): Promise<Tenant> {
+  const { from, to } = transitions[move];
   const changed = await installation.control.em
     .fork()
     .nativeUpdate(Tenant, { slug, status: { $in: [...from] } }, { status: to, updatedAt: new Date() });
@@ -33,12 +33,12 @@ export async function moveTenant(installation: Installation, slug: string, move:
 }
 
 /** @throws {OperatorError} when there is no such tenant, or the move is not possible from the state it is in */
-export async function requireMove(installation: Installation, slug: string, move: Move): Promise<void> {
+export async function requireTransition(installation: Installation, slug: string, move: Transition): Promise<void> {
   requireState(await findTenant(installation, slug), move);
 }
 
-function requireState({ slug, status }: Tenant, move: Move): void {
-  const { from, to }: { from: readonly TenantStatus[]; to: TenantStatus } = moves[move];
+function requireState({ slug, status }: Tenant, move: Transition): void {
+  const { from, to }: { from: readonly TenantStatus[]; to: TenantStatus } = transitions[move];
   if (status === to || from.includes(status)) return;
   throw new OperatorError(`${slug} is ${status}: only a tenant that is ${from.join(' or ')} can be ${past[move]}`);
 }
@@ -49,7 +49,12 @@ export function requirePurgeable({ slug, status }: Tenant): void {
     throw new OperatorError(`${slug} is ${status}: delete it first (npm run -s tenant -- delete ${slug})`);
 }
 
-const past: Record<Move, string> = { suspend: 'suspended', resume: 'resumed', delete: 'deleted', restore: 'restored' };
+const past: Record<Transition, string> = {
+  suspend: 'suspended',
+  resume: 'resumed',
+  delete: 'deleted',
+  restore: 'restored',
+};
 
 /**
  * Removes a deleted tenant (or one whose provisioning never ended) for good: its database, its login role, and in the

@@ -8,7 +8,7 @@ import { openInstallation } from '../../../src/installation.ts';
 import { checkManifest } from '../../../src/operator/provisioning/manifest.ts';
 import { provision } from '../../../src/operator/provisioning/provision.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { startService } from '../../../src/server.ts';
+import { startServer } from '../../../src/server.ts';
 import { Client } from '../../support/client.ts';
 import { run } from '../../support/command-line.ts';
 import { postgresUrl } from '../../support/test-server.ts';
@@ -58,7 +58,7 @@ describe('A login in DATABASE_URL that is no superuser', function () {
     // As after a run that was killed just before its end.
     await installation.control.em.fork().execute(`update tenants set status = 'provisioning'`);
     const { tenant, logins } = await provision(installation, passwords, manifest);
-    const service = await startService({ config, installation, log: pino({ level: 'silent' }), passwords });
+    const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
     try {
       expect(await loginsOfTenant(service.port, tenant, logins[0])).to.deep.equal([tenant.roleName]);
     } finally {
@@ -74,7 +74,7 @@ describe('A login in DATABASE_URL that is no superuser', function () {
     const installation = await openInstallation(config);
     const passwords = createPasswords();
     const made = await provision(installation, passwords, checkManifest({ ...manifest, slug: 'globex' }, 'globex'));
-    const service = await startService({ config, installation, log: pino({ level: 'silent' }), passwords });
+    const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
     try {
       expect(await loginsOfTenant(service.port, made.tenant, made.logins[0])).to.deep.equal([made.tenant.roleName]);
     } finally {
