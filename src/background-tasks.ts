@@ -1,22 +1,22 @@
 import type { Logger } from 'pino';
 import { describeError } from './log.ts';
 
-/** Work that no request waits for. */
+/** Work that runs after its request was answered, such as sending mail. */
 export interface BackgroundTasks {
-  /** Runs a task; when it fails, that is logged. Beyond a bound, tasks are dropped, and that is logged too. */
+  /** Runs a task. Logs a failure; above 1,000 running tasks, drops the task and logs that. */
   run(name: string, task: () => Promise<void>): void;
-  /** Resolves when every task has ended. */
+  /** Resolves when all tasks have ended. */
   drain(): Promise<void>;
 }
 
-const maxTasks = 1_000; // mails that wait for a slow server
+const maxTasks = 1_000; // mails that wait for a slow mail server
 
 export function createBackgroundTasks(log: Logger): BackgroundTasks {
   const tasks = new Set<Promise<void>>();
   return {
     run(name, task) {
       if (tasks.size >= maxTasks) {
-        log.error({ event: 'background_overloaded', task: name }, 'too many background tasks: one was dropped');
+        log.error({ event: 'background_overloaded', task: name }, 'dropped a background task: too many are running');
         return;
       }
       const running: Promise<void> = task()

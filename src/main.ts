@@ -12,7 +12,7 @@ import { type Provisioned, provision } from './operator/provisioning/provision.t
 import { explain, OperatorError } from './operator-error.ts';
 import { startServer } from './server.ts';
 
-/** The process: configuration → control database → service → until a signal ends it. */
+/** Runs the process: configuration → installation → server, until a signal ends it. */
 async function main(): Promise<void> {
   const config = readConfig();
   const { log, flush } = createLog(config.logLevel);
@@ -29,7 +29,7 @@ async function main(): Promise<void> {
     if (demo) console.log(welcome(config.host, service.port, service.managementPort, demo));
 
     const reason = await ended;
-    log.info({ event: 'stopping', reason }, 'stopping: running requests are finished first');
+    log.info({ event: 'stopping', reason }, 'stopping after the running requests');
     const finished = await service.stop();
     if (!finished || reason === 'fault') process.exitCode = 1;
   } finally {
@@ -37,19 +37,19 @@ async function main(): Promise<void> {
   }
 }
 
-/** Resolves when the process is to end: asked by a signal, or because of a fault that nobody handled. */
+/** Resolves when the process must end: on a signal, or on an error that nothing handled. */
 function processEnd(log: Logger): Promise<'SIGTERM' | 'SIGINT' | 'fault'> {
   return new Promise(resolve => {
-    let asked = false;
+    let signalled = false;
     for (const signal of ['SIGTERM', 'SIGINT'] as const) {
       process.on(signal, () => {
-        if (asked) process.exit(1); // asked again: at once
-        asked = true;
+        if (signalled) process.exit(1); // a second signal ends the process at once
+        signalled = true;
         resolve(signal);
       });
     }
     process.on('uncaughtException', error => {
-      log.fatal({ event: 'fault', err: describeError(error) }, 'an error that nobody handled');
+      log.fatal({ event: 'fault', err: describeError(error) }, 'an error was not handled');
       resolve('fault');
     });
   });
@@ -60,24 +60,27 @@ async function prepareEmbedded(installation: Installation): Promise<void> {
   await migrateControl(installation.controlUrl);
 }
 
-/** A configured control database is migrated by its operator, never behind their back. */
+/**
+ * Checks that the control database is at the version of this build. Only the operator migrates a configured one.
+ * @throws {OperatorError} when it is not
+ */
 async function requireControlHead({ control }: Installation): Promise<void> {
   const [version, head] = await Promise.all([controlVersion(control), controlHead()]);
   if (version === head) return;
-  const state = version === undefined ? 'has no schema yet' : `is at ${version}, this build needs ${head}`;
-  throw new OperatorError(`the control database ${state}: run npm run control -- migrate`);
+  const state = version === undefined ? 'has no schema yet' : `is at version ${version}, this build needs ${head}`;
+  throw new OperatorError(`the control database ${state}; run: npm run control -- migrate`);
 }
 
-/** With a database of its own the service brings one tenant to try it with, and keeps all tenants at head. */
+/** On the embedded PostgreSQL, provisions the demo tenant and migrates all tenants to head. */
 async function provisionDemo(installation: Installation, passwords: Passwords): Promise<Provisioned> {
   const manifest = await readManifest(fileURLToPath(new URL('../tenants/demo.json', import.meta.url)));
   const demo = await provision(installation, passwords, manifest);
   const failed = (await migrateTenants(installation)).outcomes.filter(outcome => outcome.state === 'failed');
-  for (const { slug, error } of failed) console.error(`tenant ${slug} could not be migrated: ${error}`);
+  for (const { slug, error } of failed) console.error(`Tenant ${slug} could not be migrated: ${error}`);
   return demo;
 }
 
-/** What a person needs next. */
+/** The addresses and the login that a person needs after the start. */
 function welcome(host: string, port: number, managementPort: number, { tenant, created, logins }: Provisioned): string {
   const base = `http://${host}:${port}`;
   const [admin] = logins;
@@ -90,8 +93,8 @@ function welcome(host: string, port: number, managementPort: number, { tenant, c
     `  Demo tenant          ${tenant.guid}`,
     `  Demo user            ${email}`,
     created
-      ? `  Password             ${password}   (shown this once)`
-      : `  Password             shown at the first start; to set a new one: npm run -s tenant -- user password ${tenant.slug} ${email}`,
+      ? `  Password             ${password}   (shown only once)`
+      : `  Password             was shown at the first start; to set a new one: npm run -s tenant -- user password ${tenant.slug} ${email}`,
     '',
     '  Log in:',
     `  curl -s ${base}/api/v1/auth/login -H 'X-Tenant: ${tenant.guid}' -H 'Content-Type: application/json' -d '{"email":"${email}","password":"${password}"}'`,

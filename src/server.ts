@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { Server } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -12,13 +12,13 @@ import { TenantDatabases } from './connections/tenant-databases.ts';
 import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { createDirectory } from './control/directory.ts';
+import { createApiServer, drain } from './http/api-server.ts';
 import { createManagementServer } from './http/management.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import { requestListener } from './http/request-listener.ts';
-import { bodyLimits } from './http/route.ts';
 import type { Installation } from './installation.ts';
 import { describeError } from './log.ts';
-import { createMetrics } from './metrics.ts';
+import { createMetrics } from './metrics/metrics.ts';
 import { tenantHead } from './operator/migrations/migrate-tenants.ts';
 import { OperatorError } from './operator-error.ts';
 import { ResponseCache } from './response-cache/response-cache.ts';
@@ -27,12 +27,12 @@ import { createTenantOrm } from './tenancy/tenant-orm.ts';
 import { tenantEntities } from './tenant-entities.ts';
 
 export interface RunningServer {
-  /** Where the API and the health checks answer. */
+  /** Ports of the API, and of the health checks and metrics. */
   readonly port: number;
   readonly managementPort: number;
   readonly databases: TenantDatabases;
   readonly writeMonitor: WriteMonitor;
-  /** Not ready any more, no new connections; what runs is finished. @returns false when something was cut off */
+  /** Becomes not ready, refuses new connections, finishes running requests. @returns false when requests were cut off */
   stop(): Promise<boolean>;
 }
 
@@ -41,17 +41,20 @@ interface ServerOptions {
   installation: Installation;
   log: Logger;
   passwords?: Passwords;
-  /** Unix time in milliseconds, for tests in which tokens expire and windows pass. */
+  /** Unix time in milliseconds; replaced in tests where tokens expire and rate limit windows pass. */
   now?: () => number;
-  /** Milliseconds that never go back, for tests in which kept answers grow old. */
+  /** A monotonic clock in milliseconds; replaced in tests where cached responses expire. */
   clock?: () => number;
 }
 
-const drainMs = 25_000; // below the 30 s after which orchestrators kill
-const backgroundDrainMs = 3_000; // a mail server may take its time, the stop may not
+const drainMs = 25_000; // less than the 30 s after which orchestrators kill
+const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop for longer
 const audience = 'sales-back-office';
 
-/** Starts listening on an installation that is ready. */
+/**
+ * Puts the parts of the service together on an open installation, and listens.
+ * @throws {OperatorError} when a port cannot be listened on
+ */
 export async function startServer({
   config,
   installation,
@@ -87,7 +90,7 @@ export async function startServer({
   const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, log, now });
   const background = createBackgroundTasks(log);
   const usage = createUsageCounter(control, error =>
-    log.warn({ err: describeError(error) }, 'uses of legacy tokens were not counted'),
+    log.warn({ err: describeError(error) }, 'the uses of legacy tokens could not be stored'),
   );
   const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
   const sendMail = createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log });
@@ -132,7 +135,7 @@ export async function startServer({
     writeMonitor,
     stop: async () => {
       stopping.abort();
-      const finished = await drain(server);
+      const finished = await drain(server, drainMs);
       rateLimitStore.close();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await usage.stop();
@@ -144,25 +147,6 @@ export async function startServer({
       return finished;
     },
   };
-}
-
-/** Slow and endless requests are ended; these limits are far above what a client of the API needs. */
-function createApiServer(handle: (request: IncomingMessage, response: ServerResponse) => unknown): Server {
-  const limits = {
-    headersTimeout: 5_000,
-    requestTimeout: 15_000,
-    keepAliveTimeout: 5_000,
-    connectionsCheckingInterval: 1_000,
-    optimizeEmptyRequests: true, // a request without a body has nothing to be read: saves 2 µs
-  };
-  const server = createServer(limits, handle);
-  server.maxHeadersCount = 100;
-  // A client that asks first whether it may send its body is told no before it sends one that is too large.
-  server.on('checkContinue', (request, response) => {
-    if (!(Number(request.headers['content-length'] ?? 0) > bodyLimits.resource)) response.writeContinue();
-    handle(request, response);
-  });
-  return server;
 }
 
 function listen(server: Server, port: number, host: string, variable: string): Promise<void> {
@@ -179,20 +163,4 @@ function listen(server: Server, port: number, host: string, variable: string): P
 function portOf(server: Server): number {
   const address = server.address();
   return typeof address === 'object' && address ? address.port : 0;
-}
-
-/** Refuses new connections and waits for the requests that run, but not for ever. */
-async function drain(server: Server): Promise<boolean> {
-  let finished = true;
-  const closed = new Promise(resolve => server.close(resolve));
-  // What is idle now, and what becomes idle: no client is to send one more request on it.
-  const sweep = setInterval(() => server.closeIdleConnections(), 50);
-  const timer = setTimeout(() => {
-    finished = false;
-    server.closeAllConnections();
-  }, drainMs);
-  await closed;
-  clearInterval(sweep);
-  clearTimeout(timer);
-  return finished;
 }

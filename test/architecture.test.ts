@@ -36,7 +36,9 @@ const mayImport: Record<string, string[]> = {
   docs: ['tenancy', 'http', ...leaves],
   metrics: ['response-cache', 'connections', 'control', 'http'],
   operator: ['installation', 'operator-error', 'auth', 'control', 'http', 'postgres', 'log', ...leaves],
+  'route-steps': ['auth', 'tenancy', 'http', ...leaves],
   app: [
+    'route-steps',
     'routes',
     'docs',
     'metrics',

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createMetrics } from '../../src/metrics.ts';
+import { createMetrics } from '../../src/metrics/metrics.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 /** The value of one series of the text format; 0 when it is not there yet. */

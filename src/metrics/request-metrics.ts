@@ -1,0 +1,59 @@
+import { Histogram, type Registry } from 'prom-client';
+import type { RequestOutcome } from '../http/access-log.ts';
+import { addCounter } from './collectors.ts';
+
+/** The requests of one route that ended with one status. */
+interface RouteCount {
+  readonly labels: { method: string; route: string; status: number };
+  requests: number;
+  readonly duration: Histogram.Internal<string>;
+}
+
+const maxTenants = 100;
+
+/**
+ * Registers requests by route, status and tenant. The first 100 tenants that this process serves are counted by their
+ * slug, all others together as `other`, so that the number of series stays bounded.
+ * @returns the function that counts a request
+ */
+export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome) => void {
+  const byRoute = new Map<string, RouteCount>();
+  const byTenant = new Map<string, number>();
+  addCounter(registry, {
+    name: 'http_requests_total',
+    help: 'Requests by route and status; status 499 when the client left before the response.',
+    labelNames: ['method', 'route', 'status'],
+    read: () => [...byRoute.values()].map(({ labels, requests }) => ({ labels, value: requests })),
+  });
+  const durations = new Histogram({
+    name: 'http_request_duration_seconds',
+    help: 'Seconds from the head of a request to the end of its response.',
+    labelNames: ['route'],
+    buckets: [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+    registers: [registry],
+  });
+  addCounter(registry, {
+    name: 'tenant_requests_total',
+    help: `Requests of authenticated users by tenant: the first ${maxTenants} tenants by slug, all others as "other".`,
+    labelNames: ['tenant'],
+    read: () => [...byTenant].map(([tenant, value]) => ({ labels: { tenant }, value })),
+  });
+
+  const countOf = (method: string, route: string, status: number): RouteCount => {
+    const key = `${method} ${route} ${status}`;
+    let count = byRoute.get(key);
+    if (!count) {
+      count = { labels: { method, route, status }, requests: 0, duration: durations.labels(route) };
+      byRoute.set(key, count);
+    }
+    return count;
+  };
+  return ({ method, route = 'none', status, ms, tenant }) => {
+    const count = countOf(method, route, status);
+    count.requests++;
+    count.duration.observe(ms / 1_000);
+    if (tenant === undefined) return;
+    const name = byTenant.has(tenant) || byTenant.size < maxTenants ? tenant : 'other';
+    byTenant.set(name, (byTenant.get(name) ?? 0) + 1);
+  };
+}

@@ -1,0 +1,73 @@
+import type { Context, Middleware } from 'koa';
+import type { z } from 'zod';
+import { enforceScope } from './auth/enforce-scope.ts';
+import { problem } from './errors.ts';
+import { readBody } from './http/read-body.ts';
+import { readFields, readQuery } from './http/read-fields.ts';
+import type { Routers } from './http/routers.ts';
+import { sendResponse } from './http/send-response.ts';
+import { permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
+import type { Caller } from './tenancy/request-context.ts';
+
+/** Records the pattern of the route for the access log and the metrics. */
+export function nameRoute(route: TenantRoute): Middleware {
+  return (ctx, next) => {
+    ctx.state.route = route.path;
+    return next();
+  };
+}
+
+/** Refuses callers without the permission of the route (403); undefined when the route asks for none. */
+export function requirePermission(route: TenantRoute): Middleware | undefined {
+  const permission = requiredPermission(route);
+  if (!permission) return undefined;
+  return (ctx, next) => {
+    if (!ctx.state.caller.permissions.has(permission)) throw permissionMissing(permission);
+    return next();
+  };
+}
+
+/** Body → scope → fields → handler → response. */
+export function respond(route: TenantRoute): Middleware {
+  return async ctx => {
+    const { context, caller } = ctx.state;
+    const body = route.body ? await readInput(ctx, route, route.body, caller) : {};
+    const query = route.query ? readQuery(route.query, new URLSearchParams(ctx.querystring)) : {};
+    const input = { body: body as never, query: query as never, params: ctx.params };
+    sendResponse(ctx, route, await route.handler(input, context));
+  };
+}
+
+async function readInput(
+  ctx: Context,
+  route: TenantRoute,
+  contract: z.ZodObject,
+  caller: Caller | undefined,
+): Promise<object> {
+  const body = { ...(await readBody(ctx, route.bodyLimit)) };
+  if (route.method === 'POST' && caller) enforceScope(body, caller);
+  return readFields(contract, body);
+}
+
+const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+
+/**
+ * Refuses an unknown path (404) or method (405). Only a caller who could use an existing route learns that one is missing:
+ * 403 and 401 come first.
+ */
+export function unknownRoute(
+  routers: Routers,
+  routes: readonly TenantRoute[],
+  authenticateUser: Middleware,
+): Middleware {
+  const anonymousPaths = new Set(
+    routes.filter(({ access }) => ['anonymous', 'optional', 'client'].includes(access)).map(({ path }) => path),
+  );
+  return async ctx => {
+    if (!knownMethods.has(ctx.method)) throw problem('not_implemented');
+    const matches = routers.ofPath(ctx.path);
+    if (!matches.some(({ path }) => anonymousPaths.has(path))) await authenticateUser(ctx, async () => {});
+    if (matches.length === 0) throw problem('not_found');
+    throw problem('method_not_allowed', { headers: { Allow: matches.flatMap(({ methods }) => methods).join(', ') } });
+  };
+}
