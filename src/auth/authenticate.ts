@@ -42,7 +42,7 @@ export function authenticate(parts: AuthenticateParts): Middleware {
       const claims = verifyAccessToken(token, tokenHeader, tenant, tokens);
       if (tenant.status !== 'active') throw problem('tenant_inactive');
       const proved = await identify(claims, tenant, directory);
-      verifiedTokens.keep(token, proved);
+      verifiedTokens.add(token, proved);
       bindCaller(ctx, proved.caller);
     }
     await next();

@@ -50,12 +50,12 @@ export function register(parts: AuthServices): TenantRoute {
   });
 }
 
-function requireMayRegister({ tenant, possibleCaller }: RequestContext): void {
-  if (!possibleCaller) {
+function requireMayRegister({ tenant, optionalCaller }: RequestContext): void {
+  if (!optionalCaller) {
     if (!tenant.features.includes('selfRegistration')) {
       throw problem('unauthorized', { headers: { 'WWW-Authenticate': 'Bearer' } });
     }
-  } else if (!possibleCaller.permissions.has('users.manage')) {
+  } else if (!optionalCaller.permissions.has('users.manage')) {
     throw permissionMissing('users.manage');
   }
 }

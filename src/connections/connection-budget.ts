@@ -86,8 +86,8 @@ export class ConnectionBudget {
    * would let others overshoot the limit.
    * @throws {PoolError} when none came free in time, or too many wait
    */
-  async connect(pool: Pool): Promise<TenantClient> {
-    this.#neighbours.note(pool);
+  async acquire(pool: Pool): Promise<TenantClient> {
+    this.#neighbours.recordUse(pool);
     // Who waits in other pools could not use what is idle in this one; before it is idle, they are served.
     if (pool.waiting.length === 0 && pool.inUse < this.#maxPerTenant) {
       const client = this.#idle.take(pool);
@@ -108,7 +108,7 @@ export class ConnectionBudget {
   }
 
   /** Closes what is idle of a pool that has ended, and sends away those who wait in it. */
-  end(pool: Pool, error: Error): void {
+  endPool(pool: Pool, error: Error): void {
     for (let waiter = this.#line.dequeue(pool); waiter; waiter = this.#line.dequeue(pool)) waiter.reject(error);
     for (let client = this.#idle.take(pool); client; client = this.#idle.take(pool)) this.#close(client);
   }
@@ -162,7 +162,7 @@ export class ConnectionBudget {
 
   /** @returns false when no connection is idle */
   #evictColdest(): boolean {
-    const client = this.#idle.takeColdest();
+    const client = this.#idle.takeLeastUsed();
     if (!client) return false;
     this.#evicted++;
     this.#close(client);
@@ -201,12 +201,12 @@ export class ConnectionBudget {
   #lease(client: TenantClient): TenantClient {
     client.pool.inUse++;
     this.#inUse++;
-    return client.lease(() => this.release(client));
+    return client.beginUse(() => this.release(client));
   }
 
   /** Keeps a connection for the next one, unless there is none or it cannot be used again. */
   #keep(client: TenantClient): void {
-    if (client.pool.ended || !client.usable) {
+    if (client.pool.ended || !client.isReusable) {
       this.#close(client);
       return;
     }
@@ -234,12 +234,12 @@ export class ConnectionBudget {
   }
 
   #closeStale(): void {
-    for (const client of this.#idle.takeOlder(performance.now() - idleMs)) this.#close(client);
+    for (const client of this.#idle.takeOlderThan(performance.now() - idleMs)) this.#close(client);
   }
 }
 
 /** How many connections a pool may have beside those it has, those on their way, and those that the server still sees. */
 function missingOf(pool: Pool, maxPerTenant: number): number {
-  const room = maxPerTenant - pool.taken - pool.closing;
+  const room = maxPerTenant - pool.inUseOrOpening - pool.closing;
   return Math.max(0, Math.min(pool.waiting.length - pool.opening, room));
 }

@@ -7,7 +7,7 @@ export class Contention {
   #mixedAt = Number.NEGATIVE_INFINITY;
 
   /** Somebody is here. */
-  note(tenant: unknown): void {
+  recordUse(tenant: unknown): void {
     const now = performance.now();
     if (tenant !== this.#latest && now - this.#latestAt < memoryMs) this.#mixedAt = now;
     this.#latest = tenant;

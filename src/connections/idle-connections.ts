@@ -23,7 +23,7 @@ export class IdleConnections {
   /** The one of this tenant used last, whose caches and memory are the warmest. */
   take(pool: Pool): TenantClient | undefined {
     let client = pool.idle.pop();
-    while (client && !client.usable) {
+    while (client && !client.isReusable) {
       this.#close(client);
       client = pool.idle.pop();
     }
@@ -32,7 +32,7 @@ export class IdleConnections {
   }
 
   /** One of the tenant whose idle connections are the least likely to be needed: by how often it is asked for, for each of them. */
-  takeColdest(): TenantClient | undefined {
+  takeLeastUsed(): TenantClient | undefined {
     let coldest: Pool | undefined;
     let least = Number.POSITIVE_INFINITY;
     for (const pool of this.#pools) {
@@ -43,7 +43,7 @@ export class IdleConnections {
   }
 
   /** Those that have been idle since before that moment of `performance.now()`. */
-  takeOlder(moment: number): TenantClient[] {
+  takeOlderThan(moment: number): TenantClient[] {
     const older = [...this.#pools].flatMap(({ idle }) => idle.filter(({ idleSince }) => idleSince < moment));
     for (const client of older) this.remove(client);
     return older;

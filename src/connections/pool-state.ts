@@ -32,7 +32,7 @@ export interface PoolState<Client> {
   /** True once the pool takes no more requests. */
   readonly ended: boolean;
   /** `inUse` and `opening` together. */
-  readonly taken: number;
+  readonly inUseOrOpening: number;
   /** How often the tenant asks for connections; see `TenantPool`. */
   readonly usageScore: number;
 }

@@ -18,7 +18,7 @@ export class TenantVersionError extends Error {
 
 const maxCloseMs = 1_000;
 // SQLSTATEs after which the server hangs up, or what was prepared on the connection is good no more.
-const lastWords = /^(57P|25P0[34]|08|0A000|26000)/;
+const fatalStates = /^(57P|25P0[34]|08|0A000|26000)/;
 
 /** One connection to a tenant's database. */
 export class TenantClient extends pg.Client {
@@ -43,13 +43,13 @@ export class TenantClient extends pg.Client {
     this.pool = pool;
     this.on('error', () => (this.#doomed = true)); // whoever uses it is told by the query; `end` follows in any case
     this.connection.on('errorMessage', ({ code }: { code?: string }) => {
-      if (lastWords.test(code ?? '')) this.#doomed = true;
+      if (fatalStates.test(code ?? '')) this.#doomed = true;
     });
     this.once('end', () => this.#onEnd());
   }
 
   /** Whether the next one may have it: alive, and not left inside a transaction. */
-  get usable(): boolean {
+  get isReusable(): boolean {
     return !this.ended && !this.#doomed && this.getTransactionStatus() === 'I';
   }
 
@@ -88,7 +88,7 @@ export class TenantClient extends pg.Client {
   }
 
   /** Several queries, sent in one packet. None of them runs on when this has ended, also when one has failed. */
-  async together<Queries extends readonly Promise<unknown>[] | []>(ask: () => Queries) {
+  async sendTogether<Queries extends readonly Promise<unknown>[] | []>(ask: () => Queries) {
     this.#stream.cork();
     let queries: Queries;
     try {
@@ -101,7 +101,7 @@ export class TenantClient extends pg.Client {
   }
 
   /** Begins a use of it, which `release` ends. */
-  lease(onRelease: () => void): this {
+  beginUse(onRelease: () => void): this {
     this.#onRelease = onRelease;
     return this;
   }
@@ -110,7 +110,7 @@ export class TenantClient extends pg.Client {
   release(): void {
     const onRelease = this.#onRelease;
     this.#onRelease = undefined;
-    this.locks.onRelease();
+    this.locks.onClientRelease();
     onRelease?.();
   }
 

@@ -2,7 +2,7 @@ import type { MikroORM } from '@mikro-orm/postgresql';
 import { LRUCache } from 'lru-cache';
 import type { TenantRecord } from '../control/directory.ts';
 import { problem } from '../errors.ts';
-import { serverOf } from '../postgres/server-address.ts';
+import { serverAddress } from '../postgres/server-address.ts';
 import { type BudgetUsage, ConnectionBudget } from './connection-budget.ts';
 import { TenantDriver } from './tenant-driver.ts';
 
@@ -56,7 +56,7 @@ export class TenantDatabases {
   }
 
   /** The way to that database on a server which was opened last; undefined when there is none. */
-  latestOn(server: string): TenantDriver | undefined {
+  lastUsedOn(server: string): TenantDriver | undefined {
     const budget = this.#budgets.get(server);
     for (const driver of this.#open.values()) if (driver.pool.budget === budget) return driver;
     return undefined;
@@ -97,10 +97,10 @@ export class TenantDatabases {
 
   #budgetOf(url: string): ConnectionBudget {
     const { controlUrl, controlConnections, connectionBudget, tenantConnections, acquireTimeoutMs } = this.#options;
-    const server = serverOf(url);
+    const server = serverAddress(url);
     let budget = this.#budgets.get(server);
     if (!budget) {
-      const max = connectionBudget - (server === serverOf(controlUrl) ? controlConnections : 0);
+      const max = connectionBudget - (server === serverAddress(controlUrl) ? controlConnections : 0);
       const maxEach = Math.min(tenantConnections, max);
       budget = new ConnectionBudget({
         max,

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { type EntityManager, type MikroORM, PostgreSqlConnection, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import { PostgresDialect } from 'kysely';
-import { isCut } from '../postgres/database-error.ts';
-import { sourceOf } from '../postgres/server-address.ts';
+import { isConnectionLost } from '../postgres/database-error.ts';
+import { sourceExpression } from '../postgres/server-address.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 import type { TenantClient } from './tenant-client.ts';
@@ -10,7 +10,7 @@ import { TenantPool } from './tenant-pool.ts';
 import { TenantTransaction } from './tenant-transaction.ts';
 
 /** The rows of a read, whether they may be cached, and the database that they came from. */
-export interface Reading {
+export interface ReadResult {
   readonly rows: RowValues[];
   /** True when no write of the resource was under way when the read began. */
   readonly cacheable: boolean;
@@ -41,7 +41,7 @@ const silenceMs = statementTimeoutMs + 1_000;
 // Whoever changes a resource holds its lock, shared, until the change is committed.
 const isUnchanged = {
   name: 'is_unchanged',
-  text: `select pg_try_advisory_xact_lock($1) as free, ${sourceOf('current_database()')} as source`,
+  text: `select pg_try_advisory_xact_lock($1) as free, ${sourceExpression('current_database()')} as source`,
 };
 
 /**
@@ -97,11 +97,11 @@ export class TenantDriver extends PostgreSqlDriver {
   }
 
   /** The rows of a statement, where they come from, and whether no change of the resource was under way when it was asked. */
-  async readCacheable(select: Statement, resource: string): Promise<Reading> {
+  async readCacheable(select: Statement, resource: string): Promise<ReadResult> {
     const key = lockOf(resource);
     return this.#onceMore(async client => {
       // One after the other, in one round trip: first the lock, then the look at the rows.
-      const [lock, { rows }] = await client.together(() => [
+      const [lock, { rows }] = await client.sendTogether(() => [
         client.query<{ free: boolean; source: string }>({ ...isUnchanged, values: [key] }),
         client.query<RowValues>(select),
       ]);
@@ -128,7 +128,7 @@ export class TenantDriver extends PostgreSqlDriver {
     try {
       return await this.#with(query);
     } catch (error) {
-      if (!isCut(error)) throw error;
+      if (!isConnectionLost(error)) throw error;
       return this.#with(query);
     }
   }

@@ -27,7 +27,7 @@ export class TenantPool implements PoolState<TenantClient> {
   }
 
   /** Connections that somebody has or that are on their way. */
-  get taken(): number {
+  get inUseOrOpening(): number {
     return this.inUse + this.opening;
   }
 
@@ -45,14 +45,14 @@ export class TenantPool implements PoolState<TenantClient> {
     const weight = performance.now() / halfLifeMs;
     const [larger, smaller] = this.#usageScore > weight ? [this.#usageScore, weight] : [weight, this.#usageScore];
     this.#usageScore = larger + Math.log2(1 + 2 ** (smaller - larger));
-    return this.budget.connect(this);
+    return this.budget.acquire(this);
   }
 
   /** Takes no more requests. Connections in use are closed when they are released. */
   async end(): Promise<void> {
     if (this.ended) return;
     this.ended = true;
-    this.budget.end(this, closed());
+    this.budget.endPool(this, closed());
   }
 }
 

@@ -56,10 +56,10 @@ export class TenantTransaction {
    * without an actor: the audit log refuses that, and so the change.
    */
   async #send<Queries extends readonly Promise<unknown>[] | []>(ask: () => Queries) {
-    if (this.#begun) return this.#client.together(ask);
+    if (this.#begun) return this.#client.sendTogether(ask);
     this.#begun = true;
     const begin = () => [this.#client.query('begin'), this.#client.query({ ...setActor, values: [this.#actor] })];
-    const [, , ...answers] = await this.#client.together(() => [...begin(), ...ask()]);
+    const [, , ...answers] = await this.#client.sendTogether(() => [...begin(), ...ask()]);
     return answers as { -readonly [Index in keyof Queries]: Awaited<Queries[Index]> };
   }
 

@@ -13,7 +13,7 @@ export interface WaitCounts {
   refused: number;
 }
 
-const maxWaiting = 2_000; // beyond it, waiting only makes everybody late
+const maxWaiters = 2_000; // beyond it, waiting only makes everybody late
 const switchingMs = 50; // to close one connection and open another costs many times what a request does
 
 /** Those who wait for a connection to one server, and whose turn it is. */
@@ -27,11 +27,11 @@ export class WaitQueue {
 
   /**
    * @param waitMs longest wait
-   * @param onRefused called when somebody has waited in vain: what was on its way for them is another's now
+   * @param onTimeout called when somebody has waited in vain: what was on its way for them is another's now
    */
-  constructor(waitMs: number, onRefused: () => void) {
+  constructor(waitMs: number, onTimeout: () => void) {
     this.#waitMs = waitMs;
-    this.#onRefused = onRefused;
+    this.#onRefused = onTimeout;
   }
 
   get length(): number {
@@ -40,7 +40,7 @@ export class WaitQueue {
 
   /** @throws {PoolError} at once when too many wait, or later when the wait was too long */
   enqueue(pool: Pool): Promise<TenantClient> {
-    if (this.#length >= maxWaiting) this.#makeRoom(pool);
+    if (this.#length >= maxWaiters) this.#makeRoom(pool);
     return new Promise<TenantClient>((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#refuse(pool, waiter, 'no connection came free in time');
@@ -68,7 +68,7 @@ export class WaitQueue {
     let next: Pool | undefined;
     for (const pool of this.#pools) {
       if (missing(pool) <= 0) continue;
-      const fewer = next ? pool.taken - next.taken : -1;
+      const fewer = next ? pool.inUseOrOpening - next.inUseOrOpening : -1;
       if (!next || fewer < 0 || (fewer === 0 && turnOf(pool) < turnOf(next))) next = pool;
     }
     return next;

@@ -43,7 +43,7 @@ export class WriteLocks {
   }
 
   /** The connection is given back: whatever was changed is committed, or never will be. */
-  onRelease(): void {
+  onClientRelease(): void {
     if (this.#isOver) this.#letGo();
   }
 

@@ -27,7 +27,7 @@ export function sqlState(error: unknown): string | undefined {
 }
 
 /** Whether the connection went away, or what was prepared on it is good no more: another connection may well do. */
-export function isCut(error: unknown): boolean {
+export function isConnectionLost(error: unknown): boolean {
   return /^(08...|57P01|0A000|26000|ECONNRESET|EPIPE)$/.test(sqlState(error) ?? '');
 }
 
@@ -38,7 +38,7 @@ export function brokenConstraint(error: unknown): string | undefined {
 }
 
 /** Every failure of a database that a client is told of in another way than 500, by class of SQLSTATE or by code. */
-const byCode: [RegExp, (cause: unknown) => Problem][] = [
+const problemByCode: [RegExp, (cause: unknown) => Problem][] = [
   [/^23505$/, cause => problem('duplicate', { cause })],
   [/^23503$/, cause => problem('in_use', { cause })],
   [/^(TENANT_VERSION)$/, cause => problem('migration_pending', { cause })],
@@ -52,5 +52,5 @@ const byCode: [RegExp, (cause: unknown) => Problem][] = [
 /** What a client is told of a failing database; undefined when the error is not one that can be explained. */
 export function databaseProblem(error: unknown): Problem | undefined {
   const code = sqlState(error);
-  return code === undefined ? undefined : byCode.find(([codes]) => codes.test(code))?.[1](error);
+  return code === undefined ? undefined : problemByCode.find(([codes]) => codes.test(code))?.[1](error);
 }

@@ -1,4 +1,4 @@
-import type { Reading } from '../connections/tenant-driver.ts';
+import type { ReadResult } from '../connections/tenant-driver.ts';
 import type { Announce } from '../control/announcer.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import type { TenantRecord } from '../control/directory.ts';
@@ -93,7 +93,7 @@ export class ResponseCache {
     tenant: TenantRecord,
     resource: string,
     key: string,
-    read: () => Promise<Reading>,
+    read: () => Promise<ReadResult>,
     toAnswer: ToAnswer,
   ): Promise<Representation> {
     this.counts.misses++;
@@ -130,7 +130,7 @@ export class ResponseCache {
     resource: string,
     key: string,
     kept: CachedResource<Loaded>,
-    read: () => Promise<Reading>,
+    read: () => Promise<ReadResult>,
     toAnswer: ToAnswer,
   ): Promise<Loaded> {
     const readAt = this.#now();

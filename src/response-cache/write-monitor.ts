@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import { type ControlDatabase, queryControl } from '../control/database.ts';
 import { describeError } from '../log.ts';
-import { serverOf, sourceOf } from '../postgres/server-address.ts';
+import { serverAddress, sourceExpression } from '../postgres/server-address.ts';
 
 interface WriteMonitorOptions {
   control: ControlDatabase;
@@ -32,7 +32,7 @@ const statement = {
   text: `select numbackends = 0 as "isUnused",
        row(datid, tup_inserted, tup_updated, tup_deleted, stats_reset, (select stats_reset from pg_stat_bgwriter))::text
          as fingerprint,
-       ${sourceOf('datname')} as source
+       ${sourceExpression('datname')} as source
      from pg_stat_database
      where datid <> 0 and current_setting('track_counts')::boolean and not pg_is_in_recovery()`,
   values: [],
@@ -110,7 +110,7 @@ export class WriteMonitor {
   /** Looks at every server on which tenants are open, and at that of the control database. Where that fails, nothing is proved, and nothing forgotten. */
   async poll(): Promise<void> {
     const { controlUrl, databases, log } = this.#options;
-    const servers = new Set([serverOf(controlUrl), ...databases.budgets.keys()]);
+    const servers = new Set([serverAddress(controlUrl), ...databases.budgets.keys()]);
     const polls = [...servers].map(server =>
       this.#poll(server).catch(error =>
         log.debug({ event: 'write_watch_failed', server, err: describeError(error) }, 'a server could not be watched'),
@@ -138,8 +138,8 @@ export class WriteMonitor {
   /** By a connection to the control database; on a server where it is not, by that of the tenant who was asked for last. */
   async #ask(server: string): Promise<Polled[]> {
     const { control, controlUrl, databases } = this.#options;
-    if (server === serverOf(controlUrl))
+    if (server === serverAddress(controlUrl))
       return queryControl<Polled>(control, statement.name, statement.text, statement.values);
-    return ((await databases.latestOn(server)?.read(statement)) as Polled[] | undefined) ?? [];
+    return ((await databases.lastUsedOn(server)?.read(statement)) as Polled[] | undefined) ?? [];
   }
 }

@@ -48,7 +48,7 @@ export function fairScheduler(): Middleware {
 
   return (ctx, next) => {
     const { tenant } = ctx.state as { tenant: TenantRecord };
-    neighbours.note(tenant.guid);
+    neighbours.recordUse(tenant.guid);
     endSoon();
     let line = lines.get(tenant);
     if (!line) {

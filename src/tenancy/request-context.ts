@@ -31,7 +31,7 @@ export interface Origin {
   readonly traceId: string;
   readonly ipAddress: string;
   /** Whether what is kept in memory is not good enough (`Cache-Control: no-cache`). */
-  readonly readThrough: boolean;
+  readonly bypassCache: boolean;
 }
 
 export interface ContextServices {
@@ -51,13 +51,13 @@ export function bindTenant(ctx: Context, tenant: TenantRecord, services: Context
   const readThrough = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
   const { traceId, ipAddress } = ctx.state;
   ctx.state.tenant = tenant;
-  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, readThrough });
+  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, bypassCache: readThrough });
 }
 
 /** Records the caller that was authenticated for a request. */
 export function bindCaller(ctx: Context, caller: Caller): void {
   ctx.state.caller = caller;
-  (ctx.state.context as RequestContext).authenticated(caller);
+  (ctx.state.context as RequestContext).setCaller(caller);
 }
 
 /** What a handler works with: the caller, and the tenant's database, which is opened on first use. */
@@ -76,7 +76,7 @@ export class RequestContext {
   }
 
   /** @throws when the request has a caller already: nobody becomes somebody else */
-  authenticated(caller: Caller): void {
+  setCaller(caller: Caller): void {
     if (this.#caller) throw new Error('the request has a caller already');
     this.#caller = caller;
   }
@@ -88,7 +88,7 @@ export class RequestContext {
   }
 
   /** Undefined when nobody is logged in, where that is allowed. */
-  get possibleCaller(): Caller | undefined {
+  get optionalCaller(): Caller | undefined {
     return this.#caller;
   }
 
@@ -115,7 +115,7 @@ export class RequestContext {
     toAnswer: (rows: RowValues[]) => unknown,
   ): Promise<Representation> {
     const { responseCache: answers } = this.#services;
-    if (this.origin.readThrough) return new Representation(toAnswer(await this.read(select())));
+    if (this.origin.bypassCache) return new Representation(toAnswer(await this.read(select())));
     const kept = answers.find(this.tenant, resource, key);
     if (kept) return kept;
     const database = this.#open();

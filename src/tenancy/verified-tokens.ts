@@ -39,7 +39,7 @@ export class VerifiedTokens {
     return undefined;
   }
 
-  keep(token: string, verified: VerifiedToken): void {
+  add(token: string, verified: VerifiedToken): void {
     const isCurrent = this.#directory.watch(verified);
     if (isCurrent) this.#kept.set(token, { verified, isCurrent });
   }

@@ -2,7 +2,7 @@ import { get } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import fc from 'fast-check';
-import type { Reading } from '../../src/connections/tenant-driver.ts';
+import type { ReadResult } from '../../src/connections/tenant-driver.ts';
 import { createAnnouncer } from '../../src/control/announcer.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
 import type { TenantRecord } from '../../src/control/directory.ts';
@@ -399,7 +399,7 @@ describe('Kept answers', () => {
         now,
       });
     const source = 'a database that nobody watches';
-    const cacheable = (...rows: RowValues[]): Promise<Reading> => Promise.resolve({ rows, cacheable: true, source });
+    const cacheable = (...rows: RowValues[]): Promise<ReadResult> => Promise.resolve({ rows, cacheable: true, source });
     const told = ({ body }: { body: Buffer | string }) => JSON.parse(body.toString());
 
     const load = (answers: ResponseCache, n: number, answerKey = key): Promise<unknown> =>
@@ -437,13 +437,13 @@ describe('Kept answers', () => {
     it('are read once for all who ask meanwhile, unless a change was under way: then nobody is given what is older than they', async () => {
       const answers = create();
       const [tenant] = records as [TenantRecord];
-      const reads: ((reading: Reading) => void)[] = [];
+      const reads: ((reading: ReadResult) => void)[] = [];
       const load = () =>
         answers.load(
           tenant,
           'Currency',
           key,
-          () => new Promise<Reading>(resolve => reads.push(resolve)),
+          () => new Promise<ReadResult>(resolve => reads.push(resolve)),
           ([row]) => row ?? fail(),
         );
       const shared = [load(), load(), load()];
@@ -471,7 +471,7 @@ describe('Kept answers', () => {
     it('that were read before a change and came after it are not kept', async () => {
       const answers = create();
       const [tenant] = records as [TenantRecord];
-      let arrive: (reading: Reading) => void = () => {};
+      let arrive: (reading: ReadResult) => void = () => {};
       const reading = answers.load(
         tenant,
         'Currency',

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import pg from 'pg';
 import { openControlDatabase } from '../../src/control/database.ts';
-import { sourceOf } from '../../src/postgres/server-address.ts';
+import { sourceExpression } from '../../src/postgres/server-address.ts';
 import { WriteMonitor } from '../../src/response-cache/write-monitor.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
@@ -73,7 +73,10 @@ describe('What nobody writes to', () => {
     const control = openControlDatabase(`${controlUrl}?options=-c%20timezone%3DAsia/Tokyo`);
     const watch = new WriteMonitor({ control, controlUrl, databases: service.databases, log, everyMs: 5 });
     await acme.keep();
-    const [source] = await sql<{ source: string }>(world.acme, `select ${sourceOf('current_database()')} as source`);
+    const [source] = await sql<{ source: string }>(
+      world.acme,
+      `select ${sourceExpression('current_database()')} as source`,
+    );
     const until = () => watch.unchangedUntil(source?.source ?? '', performance.now());
     let uses = 0;
     const using = setInterval(() => uses++, 5);

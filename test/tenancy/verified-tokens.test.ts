@@ -143,7 +143,7 @@ describe('A token that was verified before', () => {
     it('is found while its records are the current ones, and forgotten when they are not', () => {
       let current = true;
       const tokens = new VerifiedTokens({ watch: () => () => current });
-      tokens.keep('a', verified(1));
+      tokens.add('a', verified(1));
       expect(tokens.find('a')?.caller.tokenId).to.equal('1');
       expect(tokens.find('b')).to.equal(undefined);
       current = false;
@@ -155,7 +155,7 @@ describe('A token that was verified before', () => {
     it('takes a bounded place: of 50,000 those used least are forgotten', () => {
       const tokens = new VerifiedTokens({ watch: () => () => true });
       for (let i = 0; i < 50_000; i++) {
-        tokens.keep(`token ${i}`, verified(i));
+        tokens.add(`token ${i}`, verified(i));
         expect(tokens.find('token 0')?.caller.tokenId).to.equal('0');
       }
       expect(tokens.size).to.equal(10_000);

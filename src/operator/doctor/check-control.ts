@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { Server, SigningKey, Tenant } from '../../control/entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
-import { lockKey, lockSpaces } from '../../postgres/connection.ts';
+import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import type { Finding } from './finding.ts';
 
 /** The control database at one moment. */

@@ -1,6 +1,6 @@
 import type { Server, Tenant } from '../../control/entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
-import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/connection.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { isPhysicalName, warmName, warmNumber } from '../provisioning/physical-names.ts';
 import { ownedBy } from '../provisioning/tenant-database.ts';
 import { oldTemplate, tenantGroup } from '../schema/template.ts';

@@ -3,7 +3,7 @@ import type { Tenant } from '../../control/entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import { quoteIdentifier as quote } from '../../postgres/connection.ts';
+import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import { shortText } from '../migrations/migrate-tenant.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';

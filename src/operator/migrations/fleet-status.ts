@@ -1,6 +1,7 @@
 import { MigrationRun } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
-import { shareConnection, withConnection } from '../../postgres/connection.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { shareConnection } from '../../postgres/shared-connection.ts';
 import { tenantHead } from './migrate-tenants.ts';
 import { closeAbandonedRuns, lastOutcome } from './migration-runs.ts';
 

@@ -1,13 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { holdLock, lockSpaces, quoteIdentifier, withConnection } from '../../postgres/connection.ts';
+import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
 
 /** Brings the control database to head, one process at a time. @returns the names of the migrations that ran */
 export async function migrateControl(controlUrl: string): Promise<string[]> {
   return withConnection(controlUrl, async client => {
-    await holdLock(client, lockSpaces.control, 0);
+    await acquireLock(client, lockSpaces.control, 0);
     const applied = await runMigrations(controlUrl, await loadMigrations('control'));
     await closeToOthers(client);
     return applied;

@@ -2,8 +2,9 @@ import type pg from 'pg';
 import { Tenant } from '../../control/entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { lockSpaces, type SharedConnection } from '../../postgres/connection.ts';
+import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
 import { changeSchema, readSchemaState, type SchemaStep, stepUp } from '../schema/schema-steps.ts';
 import { headObjects } from '../schema/template-fingerprint.ts';
 import { retryLocked, setVersion, takeOutOfService, withTenantConnection } from '../schema/tenant-schema.ts';
@@ -14,8 +15,8 @@ export interface Run {
   id: number;
   installation: Installation;
   /** Holds the locks of the run and of its tenants. */
-  locks: SharedConnection;
-  books: SharedConnection;
+  locks: Queryable;
+  books: Queryable;
   steps: SchemaStep[];
   head: string;
   /** At head, by the id of the server. */

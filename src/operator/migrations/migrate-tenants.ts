@@ -3,8 +3,9 @@ import { Server, Tenant } from '../../control/entities.ts';
 import type { RunState } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { type SharedConnection, shareConnection, withConnection, withConnections } from '../../postgres/connection.ts';
+import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
 import { migrationNames } from '../../postgres/migration-steps.ts';
+import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { migrateTenant, type Run, shortText } from './migrate-tenant.ts';
@@ -58,7 +59,7 @@ export async function migrateTenants(
   const fingerprints = await headFingerprints(installation);
   const concurrency = request.concurrency ?? defaultConcurrency;
 
-  const work = async (locks: SharedConnection, books: SharedConnection): Promise<RunReport> => {
+  const work = async (locks: Queryable, books: Queryable): Promise<RunReport> => {
     const { id, candidates } = await beginRun(locks, head, fingerprints, { ...request, concurrency });
     const run: Run = { id, installation, locks, books, steps, head, fingerprints };
     const todo = candidates.filter(({ atHead }) => !atHead);
@@ -91,7 +92,7 @@ export async function migrateTenants(
     }
   };
   return withConnection(installation.controlUrl, connection =>
-    withConnections(installation.controlUrl, bookConnections, books => work(shareConnection(connection), books)),
+    withConnectionPool(installation.controlUrl, bookConnections, books => work(shareConnection(connection), books)),
   );
 }
 

@@ -1,6 +1,7 @@
 import { hostname, userInfo } from 'node:os';
 import type { OutcomeState, RunState } from '../../control/migration-run.ts';
-import { lockSpaces, type SharedConnection } from '../../postgres/connection.ts';
+import { lockSpaces } from '../../postgres/advisory-locks.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
 
 /** What an operator asked for. */
 export interface RunRequest {
@@ -31,7 +32,7 @@ export interface Candidate {
  * @param fingerprints at head, by the id of the server
  */
 export async function beginRun(
-  client: SharedConnection,
+  client: Queryable,
   head: string,
   fingerprints: Map<number, string>,
   { slugs, retryFailed = false, concurrency, canary, maxFailures }: RunRequest,
@@ -79,12 +80,7 @@ export function lastOutcome(tenant: string): string {
  * Begins a run of one tenant that takes it back, by a row as every run has. As long as `client` is connected, it counts as
  * running.
  */
-export async function beginRollback(
-  client: SharedConnection,
-  tenant: number,
-  from: string,
-  to: string,
-): Promise<number> {
+export async function beginRollback(client: Queryable, tenant: number, from: string, to: string): Promise<number> {
   const { rows } = await client.query<{ id: string }>(
     `with run as (
        insert into migration_runs (head, concurrency, requested_by) values ($1, 1, $2) returning id
@@ -97,7 +93,7 @@ export async function beginRollback(
 }
 
 /** Marks the runs whose process was killed: what they did not get to is for the next one. */
-export async function closeAbandonedRuns(client: SharedConnection): Promise<void> {
+export async function closeAbandonedRuns(client: Queryable): Promise<void> {
   const { rows } = await client.query<{ id: string }>(`select id from migration_runs where state = 'running'`);
   for (const { id } of rows) {
     const lock = [lockSpaces.run, Number(id)];
@@ -109,7 +105,7 @@ export async function closeAbandonedRuns(client: SharedConnection): Promise<void
 }
 
 /** Ends a run; tenants that it did not get to are skipped, and why. */
-export async function endRun(client: SharedConnection, id: number, state: RunState, reason: string): Promise<void> {
+export async function endRun(client: Queryable, id: number, state: RunState, reason: string): Promise<void> {
   await client.query(
     `with run as (update migration_runs set state = $2, finished_at = now() where id = $1 and state = 'running' returning id)
      update migration_outcomes set state = 'skipped', error = $3, finished_at = now()
@@ -129,7 +125,7 @@ export interface Result {
 
 /** @param schema what the tenant's database has now, when that has changed: both are written in one transaction */
 export async function recordOutcome(
-  books: SharedConnection,
+  books: Queryable,
   run: number,
   tenant: number,
   { state, from, to, ms, error }: Result,

@@ -1,6 +1,8 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { holdLock, lockSpaces, shareConnection, withConnection } from '../../postgres/connection.ts';
+import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { shareConnection } from '../../postgres/shared-connection.ts';
 import { changeSchema, readSchemaState, readSchemaSteps, stepDown } from '../schema/schema-steps.ts';
 import { retryLocked, setVersion, takeOutOfService, withTenantConnection } from '../schema/tenant-schema.ts';
 import { findTenant } from '../tenants/tenants.ts';
@@ -16,7 +18,7 @@ export async function rollback(installation: Installation, slug: string): Promis
   const steps = await readSchemaSteps();
   const { id } = await findTenant(installation, slug);
   return withConnection(installation.controlUrl, async client => {
-    await holdLock(client, lockSpaces.tenant, id);
+    await acquireLock(client, lockSpaces.tenant, id);
     const tenant = await findTenant(installation, slug);
     if (!tenant.schemaVersion) {
       // Undoing it once more would undo another one.

@@ -1,7 +1,7 @@
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
-import { quoteIdentifier } from '../../postgres/connection.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
 
 /** Tables that say what a database is, not what its tenant has. */
 const ownTables = ['tenant_identity', 'migrations'];

@@ -6,7 +6,8 @@ import { initialRoles } from '../../control/permissions.ts';
 import { owners } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import { holdLock, lockKey, lockSpaces, withConnection } from '../../postgres/connection.ts';
+import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import { migrationNames } from '../../postgres/migration-steps.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { addSigningKey } from '../tenants/keys.ts';
@@ -38,7 +39,7 @@ export async function provision(
 ): Promise<Provisioned> {
   const { control, controlUrl } = installation;
   return withConnection(controlUrl, async client => {
-    await holdLock(client, lockSpaces.slug, lockKey(manifest.slug));
+    await acquireLock(client, lockSpaces.slug, lockKey(manifest.slug));
     const em = control.em.fork();
     const found = await em.findOne(Tenant, { slug: manifest.slug }, { populate: ['server'] });
     if (found && found.status !== 'provisioning') return { tenant: found, created: false, logins: [] };

@@ -2,14 +2,10 @@ import type { EntityManager } from '@mikro-orm/postgresql';
 import type pg from 'pg';
 import { Server } from '../../control/entities.ts';
 import type { Installation } from '../../installation.ts';
-import {
-  holdLock,
-  lockSpaces,
-  quoteIdentifier as quote,
-  type SharedConnection,
-  shareConnection,
-  withConnection,
-} from '../../postgres/connection.ts';
+import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
 import { shortText } from '../migrations/migrate-tenant.ts';
 import { digestOfMigrations, dropOldTemplates, ensureTemplate, tenantGroup } from '../schema/template.ts';
 import { warmName, warmNumber } from './physical-names.ts';
@@ -79,7 +75,7 @@ async function fillServer(installation: Installation, server: Server, size: numb
   const adminUrl = installation.servers.adminUrl(server);
   const digest = await digestOfMigrations();
   await withConnection(installation.controlUrl, async connection => {
-    await holdLock(connection, lockSpaces.warm, server.id); // one fills it at a time
+    await acquireLock(connection, lockSpaces.warm, server.id); // one fills it at a time
     const control = shareConnection(connection);
     await ensureTemplate(server, adminUrl);
     filled.dropped = await withConnection(adminUrl, async admin => {
@@ -104,7 +100,7 @@ async function fillServer(installation: Installation, server: Server, size: numb
 }
 
 /** @returns how many databases were dropped */
-async function sweep(control: SharedConnection, admin: pg.Client, server: Server, digest: string): Promise<number> {
+async function sweep(control: Queryable, admin: pg.Client, server: Server, digest: string): Promise<number> {
   const { rows: found } = await admin.query<{ name: string; closed: boolean; role: boolean }>(
     `select datname as name, not datallowconn or datconnlimit = -2 as closed, false as role from pg_database
       union all select rolname, not rolcanlogin, true from pg_roles where not exists (select from pg_database where datname = rolname)`,
@@ -137,7 +133,7 @@ async function sweep(control: SharedConnection, admin: pg.Client, server: Server
 }
 
 async function makeWarm(
-  control: SharedConnection,
+  control: Queryable,
   admin: pg.Client,
   server: Server,
   adminUrl: string,

@@ -3,8 +3,10 @@ import type { ControlDatabase } from '../../control/database.ts';
 import type { Server } from '../../control/entities.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { holdLock, lockKey, lockSpaces, quoteIdentifier, withConnection } from '../../postgres/connection.ts';
+import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import { migrationNames } from '../../postgres/migration-steps.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
 import { fingerprint, fingerprintMethod, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import { digestOfMigrations, ensureTemplate } from './template.ts';
 
@@ -45,7 +47,7 @@ export async function headObjects(control: ControlDatabase, server: Pick<Server,
 async function readTemplate(template: string, adminUrl: string) {
   const copy = quoteIdentifier(`${template}_read`);
   return withConnection(adminUrl, async client => {
-    await holdLock(client, lockSpaces.template, lockKey(template));
+    await acquireLock(client, lockSpaces.template, lockKey(template));
     await client.query(`drop database if exists ${copy} with (force)`);
     await client.query(`create database ${copy} template ${quoteIdentifier(template)} strategy wal_log`);
     try {

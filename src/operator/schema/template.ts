@@ -3,8 +3,10 @@ import { readFile } from 'node:fs/promises';
 import type pg from 'pg';
 import type { Server } from '../../control/entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { holdLock, lockKey, lockSpaces, quoteIdentifier, withConnection } from '../../postgres/connection.ts';
+import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import { loadMigrations, migrationNames, runMigrations } from '../../postgres/migration-steps.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 
 /** The group on a server whose members are the login roles of its tenants; the tables grant to it. */
@@ -27,7 +29,7 @@ export async function ensureTemplate(server: Pick<Server, 'name' | 'prefix'>, ad
       return rowCount === 1;
     };
     if (await exists()) return;
-    await holdLock(client, lockSpaces.template, lockKey(name));
+    await acquireLock(client, lockSpaces.template, lockKey(name));
     if (await exists()) return;
 
     await readSchemaSteps(); // refuses what no fleet can be migrated with

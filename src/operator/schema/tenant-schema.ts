@@ -3,7 +3,7 @@ import pg from 'pg';
 import type { Tenant } from '../../control/entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import type { SharedConnection } from '../../postgres/connection.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
 import { migrationSettings } from './template.ts';
 
 /** In this time every process has heard of a change in the control database, or serves nothing from memory. */
@@ -13,7 +13,7 @@ const quietDeadlineMs = 12_000;
 
 /** From now on the tenant is answered with 503; resolves when nothing of before is under way in its database. */
 export async function takeOutOfService(
-  books: SharedConnection,
+  books: Queryable,
   database: pg.Client,
   tenant: Tenant,
   run?: number,
@@ -45,7 +45,7 @@ async function onlyConnection(database: pg.Client): Promise<boolean> {
 }
 
 /** A version that is not known to have the schema of the template. */
-export async function setVersion(books: SharedConnection, tenant: number, version: string | null): Promise<void> {
+export async function setVersion(books: Queryable, tenant: number, version: string | null): Promise<void> {
   await books.query(
     'update tenants set schema_version = $2, schema_fingerprint = null, updated_at = now() where id = $1',
     [tenant, version],

@@ -4,7 +4,8 @@ import { Server, SigningKey, Tenant } from '../../control/entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { holdLock, lockSpaces, withConnection } from '../../postgres/connection.ts';
+import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import { findTenant } from './tenants.ts';
 
 const keyBytes = 64; // the size of the hash: RFC 7518 §3.2
@@ -69,7 +70,7 @@ async function changeKeys<T>(
   // Under a master key that the service does not have, a new key would take the tenant out of service.
   openSecret(secrets, tenant.rolePassword, owners.rolePassword(tenant.guid));
   return withConnection(controlUrl, async client => {
-    await holdLock(client, lockSpaces.tenant, tenant.id);
+    await acquireLock(client, lockSpaces.tenant, tenant.id);
     return control.em.fork().transactional(async em => {
       const result = await change(em);
       await em.flush();

@@ -3,7 +3,9 @@ import { Tenant, type TenantStatus } from '../../control/entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { holdLock, lockKey, lockSpaces, quoteIdentifier, withConnection } from '../../postgres/connection.ts';
+import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { findTenant } from './tenants.ts';
 
@@ -64,9 +66,9 @@ const past: Record<Transition, string> = {
 export async function purgeTenant(installation: Installation, slug: string): Promise<void> {
   const { control, controlUrl, servers } = installation;
   await withConnection(controlUrl, async client => {
-    await holdLock(client, lockSpaces.slug, lockKey(slug));
+    await acquireLock(client, lockSpaces.slug, lockKey(slug));
     const found = await findTenant(installation, slug);
-    await holdLock(client, lockSpaces.tenant, found.id);
+    await acquireLock(client, lockSpaces.tenant, found.id);
     const tenant = await findTenant(installation, slug);
     requirePurgeable(tenant);
     await withConnection(servers.adminUrl(tenant.server), async admin => {

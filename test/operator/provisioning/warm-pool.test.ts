@@ -9,7 +9,7 @@ import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { provision } from '../../../src/operator/provisioning/provision.ts';
 import { type Filled, fillPool, listPool } from '../../../src/operator/provisioning/warm-pool.ts';
 import { purgeTenant } from '../../../src/operator/tenants/tenant-states.ts';
-import { lockKey, lockSpaces } from '../../../src/postgres/connection.ts';
+import { lockKey, lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { type Ended, run, start } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createOwnServer, manifestOf, type OwnServer } from '../../support/own-server.ts';

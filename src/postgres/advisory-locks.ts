@@ -1,0 +1,23 @@
+import type pg from 'pg';
+
+/** The first number of an advisory lock: the kind of thing that is locked. The second number identifies the thing. */
+export const lockSpaces = {
+  control: 727_101,
+  template: 727_102,
+  slug: 727_103,
+  tenant: 727_104,
+  warm: 727_105,
+  run: 727_110,
+};
+
+/** Derives the second number of an advisory lock from a text: 31 bits, the same in every process and every build. */
+export function lockKey(text: string): number {
+  let hash = 0;
+  for (const character of text) hash = (hash * 31 + (character.codePointAt(0) ?? 0)) % 2_147_483_647;
+  return hash;
+}
+
+/** Waits for an advisory lock. The lock is held until the connection ends, also when this process is killed. */
+export async function acquireLock(client: pg.Client, space: number, key: number): Promise<void> {
+  await client.query('select pg_advisory_lock($1, $2)', [space, key]);
+}
