@@ -2,7 +2,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { withConnection } from '../src/postgres/connection.ts';
-import { type Running, start } from '../test/support/command-line.ts';
+import { type RunningScript, startScript } from '../test/support/command-line.ts';
 import { openBenchInstallation } from './bench-installation.ts';
 import { type BenchTenant, type Fleet, makeFleet, together } from './fleet-tenants.ts';
 
@@ -20,7 +20,7 @@ const path = '/api/v1/EntityStatus';
 
 const opened = await openBenchInstallation(['max_connections=300', 'shared_buffers=256MB']);
 let fleet: Fleet | undefined;
-const services: Running[] = [];
+const services: RunningScript[] = [];
 try {
   fleet = await makeFleet(opened, tenants, true);
   const old = await serve('src/main.ts');
@@ -126,7 +126,7 @@ async function login(url: string, { guid, admin }: BenchTenant): Promise<string>
 /** A service of either build that says only what is wrong. @returns its address, when it answers */
 async function serve(script: string): Promise<string> {
   const port = await freePort();
-  const service = start(script, [], {
+  const service = startScript(script, [], {
     DATABASE_URL: opened.controlUrl,
     MASTER_KEY: opened.masterKey,
     PORT: String(port),

@@ -13,7 +13,7 @@ import { migrationSettings } from '../src/operator/schema/template.ts';
 import { addSigningKey } from '../src/operator/tenants/keys.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { migrationNames } from '../src/postgres/migration-steps.ts';
-import { start } from '../test/support/command-line.ts';
+import { startScript } from '../test/support/command-line.ts';
 import { makeNextBuild, type NextBuild } from '../test/support/next-build.ts';
 import type { BenchInstallation } from './bench-installation.ts';
 
@@ -118,7 +118,7 @@ export async function makeFleet(opened: BenchInstallation, count: number, people
     takeBack: async () => {
       await together(tenants, atOnce, tenant => send(tenant, down));
       await withConnection(controlUrl, client =>
-        client.query('update tenants set schema_version = $1, schema_fingerprint = null', [next.before]),
+        client.query('update tenants set schema_version = $1, schema_fingerprint = null', [next.currentHead]),
       );
     },
     command: (build, args) => {
@@ -167,7 +167,7 @@ const memoryPollMs = 20;
 
 function measured(script: string, args: string[], environment: Record<string, string>): Command {
   const startedAt = performance.now();
-  const { process: child, ended, output } = start(script, args, environment);
+  const { process: child, ended, output } = startScript(script, args, environment);
   child.stdin.end();
   let peakMb = Number.NaN;
   const poll = setInterval(async () => {

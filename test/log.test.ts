@@ -1,15 +1,15 @@
 import { expect } from 'chai';
-import { type Running, start } from './support/command-line.ts';
+import { type RunningScript, startScript } from './support/command-line.ts';
 import { eventually } from './support/eventually.ts';
 
 /** A process that logs. */
-function logging(body: string): Running {
+function logging(body: string): RunningScript {
   const source = `
     import { createLog } from './src/log.ts';
     const { log, flush } = createLog('info');
     process.on('exit', flush);
     ${body}`;
-  return start('--input-type=module', ['-e', source], {});
+  return startScript('--input-type=module', ['-e', source], {});
 }
 
 const messages = (text: string): string[] =>

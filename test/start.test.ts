@@ -9,7 +9,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { Client } from './support/client.ts';
-import { type Ended, type Running, run, start } from './support/command-line.ts';
+import { type RunningScript, runScript, type ScriptResult, startScript } from './support/command-line.ts';
 import { eventually } from './support/eventually.ts';
 import { rawRequest, sendRaw } from './support/raw-http.ts';
 import { postgresUrl } from './support/test-server.ts';
@@ -18,7 +18,7 @@ const statuses = '/api/v1/EntityStatus';
 const startMs = 30_000; // the first one makes a database cluster
 
 /** A process of the service, and what it told whoever started it. */
-interface Started extends Running {
+interface Started extends RunningScript {
   url: string;
   managementUrl: string;
   tenant: string;
@@ -31,7 +31,7 @@ describe('npm start', function () {
   this.timeout(60_000);
   let folder: string;
   let environment: Record<string, string>;
-  const processes: Running[] = [];
+  const processes: RunningScript[] = [];
   let credentials: { email: string; password: string };
 
   before(async () => {
@@ -46,14 +46,14 @@ describe('npm start', function () {
     await rm(folder, { recursive: true, force: true });
   });
 
-  function launch(settings: Record<string, string> = {}): Running {
-    const running = start('src/main.ts', [], { ...environment, ...settings });
+  function launch(settings: Record<string, string> = {}): RunningScript {
+    const running = startScript('src/main.ts', [], { ...environment, ...settings });
     processes.push(running);
     return running;
   }
 
   /** Waits until a process has said that it is there. */
-  async function ready(running: Running): Promise<Started> {
+  async function ready(running: RunningScript): Promise<Started> {
     const { output, process: child } = running;
     await eventually(() => /curl -s .*\n/.test(output.stdout) || child.exitCode !== null, startMs);
     const { stdout, stderr } = output;
@@ -69,7 +69,7 @@ describe('npm start', function () {
     };
   }
 
-  async function end({ process: child, ended }: Running, signal: NodeJS.Signals): Promise<Ended> {
+  async function end({ process: child, ended }: RunningScript, signal: NodeJS.Signals): Promise<ScriptResult> {
     child.kill(signal);
     return ended;
   }
@@ -86,7 +86,7 @@ describe('npm start', function () {
     expect(body.map(({ Title }: { Title: string }) => Title)).to.include.members(['Prospect', 'Active', 'Inactive']);
   }
 
-  function expectOneLine({ code, stdout, stderr }: Ended, naming: RegExp): void {
+  function expectOneLine({ code, stdout, stderr }: ScriptResult, naming: RegExp): void {
     expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
     expect(stderr.trimEnd()).to.match(naming).and.not.include('\n');
     expect(stderr).not.to.match(/\bat .*\.ts|secret-word/);
@@ -112,10 +112,10 @@ describe('npm start', function () {
   });
 
   it('beside which the command line works', async () => {
-    const listed = await run('scripts/tenant.ts', ['list', '--json'], environment);
+    const listed = await runScript('scripts/tenant.ts', ['list', '--json'], environment);
     expect([listed.code, listed.stderr]).to.deep.equal([0, '']);
     expect(JSON.parse(listed.stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal(['demo']);
-    const made = await run(
+    const made = await runScript(
       'scripts/tenant.ts',
       ['provision', 'beside', '--name', 'Beside', '--admin-email', 'admin@beside.test', '--json'],
       environment,
@@ -130,13 +130,13 @@ describe('npm start', function () {
     const second = await launch().ended;
     expectOneLine(second, new RegExp(`${environment.PORT}.*PORT`));
     expectOneLine(await launch({ PORT: String(await freePort()) }).ended, /MANAGEMENT_PORT/);
-    const first = processes[0] as Running;
+    const first = processes[0] as RunningScript;
     expect(first.process.exitCode).to.equal(null);
     await expectServing(await ready(first));
   });
 
   it('ended by SIGTERM finishes the request that runs, ends idle connections, and exits with 0', async () => {
-    const started = await ready(processes[0] as Running);
+    const started = await ready(processes[0] as RunningScript);
     const { tokens } = await logIn(started);
     const body = '{"Title":"Finished"}';
     const head = rawRequest(`POST ${statuses}`, [
@@ -146,7 +146,7 @@ describe('npm start', function () {
     ]);
     const idle = sendRaw(started.url, rawRequest('GET /'), { withinMs: 10_000 });
     let sendRest = (_: string): void => {};
-    const running = sendRaw(started.url, head, { withinMs: 10_000, more: write => (sendRest = write) });
+    const running = sendRaw(started.url, head, { withinMs: 10_000, exposeWrite: write => (sendRest = write) });
     const isReady = async (): Promise<boolean> => (await fetch(`${started.managementUrl}/health/ready`)).status === 200;
     expect(await isReady()).to.equal(true);
 
@@ -171,7 +171,7 @@ describe('npm start', function () {
   });
 
   it('without which the command line works as well, and leaves nothing running', async () => {
-    const { code, stdout, stderr } = await run('scripts/tenant.ts', ['list', '--json'], environment);
+    const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['list', '--json'], environment);
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
     expect(JSON.parse(stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal(['beside', 'demo']);
     expect(await postmaster(folder)).to.equal(undefined);
@@ -258,7 +258,7 @@ describe('npm start', function () {
     expectOneLine(await launch(configured).ended, /npm run control -- migrate/);
 
     const all = { ...environment, ...configured };
-    const migrated = await run('scripts/control.ts', ['migrate'], all);
+    const migrated = await runScript('scripts/control.ts', ['migrate'], all);
     expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
     const running = launch(configured);
     await eventually(

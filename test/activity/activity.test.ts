@@ -5,7 +5,7 @@ import { findTenant } from '../../src/operator/tenants/tenants.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { auditOf, expectRefused, withField } from '../resources/expect.ts';
 import { int, text } from '../resources/field-values.ts';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 
 const path = '/api/v1/Activity';
@@ -23,7 +23,7 @@ describe('Activity', () => {
   });
   after(() => world.close());
 
-  const record = async (body: object, client = admin): Promise<Answer['body']> => {
+  const record = async (body: object, client = admin): Promise<ApiResponse['body']> => {
     const answer = await client.post(path, { ActivityCode: 1, ...body });
     expect(answer.status, JSON.stringify(answer.body)).to.equal(201);
     return answer.body;

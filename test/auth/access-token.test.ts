@@ -3,7 +3,7 @@ import { request } from 'node:http';
 import { createServer } from 'node:net';
 import { expect } from 'chai';
 import jwt from 'jsonwebtoken';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
 import { activeKey, addKey, claimsOf, handMade, resigned, segment, type TenantKey } from './forge.ts';
@@ -380,7 +380,7 @@ describe('Access tokens', () => {
   });
   let calls = 0;
 
-  const bearer = (token: string, path = me): Promise<Answer> =>
+  const bearer = (token: string, path = me): Promise<ApiResponse> =>
     world.anonymous.get(path, { Authorization: `Bearer ${token}` });
 
   before(async () => {
@@ -514,11 +514,11 @@ describe('Access tokens', () => {
     it('do so 15 minutes after they were issued', async () => {
       const { iat, exp } = forger.claims as { iat: number; exp: number };
       expect(exp - iat).to.equal(900);
-      world.clock.offset = 900 + 31;
+      world.clock.offsetSeconds = 900 + 31;
       try {
         expect((await bearer(forger.token)).body.code).to.equal('token_expired');
       } finally {
-        world.clock.offset = 0;
+        world.clock.offsetSeconds = 0;
       }
       expect((await bearer(forger.token)).status).to.equal(200);
     });

@@ -6,7 +6,7 @@ import { addClient } from '../../src/operator/tenants/clients.ts';
 import { disableKey, listKeys, rotateKey } from '../../src/operator/tenants/keys.ts';
 import { startServer } from '../../src/server.ts';
 import { Client } from '../support/client.ts';
-import { run } from '../support/command-line.ts';
+import { runScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 import { controlSql } from './sample-users.ts';
@@ -22,7 +22,7 @@ describe('Signing keys', () => {
 
   before(async () => {
     world = await createWorld();
-    elsewhere = (await world.startAnother()).url;
+    elsewhere = (await world.startAnotherServer()).url;
   });
   after(() => world.close());
 
@@ -246,7 +246,10 @@ describe('Signing keys', () => {
       }
       expect((await legacy(between.url)).status).to.equal(200);
 
-      const resealed = await run('scripts/control.ts', ['reseal', '--json'], { ...world.environment, ...environment });
+      const resealed = await runScript('scripts/control.ts', ['reseal', '--json'], {
+        ...world.environment,
+        ...environment,
+      });
       expect({ code: resealed.code, stderr: resealed.stderr }).to.deep.equal({ code: 0, stderr: '' });
       const [row] = await controlSql<{ count: string }>(
         world,
@@ -299,7 +302,7 @@ describe('Signing keys', () => {
         expect(told).to.include('tenant_secrets_unusable');
         for (const secret of [wrong, masterKey, world.environment.MASTER_KEY ?? '-', world.acme.database])
           expect(told.includes(secret)).to.equal(false);
-        const { code, stdout, stderr } = await run('scripts/control.ts', ['reseal'], {
+        const { code, stdout, stderr } = await runScript('scripts/control.ts', ['reseal'], {
           ...world.environment,
           MASTER_KEY: wrong,
         });

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { addClient, listClients, revokeClient } from '../../src/operator/tenants/clients.ts';
 import { setDisabled } from '../../src/operator/tenants/users.ts';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { visible } from './responses.ts';
@@ -28,7 +28,7 @@ describe('An old client', () => {
 
   before(async () => {
     world = await createWorld();
-    elsewhere = (await world.startAnother()).url;
+    elsewhere = (await world.startAnotherServer()).url;
     for (const tenant of [world.acme, world.globex]) await enable(tenant, true);
     program = await oldProgram(world.acme);
     await eventually(async () => (await generate(program)).status === 200, 1_000);
@@ -54,7 +54,7 @@ describe('An old client', () => {
   const generate = async (
     { id, secret }: { id: string; secret: string },
     headers: Record<string, string> = {},
-  ): Promise<Answer> => {
+  ): Promise<ApiResponse> => {
     const answer = await world.anonymous.get(path, { Authorization: basic(id, secret), ...headers });
     if (answer.status === 200) secrets.add(answer.body.token);
     return answer;
@@ -75,7 +75,7 @@ describe('An old client', () => {
   /** Every process says so, within a second, whichever way the token is sent. */
   const becomes = (token: string, status: number, at = data): Promise<boolean> =>
     eventually(async () => (await statuses(token, at)).every(each => each === status), 1_000);
-  const expectAnnounced = ({ headers }: Answer, what: string): void => {
+  const expectAnnounced = ({ headers }: ApiResponse, what: string): void => {
     expect(headers.get('deprecation'), what).to.match(/^@\d{10}$/);
     const sunset = headers.get('sunset') ?? '';
     expect(new Date(sunset).toUTCString(), what).to.equal(sunset);
@@ -235,7 +235,7 @@ describe('An old client', () => {
 
     it('and is told of the end of such tokens by every answer, whatever it is', async () => {
       const token = await tokenOf(program);
-      const answers: [Answer, number][] = [
+      const answers: [ApiResponse, number][] = [
         [await by(token).get(data), 200],
         [await by(token).get(`${data}/999999`), 404],
         [await by(token).get('/api/v1/nothing'), 404],
@@ -257,7 +257,7 @@ describe('An old client', () => {
       const token = await tokenOf(old);
       const uses = async () => (await listClients(world.installation, 'acme')).find(({ id }) => id === old.id);
       expect(await uses()).to.include({ tokens: 1, uses: 0, lastUsedAt: null, state: 'active' });
-      const { service, url } = await world.startAnother();
+      const { service, url } = await world.startAnotherServer();
       for (let i = 0; i < 3; i++) expect((await by(token).at(url).get(data)).status).to.equal(200);
       await service.stop();
       expect(await uses()).to.include({ uses: 3 });
@@ -266,7 +266,7 @@ describe('An old client', () => {
       expect(Date.now() - Date.parse((await uses())?.lastUsedAt ?? '')).to.be.below(60_000);
       await revokeClient(world.installation, 'acme', old.id);
       await becomes(token, 401);
-      const last = await world.startAnother();
+      const last = await world.startAnotherServer();
       for (let i = 0; i < 3; i++) expect((await by(token).at(last.url).get(data)).status).to.equal(401);
       await last.service.stop();
       expect(await uses()).to.include({ uses: 8, state: 'revoked' });
@@ -317,12 +317,12 @@ describe('An old client', () => {
     it('90 days after it was given, by the clock', async () => {
       const token = await tokenOf(program);
       try {
-        world.clock.offset = ninetyDays - 60;
+        world.clock.offsetSeconds = ninetyDays - 60;
         expect((await by(token).get(data)).status).to.equal(200);
-        world.clock.offset = ninetyDays + 1;
+        world.clock.offsetSeconds = ninetyDays + 1;
         await expectRefused(token, 401, 'invalid_token');
       } finally {
-        world.clock.offset = 0;
+        world.clock.offsetSeconds = 0;
       }
       expect((await by(token).get(data)).status).to.equal(200);
     });

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { hash } from '@node-rs/argon2';
 import { expect } from 'chai';
-import type { Answer } from '../support/client.ts';
+import type { ApiResponse } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { claimsOf } from './forge.ts';
@@ -20,9 +20,9 @@ describe('Login', () => {
   let foreign: Person;
   let imported: Person;
 
-  const login = (credentials: unknown, tenant = world.acme): Promise<Answer> =>
+  const login = (credentials: unknown, tenant = world.acme): Promise<ApiResponse> =>
     world.anonymous.post(path, credentials, { 'X-Tenant': tenant.guid });
-  const sessionOf = (answer: Answer): string => String(claimsOf(answer.body.accessToken).sid);
+  const sessionOf = (answer: ApiResponse): string => String(claimsOf(answer.body.accessToken).sid);
 
   before(async () => {
     world = await createWorld();
@@ -128,9 +128,9 @@ describe('Login', () => {
 
     it('keeps a user’s newest 20 sessions and ends the oldest with the 21st', async () => {
       const person = await addPerson(world, world.acme);
-      const answers: Answer[] = [];
+      const answers: ApiResponse[] = [];
       for (let i = 0; i < 20; i++) answers.push(await login(person));
-      const me = (answer: Answer) => world.anonymous.withToken(answer.body.accessToken).get('/api/v1/auth/me');
+      const me = (answer: ApiResponse) => world.anonymous.withToken(answer.body.accessToken).get('/api/v1/auth/me');
       expect((await me(answers[0]!)).status).to.equal(200);
       answers.push(await login(person));
       await eventually(async () => (await me(answers[0]!)).status === 401, 1_000);
@@ -432,12 +432,12 @@ describe('Login', () => {
     return row?.password_hash ?? '';
   }
 
-  function duringChange(person: Person, call: () => Promise<Answer>, passwordHash: string): Promise<Answer> {
+  function duringChange(person: Person, call: () => Promise<ApiResponse>, passwordHash: string): Promise<ApiResponse> {
     return during('update users set password_hash = ? where id = ?', [passwordHash, person.id], call);
   }
 
   /** Begins `call` while a change is under way, and commits the change when the call waits for it. */
-  async function during(change: string, values: unknown[], call: () => Promise<Answer>): Promise<Answer> {
+  async function during(change: string, values: unknown[], call: () => Promise<ApiResponse>): Promise<ApiResponse> {
     return world.control.em
       .fork()
       .transactional(async em => {

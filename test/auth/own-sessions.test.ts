@@ -25,7 +25,7 @@ describe('One’s own sessions', () => {
 
   before(async () => {
     world = await createWorld();
-    elsewhere = (await world.startAnother()).url;
+    elsewhere = (await world.startAnotherServer()).url;
   });
   after(() => world.close());
 

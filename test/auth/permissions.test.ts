@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { type Permission, permissions } from '../../src/control/permissions.ts';
 import { documentedRoutes } from '../../src/routes.ts';
 import type { Access, TenantRoute } from '../../src/tenancy/define-route.ts';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 /** Who may call what, by the first words of the path: written down here once more, so that a change shows. */
@@ -46,7 +46,7 @@ describe('Permissions', () => {
       (permissions as readonly string[]).includes(route.access),
     );
   /** Calls a route as it stands in the table, for a record that need not be there. */
-  const call = (client: Client, { method, path }: TenantRoute, headers = {}): Promise<Answer> =>
+  const call = (client: Client, { method, path }: TenantRoute, headers = {}): Promise<ApiResponse> =>
     client.send(method, path.replaceAll(/:\w+/g, '1'), method === 'POST' || method === 'PUT' ? {} : undefined, headers);
   const name = ({ method, path }: TenantRoute): string => `${method} ${path}`;
 

@@ -5,7 +5,7 @@ import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer, tokenIn } from '../support/mail-server.ts';
 import { sendRaw } from '../support/raw-http.ts';
@@ -42,12 +42,12 @@ describe('Registration', () => {
   const register = (
     body: object,
     { as = world.anonymous, tenant = world.acme }: { as?: Client; tenant?: TestTenant } = {},
-  ): Promise<Answer> => as.post(path, body, { 'X-Tenant': tenant.guid });
-  const confirm = (token: unknown, tenant = world.acme): Promise<Answer> => {
+  ): Promise<ApiResponse> => as.post(path, body, { 'X-Tenant': tenant.guid });
+  const confirm = (token: unknown, tenant = world.acme): Promise<ApiResponse> => {
     if (typeof token === 'string') secrets.add(token);
     return world.anonymous.post('/api/v1/auth/confirm', { token }, { 'X-Tenant': tenant.guid });
   };
-  const login = ({ email, password }: { email: string; password: string }, tenant = world.acme): Promise<Answer> =>
+  const login = ({ email, password }: { email: string; password: string }, tenant = world.acme): Promise<ApiResponse> =>
     world.anonymous.post('/api/v1/auth/login', { email, password }, { 'X-Tenant': tenant.guid });
   const user = async (email: string, tenant = world.acme) =>
     (
@@ -61,7 +61,7 @@ describe('Registration', () => {
   const registered = async (changes: object = {}): Promise<ReturnType<typeof form> & { token: string }> => {
     const sent = form(changes);
     expect((await register(sent)).status).to.equal(202);
-    const token = await mail.token(sent.email);
+    const token = await mail.waitForToken(sent.email);
     secrets.add(token);
     return { ...sent, token };
   };
@@ -71,7 +71,7 @@ describe('Registration', () => {
     environment: Record<string, string>,
     call: (as: Client) => Promise<Result>,
   ): Promise<Result> {
-    const { service, url } = await world.startAnother(environment);
+    const { service, url } = await world.startAnotherServer(environment);
     const result = await call(world.anonymous.at(url));
     await service.stop();
     return result;
@@ -102,7 +102,7 @@ describe('Registration', () => {
       const again = form(wished);
       const { status, body } = await register(again, { as });
       expect([status, body]).to.deep.equal([202, { status: 'accepted' }]);
-      await mail.token(again.email);
+      await mail.waitForToken(again.email);
       for (const { email } of [sent, again]) {
         expect(await user(email)).to.include({
           role: 'Member',
@@ -156,7 +156,7 @@ describe('Registration', () => {
       const sent = form();
       const as = await world.loginAs(world.globex, { permissions: ['users.manage'] });
       expect((await register(sent, { as, tenant: world.acme })).status).to.equal(202);
-      const token = await mail.token(sent.email);
+      const token = await mail.waitForToken(sent.email);
       expect(await user(sent.email, world.globex)).to.include({ role: 'Member', scope: 'Self', confirmed_at: null });
       expect(await user(sent.email)).to.equal(undefined);
       expect((await confirm(token, world.globex)).status).to.equal(204);
@@ -202,7 +202,7 @@ describe('Registration', () => {
         known.id,
         disabled.id,
       ]);
-      const letters = mail.letters.length;
+      const letters = mail.messages.length;
       const answers = await toTheEnd({}, async as => {
         const found: Record<string, unknown> = {};
         for (const [kind, email] of Object.entries(addresses))
@@ -215,7 +215,7 @@ describe('Registration', () => {
         body: JSON.stringify({ status: 'accepted', traceId: 'undefined' }),
       });
       // All that was begun has ended: whoever has no mail gets none.
-      const reached = mail.letters.slice(letters).flatMap(({ to }) => to);
+      const reached = mail.messages.slice(letters).flatMap(({ to }) => to);
       expect(reached.sort()).to.deep.equal([addresses.new, foreign.email, unconfirmed.email].sort());
       const after = await controlSql(world, 'select * from users where id in (?, ?) order by id', [
         known.id,
@@ -234,7 +234,7 @@ describe('Registration', () => {
           expect(world.passwords.usage.hashed - before, email).to.equal(1);
         }
       });
-      secrets.add(await mail.token(unheard));
+      secrets.add(await mail.waitForToken(unheard));
     });
 
     it('by a look-alike: its mail goes to itself alone, and it is another user', async () => {
@@ -244,8 +244,8 @@ describe('Registration', () => {
       await toTheEnd({}, async as => {
         for (const email of lookAlikes) expect((await register(form({ email }), { as })).status).to.equal(202);
       });
-      expect(mail.letters.filter(({ to }) => to.some(address => /kim@/i.test(address)))).to.deep.equal(
-        mail.to('(to)kim@acme.test'),
+      expect(mail.messages.filter(({ to }) => to.some(address => /kim@/i.test(address)))).to.deep.equal(
+        mail.messagesTo('(to)kim@acme.test'),
       );
       for (const email of lookAlikes) expect(await user(email), email).to.include({ confirmed_at: null });
       expect((await login(kim)).status).to.equal(200);
@@ -257,7 +257,7 @@ describe('Registration', () => {
     const before = await user(first.email);
     const again = form({ email: first.email.toUpperCase(), firstName: 'Mallory' });
     expect((await register(again)).status).to.equal(202);
-    const token = await mail.token(first.email, 2);
+    const token = await mail.waitForToken(first.email, 2);
     expect(token).to.not.equal(first.token);
     expect(await user(first.email)).to.deep.equal(before);
     expect((await confirm(first.token)).status).to.equal(400);
@@ -274,7 +274,7 @@ describe('Registration', () => {
     expect(new Set(answers.map(({ status }) => status))).to.deep.equal(new Set([202]));
     const rows = await controlSql(world, 'select * from users where email = ?', [email]);
     expect(rows).to.have.length(1);
-    const tokens = mail.to(email).map(({ content }) => tokenIn(content) ?? '');
+    const tokens = mail.messagesTo(email).map(({ content }) => tokenIn(content) ?? '');
     expect(tokens.length).to.be.within(1, 10);
     const confirmed = await Promise.all(tokens.map(token => confirm(token)));
     expect(confirmed.filter(({ status }) => status === 204)).to.have.length(1);
@@ -283,7 +283,7 @@ describe('Registration', () => {
   describe('sends a mail', () => {
     it('from the configured sender to the one address, with the token and where to send it', async () => {
       const person = await registered();
-      const [letter] = mail.to(person.email);
+      const [letter] = mail.messagesTo(person.email);
       expect(letter).to.include({ from: 'post@acme.test' });
       expect(letter?.content).to.match(/^From: Acme <post@acme\.test>\r$/m);
       expect(letter?.content).to.match(/^Subject: Confirm your address for acme Ltd\r$/m);
@@ -309,8 +309,8 @@ describe('Registration', () => {
       ];
       const { statuses } = await sendRaw(world.url, `${head.join('\r\n')}\r\n\r\n${body}`, { until: /accepted/ });
       expect(statuses).to.deep.equal([202]);
-      await mail.token(email);
-      const [letter] = mail.to(email);
+      await mail.waitForToken(email);
+      const [letter] = mail.messagesTo(email);
       expect(letter?.content)
         .to.include('http://backoffice.test/')
         .and.not.match(/evil|gopher/);
@@ -339,7 +339,7 @@ describe('Registration', () => {
         expect([status, Object.keys(body.errors ?? {})], email).to.deep.equal([400, ['email']]);
         expect(JSON.stringify(body)).to.not.include('victim');
       }
-      expect(mail.letters.filter(({ to }) => to.includes('victim@people.test'))).to.deep.equal([]);
+      expect(mail.messages.filter(({ to }) => to.includes('victim@people.test'))).to.deep.equal([]);
     });
 
     it('and answers at once also when the server for mail is away, whose failure is in the log without the token', async () => {
@@ -359,7 +359,7 @@ describe('Registration', () => {
       expect(JSON.stringify(told)).to.not.match(/[\w-]{43}(?![\w-])/);
       // The address is asked again, and confirms, when mail works again.
       expect((await register(sent)).status).to.equal(202);
-      expect((await confirm(await mail.token(sent.email))).status).to.equal(204);
+      expect((await confirm(await mail.waitForToken(sent.email))).status).to.equal(204);
     });
 
     it('and answers at once also when the server for mail says nothing, and others meanwhile', async () => {
@@ -367,7 +367,7 @@ describe('Registration', () => {
       const sockets = new Set<Socket>();
       silent.on('connection', socket => sockets.add(socket.on('error', () => {})));
       await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve));
-      const { service, url } = await world.startAnother({
+      const { service, url } = await world.startAnotherServer({
         SMTP_URL: `smtp://127.0.0.1:${(silent.address() as AddressInfo).port}`,
       });
       const startedAt = performance.now();

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { sendRaw } from '../support/raw-http.ts';
@@ -22,7 +22,7 @@ describe('A password that is forgotten', () => {
   before(async () => {
     mail = await startMailServer();
     world = await createWorld({ SMTP_URL: mail.url });
-    elsewhere = (await world.startAnother()).url;
+    elsewhere = (await world.startAnotherServer()).url;
   });
   after(async () => {
     await world.close();
@@ -34,21 +34,21 @@ describe('A password that is forgotten', () => {
     secrets.add(added.password);
     return added;
   };
-  const send = (body: object, as: Client = world.anonymous, tenant = world.acme): Promise<Answer> =>
+  const send = (body: object, as: Client = world.anonymous, tenant = world.acme): Promise<ApiResponse> =>
     as.post(path, body, { 'X-Tenant': tenant.guid });
-  const ask = (email: string, as?: Client): Promise<Answer> => send({ email }, as);
+  const ask = (email: string, as?: Client): Promise<ApiResponse> => send({ email }, as);
   const newPassword = (): string => {
     const password = randomBytes(9).toString('hex');
     secrets.add(password);
     return password;
   };
-  const set = (token: unknown, password: unknown = newPassword(), tenant = world.acme): Promise<Answer> =>
+  const set = (token: unknown, password: unknown = newPassword(), tenant = world.acme): Promise<ApiResponse> =>
     send({ token, newPassword: password }, world.anonymous, tenant);
   /** Asks for a mail, and waits for the token in it. */
   const asked = async ({ email }: Person): Promise<string> => {
-    const before = mail.to(email).length;
+    const before = mail.messagesTo(email).length;
     expect((await ask(email)).status).to.equal(202);
-    const token = await mail.token(email, before + 1);
+    const token = await mail.waitForToken(email, before + 1);
     secrets.add(token);
     return token;
   };
@@ -66,7 +66,7 @@ describe('A password that is forgotten', () => {
     environment: Record<string, string>,
     call: (as: Client) => Promise<Result>,
   ): Promise<Result> {
-    const { service, url } = await world.startAnother(environment);
+    const { service, url } = await world.startAnotherServer(environment);
     const result = await call(world.anonymous.at(url));
     await service.stop();
     return result;
@@ -86,7 +86,7 @@ describe('A password that is forgotten', () => {
     });
 
     it('with the same answer for any address, and a mail only to users who may log in', async () => {
-      const letters = mail.letters.length;
+      const letters = mail.messages.length;
       const addresses = [known, unconfirmed, disabled, foreign].map(({ email }) => email);
       addresses.push(`nobody-${randomBytes(4).toString('hex')}@acme.test`);
       const answers = await toTheEnd({}, async as => {
@@ -96,7 +96,7 @@ describe('A password that is forgotten', () => {
       });
       for (const [at, answer] of answers.entries()) expect(answer, addresses[at]).to.deep.equal(answers[0]);
       expect(answers[0]).to.include({ status: 202, body: '{"status":"accepted","traceId":"undefined"}' });
-      expect(mail.letters.slice(letters).map(({ to }) => to)).to.deep.equal([[known.email]]);
+      expect(mail.messages.slice(letters).map(({ to }) => to)).to.deep.equal([[known.email]]);
       const tokens = await controlSql(world, 'select * from mail_tokens where user_id in (?, ?, ?)', [
         unconfirmed.id,
         disabled.id,
@@ -106,14 +106,14 @@ describe('A password that is forgotten', () => {
     });
 
     it('before anybody has looked whether there is such a user, so that time does not tell', async () => {
-      const letters = mail.to(known.email).length;
+      const letters = mail.messagesTo(known.email).length;
       const statuses = await whileNobodyCanLookUp(world, async () => {
         const answers = [];
         for (const email of [known.email, 'nobody@acme.test', disabled.email]) answers.push(await ask(email));
         return answers.map(({ status }) => status);
       });
       expect(statuses).to.deep.equal([202, 202, 202]);
-      secrets.add(await mail.token(known.email, letters + 1));
+      secrets.add(await mail.waitForToken(known.email, letters + 1));
     });
 
     it('by the address as it was stored, however it is typed, and by no look-alike of it', async () => {
@@ -123,8 +123,8 @@ describe('A password that is forgotten', () => {
         for (const email of ['KIM@Acme.TEST', '  kim@acme.test\n', back.email])
           expect((await ask(email, as)).status).to.equal(202);
       });
-      expect([mail.to(kim.email).length, mail.to(back.email).length]).to.deep.equal([2, 1]);
-      const letters = mail.letters.length;
+      expect([mail.messagesTo(kim.email).length, mail.messagesTo(back.email).length]).to.deep.equal([2, 1]);
+      const letters = mail.messages.length;
       const lookAlikes = [
         '\u212aim@acme.test', // Kelvin sign, K to NFC
         'k\u0131m@acme.test',
@@ -142,11 +142,11 @@ describe('A password that is forgotten', () => {
       await toTheEnd({}, async as => {
         for (const email of lookAlikes) expect((await ask(email, as)).status, email).to.equal(202);
       });
-      expect(mail.letters.slice(letters)).to.deep.equal([]);
+      expect(mail.messages.slice(letters)).to.deep.equal([]);
     });
 
     it('with a mail in which nothing stands that the request’s headers say', async () => {
-      const before = mail.to(known.email).length;
+      const before = mail.messagesTo(known.email).length;
       const body = JSON.stringify({ email: known.email });
       const head = [
         `POST ${path} HTTP/1.1`,
@@ -160,8 +160,8 @@ describe('A password that is forgotten', () => {
       ];
       const { statuses } = await sendRaw(world.url, `${head.join('\r\n')}\r\n\r\n${body}`, { until: /accepted/ });
       expect(statuses).to.deep.equal([202]);
-      await mail.token(known.email, before + 1);
-      const { content } = mail.to(known.email)[before] ?? {};
+      await mail.waitForToken(known.email, before + 1);
+      const { content } = mail.messagesTo(known.email)[before] ?? {};
       expect(content)
         .to.match(/^http:\/\/backoffice\.test\/api\/v1\/auth\/reset-password\r$/m)
         .and.not.match(/evil/);
@@ -339,7 +339,7 @@ describe('A password that is forgotten', () => {
         ]);
       }
     });
-    expect(mail.to(world.acme.admin.email)).to.deep.equal([]);
+    expect(mail.messagesTo(world.acme.admin.email)).to.deep.equal([]);
   });
 
   describe('is told in the log', () => {

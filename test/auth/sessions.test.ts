@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { writeRefreshToken } from '../../src/auth/refresh-token.ts';
 import { setPassword } from '../../src/operator/tenants/users.ts';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { activeKey, claimsOf, resigned } from './forge.ts';
@@ -20,9 +20,10 @@ describe('Sessions', () => {
   /** What every refused refresh looks like. */
   let refusal: Record<string, unknown>;
 
-  const refresh = (refreshToken: unknown, tenant: TestTenant = world.acme): Promise<Answer> =>
+  const refresh = (refreshToken: unknown, tenant: TestTenant = world.acme): Promise<ApiResponse> =>
     world.anonymous.post('/api/v1/auth/refresh', { refreshToken }, { 'X-Tenant': tenant.guid });
-  const me = (accessToken: string): Promise<Answer> => world.anonymous.withToken(accessToken).get('/api/v1/auth/me');
+  const me = (accessToken: string): Promise<ApiResponse> =>
+    world.anonymous.withToken(accessToken).get('/api/v1/auth/me');
   const sid = ({ tokens }: Client): string => String(claimsOf(tokens!.accessToken).sid);
   const row = async (client: Client): Promise<SessionRow | undefined> =>
     (await controlSql<SessionRow>(world, 'select * from sessions where id = ?', [sid(client)]))[0];
@@ -241,7 +242,7 @@ describe('Sessions', () => {
     });
 
     it('everywhere within a second of their revocation, and for good', async () => {
-      const { url } = await world.startAnother();
+      const { url } = await world.startAnotherServer();
       const clients = await Promise.all(Array.from({ length: 10 }, () => world.login(world.acme)));
       await Promise.all(
         clients.map(async client => {

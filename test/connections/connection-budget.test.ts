@@ -292,7 +292,7 @@ describe('The connection budget of a server', () => {
     });
 
     it('over HTTP: 503 "overloaded" with Retry-After, then answers again', async () => {
-      const { url, service } = await world.startAnother({
+      const { url, service } = await world.startAnotherServer({
         CONTROL_CONNECTIONS: '2',
         CONNECTION_BUDGET: '4', // one for tenants
         ACQUIRE_TIMEOUT_MS: '700',

@@ -4,7 +4,7 @@ import type { TenantRecord } from '../../src/control/directory.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { tenantHead } from '../../src/operator/migrations/migrate-tenants.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
@@ -84,7 +84,7 @@ describe('Tenant identity', () => {
     it('serves nothing from a database in which the guid was changed', async () => {
       await sql(world.acme, 'update tenant_identity set guid = $1', [world.globex.guid]);
       try {
-        const another = await world.startAnother();
+        const another = await world.startAnotherServer();
         expectRefused(await acme.at(another.url).get(path), 'unavailable');
         expect((await globex.at(another.url).get(path)).status).to.equal(200);
         await sql(world.acme, 'update tenant_identity set guid = $1', [world.acme.guid]);
@@ -97,7 +97,7 @@ describe('Tenant identity', () => {
     it('serves nothing from a database without a guid', async () => {
       await sql(world.acme, 'delete from tenant_identity');
       try {
-        const another = await world.startAnother();
+        const another = await world.startAnotherServer();
         expectRefused(await acme.at(another.url).get(path), 'unavailable');
       } finally {
         await sql(world.acme, 'insert into tenant_identity (guid) values ($1)', [world.acme.guid]);
@@ -237,7 +237,7 @@ describe('Tenant identity', () => {
     it('is not served when only its own database says so, whatever the control database believes', async () => {
       await sql(world.acme, `insert into migrations (name) values ('9999-from-a-newer-build')`);
       try {
-        const another = await world.startAnother();
+        const another = await world.startAnotherServer();
         expectRefused(await acme.at(another.url).get(path), 'migration_pending');
         expect((await globex.at(another.url).get(path)).status).to.equal(200);
         // A process that has connections learns it with the next new one.
@@ -261,7 +261,7 @@ describe('Tenant identity', () => {
     ] as const) {
       await sql(world.acme, `alter ${hide}`);
       try {
-        const another = await world.startAnother();
+        const another = await world.startAnotherServer();
         expectRefused(await acme.at(another.url).get(path), code);
       } finally {
         await sql(world.acme, `alter ${back}`);
@@ -270,7 +270,7 @@ describe('Tenant identity', () => {
   });
 
   it('suspends a tenant in every process within a second of plain SQL, and serves it again without a new login', async () => {
-    const another = await world.startAnother();
+    const another = await world.startAnotherServer();
     const processes = [acme, acme.at(another.url)];
     for (const client of processes) expect((await client.get(path)).status).to.equal(200);
 
@@ -302,7 +302,7 @@ describe('Tenant identity', () => {
   }
 
   /** An answer that holds no row, and tells nothing of why. */
-  function expectRefused({ status, body, headers }: Answer, code: string): true {
+  function expectRefused({ status, body, headers }: ApiResponse, code: string): true {
     expect([status, body.code]).to.deep.equal([503, code]);
     expect(Object.keys(body).sort()).to.deep.equal(['code', 'status', 'title', 'traceId', 'type']);
     expect(headers.get('retry-after')).to.equal('2');

@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import { ControlCache } from '../../src/control/cache.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -21,7 +21,7 @@ describe('The change feed', () => {
   before(async () => {
     world = await createWorld();
     controlName = decodeURIComponent(new URL(world.installation.controlUrl).pathname.slice(1));
-    const another = await world.startAnother();
+    const another = await world.startAnotherServer();
     processes = [
       { url: world.url, managementPort: world.service.managementPort },
       { url: another.url, managementPort: another.service.managementPort },
@@ -226,7 +226,7 @@ describe('The change feed', () => {
 
   it('lets an unknown tenant be refused from memory, until there is such a tenant', async () => {
     const initech = await world.provision('initech');
-    const ask = async (): Promise<(Answer & { url: string })[]> =>
+    const ask = async (): Promise<(ApiResponse & { url: string })[]> =>
       Promise.all(
         processes.map(async ({ url }) => ({
           url,
@@ -350,7 +350,7 @@ describe('The change feed', () => {
   }
 
   /** One request to each process. */
-  async function atAll(client: Client, check: (answer: Answer) => void, target = path): Promise<void> {
+  async function atAll(client: Client, check: (answer: ApiResponse) => void, target = path): Promise<void> {
     for (const { url } of processes) check(await client.at(url).get(target));
   }
 

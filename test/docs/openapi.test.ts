@@ -4,8 +4,8 @@ import type { z } from 'zod';
 import { writeDocument } from '../../src/docs/openapi-document.ts';
 import { problems } from '../../src/errors.ts';
 import type { Client } from '../support/client.ts';
-import { run } from '../support/command-line.ts';
-import { document, type Operation, routes, seen } from '../support/contract.ts';
+import { runScript } from '../support/command-line.ts';
+import { document, type Operation, routes, seenStatuses } from '../support/contract.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
@@ -26,7 +26,7 @@ describe('The OpenAPI document', () => {
   });
 
   it('is printed without a database or any setting', async () => {
-    const { code, stdout, stderr } = await run('scripts/openapi.ts', [], {});
+    const { code, stdout, stderr } = await runScript('scripts/openapi.ts', [], {});
     expect(stderr).to.equal('');
     expect(code).to.equal(0);
     expect(stdout).to.equal(written);
@@ -127,7 +127,7 @@ describe('The service', () => {
   it('answers at every endpoint as documented: found, made, changed, deleted', async () => {
     await walk(admin, world);
     const succeeded = (name: string, { responses }: Operation) =>
-      Object.keys(responses).some(status => status.startsWith('2') && seen.get(name)?.has(Number(status)));
+      Object.keys(responses).some(status => status.startsWith('2') && seenStatuses.get(name)?.has(Number(status)));
     const left = operations
       .filter(({ name, operation }) => !testedOnTheirOwn.test(name) && !succeeded(name, operation))
       .map(({ name }) => name);

@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib';
 import { expect } from 'chai';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { rawRequest, sendRaw } from '../support/raw-http.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 
@@ -8,7 +8,7 @@ const path = '/api/v1/EntityStatus';
 const login = '/api/v1/auth/login';
 const kibibyte = 1_024;
 
-function expectProblem(answer: Answer, status: number, code: string): void {
+function expectProblem(answer: ApiResponse, status: number, code: string): void {
   expect(answer.status).to.equal(status);
   expect(answer.headers.get('content-type')).to.match(/^application\/problem\+json\b/);
   expect(answer.body).to.include({ status, code });

@@ -1,15 +1,15 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { expect } from 'chai';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { type RawAnswer, rawRequest, sendRaw } from '../support/raw-http.ts';
+import { type RawResult, rawRequest, sendRaw } from '../support/raw-http.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
-function expectProblem(answer: Answer, status: number, code: string): void {
+function expectProblem(answer: ApiResponse, status: number, code: string): void {
   expect(answer.status).to.equal(status);
   expect(answer.headers.get('content-type')).to.match(/^application\/problem\+json\b/);
   expect(answer.headers.get('cache-control')).to.equal('no-store');
@@ -317,7 +317,7 @@ describe('HTTP', () => {
     });
 
     it('are read whatever the Host header says, and from an absolute URL as well', async () => {
-      const ask = (target: string, host: string): Promise<RawAnswer> =>
+      const ask = (target: string, host: string): Promise<RawResult> =>
         sendRaw(world.url, `GET ${target} HTTP/1.1\r\nHost: ${host}\r\n${authorization}\r\nConnection: close\r\n\r\n`);
       for (const host of ['', '[', '%', '<>', 'a b', 'a:b:c', 'x:99999', '@', 'é']) {
         for (const path of ['/api/v1/Activity?limit=2', 'http://other.test/api/v1/Activity?limit=2'])
@@ -479,7 +479,7 @@ describe('HTTP', () => {
     });
 
     it('is told by a trusted proxy: the last one in X-Forwarded-For that is no trusted proxy itself', async () => {
-      const { url } = await world.startAnother({ TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8' });
+      const { url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/8' });
       const client = admin.at(url);
       const expected: Record<string, string> = {
         '203.0.113.7': '203.0.113.7',
@@ -499,7 +499,7 @@ describe('HTTP', () => {
     });
 
     it('is that of the proxy when the proxy says something that is no address', async () => {
-      const { url } = await world.startAnother({ TRUSTED_PROXIES: '127.0.0.0/8' });
+      const { url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.0/8' });
       const client = admin.at(url);
       for (const sent of [
         'unknown',
@@ -517,7 +517,7 @@ describe('HTTP', () => {
     });
 
     it('stands in the log line of the request', async () => {
-      const { url } = await world.startAnother({ TRUSTED_PROXIES: '127.0.0.1' });
+      const { url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' });
       const { headers } = await admin.at(url).get(statuses, { 'X-Forwarded-For': '203.0.113.99' });
       const line = await eventually(() => world.logs.find(each => each.includes(headers.get('x-request-id') ?? '–')));
       expect(JSON.parse(line)).to.include({ ip: '203.0.113.99' });

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { rawRequest, sendRaw } from '../support/raw-http.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
@@ -29,7 +29,7 @@ describe('the log', () => {
   const isAccess = (line: Line): boolean => 'method' in line;
 
   /** The access line of an answer, which is written when the answer has left. */
-  const accessOf = ({ headers }: Answer): Promise<Line> =>
+  const accessOf = ({ headers }: ApiResponse): Promise<Line> =>
     eventually(() => linesOf(headers.get('x-request-id') ?? '–').find(isAccess));
 
   it('has one line for each request: trace id, tenant, user, pattern of the route, status, time', async () => {
@@ -76,7 +76,7 @@ describe('the log', () => {
   });
 
   it('has one line as well for requests that are refused, with the code that the client was told', async () => {
-    const refused: [Answer, object][] = [
+    const refused: [ApiResponse, object][] = [
       [await world.anonymous.get(path), { status: 403, code: 'tenant_required', route: path }],
       [
         await world.anonymous.get(path, { 'X-Tenant': world.acme.guid }),
@@ -139,7 +139,7 @@ describe('the log', () => {
       );
 
     /** A failing answer says that it failed, and nothing else; the log has the cause under the same id. */
-    async function expectFailure(answer: Answer, tenant: TestTenant, status: number, code: string): Promise<Line> {
+    async function expectFailure(answer: ApiResponse, tenant: TestTenant, status: number, code: string): Promise<Line> {
       expect(answer.status).to.equal(status);
       expect(answer.headers.get('content-type')).to.match(/^application\/problem\+json\b/);
       expect(answer.headers.get('cache-control')).to.equal('no-store');

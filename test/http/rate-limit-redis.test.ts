@@ -3,7 +3,7 @@ import { setImmediate, setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
 import { createRateLimitStore } from '../../src/http/rate-limit/rate-limit-store.ts';
 import type { RunningServer } from '../../src/server.ts';
-import { type Answer, Client } from '../support/client.ts';
+import { type ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { redisInstalled, startRedis, type TestRedis } from '../support/redis.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -41,7 +41,7 @@ function overRedis(this: Mocha.Suite): void {
   /** A process of the service on this Redis. */
   const start = async (environment: Record<string, string> = {}) => {
     const settings = { REDIS_URL: redis.url, TRUSTED_PROXIES: '127.0.0.1', ...environment };
-    const { service, url } = await world.startAnother(settings);
+    const { service, url } = await world.startAnotherServer(settings);
     running.push(service);
     const client = new Client(url);
     return {
@@ -196,7 +196,7 @@ function overRedis(this: Mocha.Suite): void {
         }
         over = true;
       })();
-      const answers: Answer[] = [];
+      const answers: ApiResponse[] = [];
       const times: number[] = [];
       const clients = Array.from({ length: 16 }, async () => {
         while (!over) {
@@ -237,8 +237,8 @@ function overRedis(this: Mocha.Suite): void {
 }
 
 /** Sends requests of one client, ten at a time, and tells what they were answered and how long 95 % of them took. */
-async function load(get: (address: string) => Promise<Answer>, address: string, requests: number) {
-  const answers: Answer[] = [];
+async function load(get: (address: string) => Promise<ApiResponse>, address: string, requests: number) {
+  const answers: ApiResponse[] = [];
   const times: number[] = [];
   const clients = Array.from({ length: 10 }, async () => {
     while (requests-- > 0) {
@@ -256,7 +256,7 @@ function percentile(values: number[], share: number): number {
 }
 
 /** How many answers have which status. */
-function count(answers: Answer[]): Record<number, number> {
+function count(answers: ApiResponse[]): Record<number, number> {
   const counts: Record<number, number> = {};
   for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;
   return counts;

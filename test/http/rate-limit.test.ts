@@ -4,7 +4,7 @@ import { setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
 import { ConfigError, readConfig } from '../../src/config.ts';
 import { clientNetwork } from '../../src/http/client-address.ts';
-import { type Answer, Client } from '../support/client.ts';
+import { type ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -19,15 +19,15 @@ describe('rate limits', function () {
 
   before(async () => {
     world = await createWorld();
-    limited = new Client((await world.startAnother({ ...described, TRUSTED_PROXIES: '127.0.0.1' })).url);
+    limited = new Client((await world.startAnotherServer({ ...described, TRUSTED_PROXIES: '127.0.0.1' })).url);
   });
   after(() => world?.close());
   afterEach(() => {
-    world.clock.offset = 0;
+    world.clock.offsetSeconds = 0;
   });
 
   const at = (address: string) => ({ 'X-Forwarded-For': address });
-  const attempt = (address: string, body: unknown = world.acme.admin, tenant = world.acme.guid): Promise<Answer> =>
+  const attempt = (address: string, body: unknown = world.acme.admin, tenant = world.acme.guid): Promise<ApiResponse> =>
     limited.post(login, body, { ...at(address), 'X-Tenant': tenant });
 
   describe('of all requests', () => {
@@ -51,16 +51,16 @@ describe('rate limits', function () {
     it('slides: a burst after the turn of a minute is refused', async () => {
       const headers = at('198.51.100.3');
       const burst = () => Promise.all(Array.from({ length: 500 }, () => limited.get(anything, headers)));
-      world.clock.offset = 59;
+      world.clock.offsetSeconds = 59;
       expect(count(await burst())).to.deep.equal({ 403: 500 });
-      world.clock.offset = 61;
+      world.clock.offsetSeconds = 61;
       expect(count(await burst())).to.deep.equal({ 429: 500 });
-      world.clock.offset = 59 + 60 + 3;
+      world.clock.offsetSeconds = 59 + 60 + 3;
       expect(count(await burst())).to.deep.equal({ 403: 500 });
     });
 
     it('counts the requests of one peer together, whatever headers it writes', async () => {
-      const direct = new Client((await world.startAnother(described)).url);
+      const direct = new Client((await world.startAnotherServer(described)).url);
       const spoofs = ['X-Forwarded-For', 'Forwarded', 'X-Real-IP', 'X-Client-IP', 'CF-Connecting-IP', 'True-Client-IP'];
       const answers = [];
       for (let i = 0; i < 600; i++) {
@@ -127,9 +127,9 @@ describe('rate limits', function () {
     it('slides: after 14:59 minutes it still refuses, after 15 it does not', async () => {
       const five = Array.from({ length: 5 }, () => attempt('198.51.100.14'));
       expect(count(await Promise.all(five))).to.deep.equal({ 200: 5 });
-      world.clock.offset = 14 * 60 + 55;
+      world.clock.offsetSeconds = 14 * 60 + 55;
       expect((await attempt('198.51.100.14')).status).to.equal(429);
-      world.clock.offset = 15 * 60 + 1;
+      world.clock.offsetSeconds = 15 * 60 + 1;
       expect((await attempt('198.51.100.14')).status).to.equal(200);
     });
   });
@@ -139,7 +139,7 @@ describe('rate limits', function () {
     let stop: () => Promise<boolean>;
     const email = 'nobody@acme.test';
     before(async () => {
-      const { service, url } = await world.startAnother({ RATE_LIMIT_LOGIN: '1/15m' });
+      const { service, url } = await world.startAnotherServer({ RATE_LIMIT_LOGIN: '1/15m' });
       patient = new Client(url);
       stop = () => service.stop();
       await patient.post(login, { email });
@@ -248,7 +248,7 @@ const described = {
   RATE_LIMIT_TOKEN: '5/60s',
 };
 
-function limitOf({ headers }: Answer) {
+function limitOf({ headers }: ApiResponse) {
   const [limit, remaining, reset] = ['limit', 'remaining', 'reset'].map(name =>
     Number(headers.get(`ratelimit-${name}`)),
   );
@@ -256,7 +256,7 @@ function limitOf({ headers }: Answer) {
 }
 
 /** How many answers have which status. */
-function count(answers: Answer[]): Record<number, number> {
+function count(answers: ApiResponse[]): Record<number, number> {
   const counts: Record<number, number> = {};
   for (const { status } of answers) counts[status] = (counts[status] ?? 0) + 1;
   return counts;

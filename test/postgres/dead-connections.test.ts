@@ -43,7 +43,7 @@ describe('A database connection', () => {
     this.timeout(40_000);
 
     it('fails within 10 s, keeps no place, and lets the service be stopped', async () => {
-      const other = await world.startAnother();
+      const other = await world.startAnotherServer();
       const client = admin.at(other.url);
       expect((await client.get(statuses)).status).to.equal(200);
       const readThrough = { 'Cache-Control': 'no-cache' };

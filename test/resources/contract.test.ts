@@ -2,7 +2,7 @@ import { request } from 'node:http';
 import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import { resources } from '../../src/resources/index.ts';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { type Example, examples, least, referenced } from './examples.ts';
 import { auditOf, expectRefused, newestAudit, withField } from './expect.ts';
@@ -89,7 +89,7 @@ describe('the contract of every resource', () => {
         expect(answer.status, JSON.stringify(answer.body)).to.equal(201);
         return answer.body;
       };
-      const replace = (record: Body, body: Body | string, client = admin): Promise<Answer> =>
+      const replace = (record: Body, body: Body | string, client = admin): Promise<ApiResponse> =>
         client.put(byCode ? path : recordPath(record), body);
       /** A body that PUT takes for this record. */
       const bodyFor = (record: Body, body: Body): Body => (byCode ? { ...body, [key]: record[key] } : body);

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 
 /** A refusal as problem+json; with `fields`, one that names exactly these. */
-export function expectRefused(answer: Answer, status: number, code: string, fields?: string[]): void {
+export function expectRefused(answer: ApiResponse, status: number, code: string, fields?: string[]): void {
   expect({ status: answer.status, code: answer.body?.code, errors: answer.body?.errors }).to.deep.include({
     status,
     code,

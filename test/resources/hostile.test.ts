@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { resources } from '../../src/resources/index.ts';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { type Example, examples, referenced } from './examples.ts';
 import { expectRefused, withField } from './expect.ts';
@@ -111,7 +111,7 @@ describe('hostile input', () => {
     /** Stored as it is, or refused; then read again where `place` says. */
     const tryAll = async (
       field: string,
-      post: (value: string) => Promise<Answer>,
+      post: (value: string) => Promise<ApiResponse>,
       place?: (code: string) => string,
     ) => {
       let kept = 0;

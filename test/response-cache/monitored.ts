@@ -38,7 +38,7 @@ export class Watched {
 
   /** Time goes by, and at the end of it there is a poll. */
   async pass(seconds: number): Promise<void> {
-    this.#world.clock.ageMs += seconds * 1_000;
+    this.#world.clock.monotonicOffsetMs += seconds * 1_000;
     await this.poll();
   }
 
@@ -50,7 +50,7 @@ export class Watched {
   async keep(): Promise<void> {
     await this.leave();
     await this.poll();
-    this.#world.clock.ageMs += 60_000;
+    this.#world.clock.monotonicOffsetMs += 60_000;
     await eventually(async () => {
       await this.leave();
       const { opened } = this;

@@ -10,7 +10,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import type { RowValues } from '../../src/postgres/table-statements.ts';
 import { resources } from '../../src/resources/index.ts';
 import { ResponseCache } from '../../src/response-cache/response-cache.ts';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
@@ -35,7 +35,7 @@ describe('Kept answers', () => {
     world = await createWorld();
     controlName = decodeURIComponent(new URL(world.installation.controlUrl).pathname.slice(1));
     // The other one reads on the very connection that it writes on.
-    const another = await world.startAnother({ TENANT_CONNECTIONS: '1' });
+    const another = await world.startAnotherServer({ TENANT_CONNECTIONS: '1' });
     urls = [world.url, another.url];
     managementPorts = [world.service.managementPort, another.service.managementPort];
     acme = both(await world.login(world.acme));
@@ -217,9 +217,9 @@ describe('Kept answers', () => {
     /** Lets a change of the name get as far as its commit, after its announcement, and holds it there. */
     async function held(
       name: string,
-      work: (answer: Promise<Answer>) => Promise<void>,
+      work: (answer: Promise<ApiResponse>) => Promise<void>,
       letPass: () => Promise<unknown> = async () => {},
-    ): Promise<Answer> {
+    ): Promise<ApiResponse> {
       return withConnection(world.acme.adminUrl, async session => {
         await session.query('select pg_advisory_lock(4711)');
         const answer = rename(acme[0], name);

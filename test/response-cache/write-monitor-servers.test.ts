@@ -141,7 +141,7 @@ describe('What nobody writes to on another server', () => {
 
   it('is not what was read while the poll was under way', async () => {
     await keep();
-    world.clock.ageMs += 120_000;
+    world.clock.monotonicOffsetMs += 120_000;
     await far.readThrough();
     await neighbour.readThrough();
     const session = await connect(tenant.adminUrl);

@@ -1,10 +1,10 @@
-import { checkAnswer } from './contract.ts';
+import { checkResponse } from './contract.ts';
 
-/** An answer, with its body parsed when it is JSON. */
-export interface Answer {
+/** A response; a JSON body is parsed. */
+export interface ApiResponse {
   status: number;
   headers: Headers;
-  // biome-ignore lint/suspicious/noExplicitAny: a body is whatever the service sent; tests say what it must be
+  // biome-ignore lint/suspicious/noExplicitAny: the body is whatever the service sent; tests assert what it must be
   body: any;
 }
 
@@ -13,7 +13,7 @@ interface Tokens {
   refreshToken: string;
 }
 
-/** A REST client over real HTTP, with or without a user's token. It refuses answers that are not as documented. */
+/** A REST client over real HTTP, with or without a user's token. Throws if a response violates the OpenAPI document. */
 export class Client {
   readonly url: string;
   readonly tokens: Tokens | undefined;
@@ -23,34 +23,34 @@ export class Client {
     this.tokens = tokens;
   }
 
-  /** The same user at another process of the service. */
+  /** Returns a client of the same user for another process of the service. */
   at(url: string): Client {
     return new Client(url, this.tokens);
   }
 
-  /** The same address with another access token. */
+  /** Returns a client for the same URL with another access token. */
   withToken(accessToken: string): Client {
     return new Client(this.url, { accessToken, refreshToken: '' });
   }
 
-  get(path: string, headers: Record<string, string> = {}): Promise<Answer> {
+  get(path: string, headers: Record<string, string> = {}): Promise<ApiResponse> {
     return this.send('GET', path, undefined, headers);
   }
 
-  post(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+  post(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<ApiResponse> {
     return this.send('POST', path, body, headers);
   }
 
-  put(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+  put(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<ApiResponse> {
     return this.send('PUT', path, body, headers);
   }
 
-  delete(path: string, headers: Record<string, string> = {}): Promise<Answer> {
+  delete(path: string, headers: Record<string, string> = {}): Promise<ApiResponse> {
     return this.send('DELETE', path, undefined, headers);
   }
 
-  /** @param body a string or bytes are sent as they are, anything else as JSON */
-  async send(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Answer> {
+  /** @param body strings and bytes are sent unchanged, anything else is sent as JSON */
+  async send(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<ApiResponse> {
     const raw = typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body);
     const response = await fetch(`${this.url}${path}`, {
       method,
@@ -64,8 +64,8 @@ export class Client {
     });
     const text = await response.text();
     const isJson = /json/.test(response.headers.get('content-type') ?? '');
-    const answer = { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text };
-    checkAnswer(method, response.url, answer);
-    return answer;
+    const received = { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text };
+    checkResponse(method, response.url, received);
+    return received;
   }
 }

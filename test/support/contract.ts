@@ -3,7 +3,7 @@ import formats from 'ajv-formats';
 import { openApiDocument } from '../../src/docs/openapi-document.ts';
 import { documentedRoutes } from '../../src/routes.ts';
 
-interface Response {
+interface ResponseObject {
   $ref?: string;
   content?: Record<string, { schema: object }>;
 }
@@ -17,18 +17,18 @@ export interface Operation {
   'x-permission'?: string;
   parameters: { name: string; in: string; required: boolean; schema: object }[];
   requestBody?: { content: Record<string, { schema: object; example?: unknown }> };
-  responses: Record<string, Response>;
+  responses: Record<string, ResponseObject>;
 }
 
 export interface Document {
   openapi: string;
   security: object[];
   paths: Record<string, Record<string, Operation>>;
-  components: { responses: Record<string, Response>; schemas: Record<string, object> };
+  components: { responses: Record<string, ResponseObject>; schemas: Record<string, object> };
 }
 
-/** What an answer is judged by. */
-interface Judged {
+/** The parts of a response that are checked. */
+interface ReceivedResponse {
   status: number;
   headers: Headers;
   body: unknown;
@@ -37,7 +37,7 @@ interface Judged {
 export const routes = documentedRoutes();
 export const document = openApiDocument(routes) as unknown as Document;
 
-// Formats beyond JSON Schema's own and OpenAPI's own keywords are annotations.
+// Not strict: formats that JSON Schema does not define, and keywords of OpenAPI, count as annotations.
 const ajv = new Ajv2020({ strict: false, allErrors: true });
 formats.default(ajv);
 ajv.addSchema({ $id: 'document', ...document });
@@ -48,64 +48,65 @@ const paths = Object.entries(document.paths).map(([path, operations]) => ({
   pattern: new RegExp(`^${path.replace(/[.]/g, '\\.').replace(/\{\w+\}/g, '[^/]+')}$`),
 }));
 const validators = new Map<string, ValidateFunction>();
-/** Methods and addresses that were answered, with the statuses: what a walk over the API has seen. */
-export const seen = new Map<string, Set<number>>();
+/** The response statuses received so far, by `METHOD path template`. */
+export const seenStatuses = new Map<string, Set<number>>();
 
 /**
- * Holds an answer against the document: its status must be one of the operation's, its body and type what is documented
- * for that status. Every answer that the suite's client gets comes through here.
+ * Checks a response against the OpenAPI document: the operation must document its status, and for that status its media
+ * type and body. The suite's `Client` passes every response to this function.
  *
- * @throws when the service answers otherwise than its documentation says
+ * @throws {Error} when the response violates the document
  */
-export function checkAnswer(method: string, url: string, answer: Judged): void {
+export function checkResponse(method: string, url: string, response: ReceivedResponse): void {
   const path = new URL(url).pathname;
   const found = paths.find(({ pattern }) => pattern.test(path));
   const operation = found?.operations[method === 'HEAD' ? 'get' : method.toLowerCase()];
-  const complain = (text: string) => new Error(`${method} ${path} answered ${answer.status}, which ${text}`);
-  const type = answer.headers.get('content-type')?.split(';')[0] ?? '';
-  const { status } = answer;
-  if (type === 'application/problem+json') checkProblem(answer, complain);
+  const contractError = (text: string) => new Error(`${method} ${path} returned ${response.status}: ${text}`);
+  const type = response.headers.get('content-type')?.split(';')[0] ?? '';
+  const { status } = response;
+  if (type === 'application/problem+json') checkProblem(response, contractError);
   if (!found || !operation) return;
 
   const key = `${method} ${found.path}`;
-  seen.set(key, (seen.get(key) ?? new Set()).add(status));
+  seenStatuses.set(key, (seenStatuses.get(key) ?? new Set()).add(status));
   const documented = operation.responses[status];
-  if (!documented) throw complain(`its document does not name: ${Object.keys(operation.responses).join(', ')}`);
+  if (!documented)
+    throw contractError(`only these statuses are documented: ${Object.keys(operation.responses).join(', ')}`);
   const shared = documented.$ref?.split('/').at(-1);
   const content = shared === undefined ? documented.content : document.components.responses[shared]?.content;
   if (method === 'HEAD') return;
   if (!content) {
-    if (answer.body !== '') throw complain('is documented to have no body');
+    if (response.body !== '') throw contractError('the document allows no body');
     return;
   }
-  if (!content[type]) throw complain(`is documented as ${Object.keys(content)}, not ${type}`);
+  if (!content[type]) throw contractError(`the documented media type is ${Object.keys(content)}, not ${type}`);
   const pointer = shared
     ? `/components/responses/${shared}`
     : `/paths/${pointerTo(found.path)}/${method.toLowerCase()}/responses/${status}`;
-  check(`${pointer}/content/${pointerTo(type)}/schema`, answer.body, complain);
+  check(`${pointer}/content/${pointerTo(type)}/schema`, response.body, contractError);
 }
 
-/** True wherever the problem comes from, also at paths that are not in the document. */
-function checkProblem({ status, headers, body }: Judged, complain: (text: string) => Error): void {
+/** Checks a problem body; it applies to every path, also to those outside the document. */
+function checkProblem({ status, headers, body }: ReceivedResponse, contractError: (text: string) => Error): void {
   if (body === '') return; // HEAD
-  check('/components/schemas/Problem', body, complain);
+  check('/components/schemas/Problem', body, contractError);
   const { status: stated, traceId } = body as { status: number; traceId: string };
-  if (stated !== status) throw complain(`its body calls ${stated}`);
-  if (traceId !== headers.get('x-request-id')) throw complain('has another trace id than X-Request-Id');
+  if (stated !== status) throw contractError(`the body states status ${stated}`);
+  if (traceId !== headers.get('x-request-id')) throw contractError('traceId differs from X-Request-Id');
   if (status === 503 || status === 429) {
-    if (!(Number(headers.get('retry-after')) >= 1)) throw complain('does not say when to try again');
+    if (!(Number(headers.get('retry-after')) >= 1)) throw contractError('Retry-After is missing or below 1');
   }
 }
 
-/** @param pointer of the schema, in the document */
-function check(pointer: string, body: unknown, complain: (text: string) => Error): void {
+/** @param pointer JSON pointer of the schema in the document */
+function check(pointer: string, body: unknown, contractError: (text: string) => Error): void {
   const validate = validators.get(pointer) ?? ajv.compile({ $ref: `document#${pointer}` });
   validators.set(pointer, validate);
   if (!validate(body))
-    throw complain(`is not what is documented: ${ajv.errorsText(validate.errors, { dataVar: 'body' })}`);
+    throw contractError(`the body violates its schema: ${ajv.errorsText(validate.errors, { dataVar: 'body' })}`);
 }
 
-/** A name within a JSON pointer within a URI. */
+/** Escapes a name for a JSON pointer (RFC 6901) in a URI fragment. */
 function pointerTo(name: string): string {
   return encodeURIComponent(name.replace(/~/g, '~0').replace(/\//g, '~1'));
 }

@@ -1,20 +1,25 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Asks again and again until the answer is not undefined, null or false, and tells it. @throws when time is over */
-export async function eventually<Answer>(
-  ask: () => Answer | Promise<Answer>,
+const pollMs = 10;
+
+/**
+ * Polls every 10 ms until `read` returns something other than undefined, null or false, and returns that value.
+ * @throws after `withinMs`: the error of the last `read`, or else that the condition was not met
+ */
+export async function eventually<Value>(
+  read: () => Value | Promise<Value>,
   withinMs = 5_000,
-): Promise<NonNullable<Exclude<Answer, false>>> {
+): Promise<NonNullable<Exclude<Value, false>>> {
   const deadline = performance.now() + withinMs;
   for (;;) {
-    let fault: unknown;
+    let lastError: unknown;
     try {
-      const answer = await ask();
-      if (answer !== undefined && answer !== null && answer !== false) return answer as never;
+      const value = await read();
+      if (value !== undefined && value !== null && value !== false) return value as never;
     } catch (error) {
-      fault = error;
+      lastError = error;
     }
-    if (performance.now() > deadline) throw fault ?? new Error(`did not come true within ${withinMs} ms`);
-    await sleep(10);
+    if (performance.now() > deadline) throw lastError ?? new Error(`the condition was not met within ${withinMs} ms`);
+    await sleep(pollMs);
   }
 }

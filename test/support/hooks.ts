@@ -13,11 +13,11 @@ import { controlTemplate, server } from './test-server.ts';
 let folder: string;
 let postgres: EmbeddedPostgres | undefined;
 
-/** One PostgreSQL for the whole suite, with a control database at head that every world is cloned from. */
+/** Starts one PostgreSQL for the whole suite, with the control database at head that every world is cloned from. */
 export async function mochaGlobalSetup(): Promise<void> {
   folder = await mkdtemp(join(tmpdir(), 'backoffice-test-'));
   postgres = await startEmbeddedPostgres(folder, {
-    // Nothing connects to a database by itself, or writes to it.
+    // Without autovacuum the server itself neither connects to a database nor writes to it.
     settings: ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'autovacuum=off', 'max_connections=300'],
   });
   process.env.TEST_POSTGRES_URL = postgres.url;
@@ -25,7 +25,7 @@ export async function mochaGlobalSetup(): Promise<void> {
   await withConnection(postgres.url, client => client.query(`create database ${controlTemplate}`));
   await migrateControl(url);
   await withConnection(url, client => client.query('update servers set prefix = $1', [server.prefix]));
-  // With the template, and what its schema is: worlds have nothing left to find out.
+  // Makes the template and stores its schema fingerprint, so that no world has to compute it.
   const control = openControlDatabase(url);
   await headFingerprint(control, await control.em.fork().findOneOrFail(Server, { name: server.name }), postgres.url);
   await control.close(true);

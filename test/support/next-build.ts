@@ -4,17 +4,18 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { migrationNames } from '../../src/postgres/migration-steps.ts';
 
-/** This project as it will be with one more migration of tenant databases. */
+/** A copy of this project with one more tenant migration, as the next release would have. */
 export interface NextBuild {
-  /** The migrations that both builds end with. */
-  readonly before: string;
+  /** Name of the last tenant migration of this build. */
+  readonly currentHead: string;
+  /** Name of the last tenant migration of the next build. */
   readonly head: string;
-  /** The path of one of its files, for `start` and `run`. */
+  /** Returns the absolute path of one of its files, for `startScript` and `runScript`. */
   file(path: string): string;
   remove(): Promise<void>;
 }
 
-/** A table of labels, with a row for each time that the migration ran; it takes a moment, so that it can be disturbed. */
+/** Creates a table with one row per run of the migration. Takes 60 ms, so that a test can interrupt it. */
 const migration = `
 import { Migration } from '@mikro-orm/migrations';
 import { grant } from './sql.ts';
@@ -44,7 +45,7 @@ export async function makeNextBuild(text = migration): Promise<NextBuild> {
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
   await writeFile(join(folder, 'migrations', 'tenant', `${head}.ts`), text);
   return {
-    before: names.at(-1) ?? '',
+    currentHead: names.at(-1) ?? '',
     head,
     file: path => join(folder, path),
     remove: () => rm(folder, { recursive: true }),

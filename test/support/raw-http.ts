@@ -1,28 +1,28 @@
 import { connect } from 'node:net';
 
-/** What came back on one connection, and whether the service ended it. */
-export interface RawAnswer {
+/** The bytes received on one connection, and whether the service closed it. */
+export interface RawResult {
   text: string;
-  /** Of every answer on the connection, in their order. */
+  /** The status of every response on the connection, in order. */
   statuses: number[];
-  /** The service closed the connection, before we gave up waiting. */
+  /** True if the service closed the connection before `withinMs` had passed or `until` matched. */
   closed: boolean;
 }
 
 interface RawOptions {
-  /** Stop waiting for an end when this has been received. */
+  /** Stops waiting for the close as soon as the received text matches. */
   until?: RegExp;
   withinMs?: number;
-  /** Is given the way to send more on the same connection. */
-  more?: (write: (bytes: string) => void) => void;
+  /** Receives a function that sends further bytes on the same connection. */
+  exposeWrite?: (write: (bytes: string) => void) => void;
 }
 
-/** Sends bytes that no HTTP client would, on a connection of their own, and collects what comes back until it ends. */
+/** Sends bytes that no HTTP client would send, on a new connection, and collects the response bytes until it closes. */
 export function sendRaw(
   url: string,
   chunks: string | Uint8Array | (string | Uint8Array)[],
-  { until, withinMs = 3_000, more }: RawOptions = {},
-): Promise<RawAnswer> {
+  { until, withinMs = 3_000, exposeWrite }: RawOptions = {},
+): Promise<RawResult> {
   const { hostname, port } = new URL(url);
   return new Promise(resolve => {
     const socket = connect(Number(port), hostname);
@@ -37,14 +37,14 @@ export function sendRaw(
       text += data.toString('latin1');
       if (until?.test(text)) end(false);
     });
-    socket.on('error', () => {}); // a reset is an end as well
+    socket.on('error', () => {}); // a reset is reported by 'close'
     socket.on('close', () => end(true));
     for (const chunk of [chunks].flat() as (string | Uint8Array)[]) socket.write(chunk);
-    more?.(bytes => socket.write(bytes));
+    exposeWrite?.(bytes => socket.write(bytes));
   });
 }
 
-/** A request as it stands on the wire. `Host` and the line ends are added. */
+/** Returns a request as it is sent on the wire; adds `Host` and the line ends. */
 export function rawRequest(requestLine: string, headers: string[] = [], body = ''): string {
   return [`${requestLine} HTTP/1.1`, 'Host: backoffice.test', ...headers, '', body].join('\r\n');
 }

@@ -4,19 +4,19 @@ import { createServer } from 'node:net';
 import { Redis } from 'ioredis';
 import { eventually } from './eventually.ts';
 
-/** Whether there is a redis-server to test on. */
+/** True if `redis-server` is installed. */
 export const redisInstalled = spawnSync('redis-server', ['--version']).status === 0;
 
-/** A Redis of a test's own, on a port that it keeps over restarts. */
+/** A Redis server for one test, on a port that stays the same over restarts. */
 export interface TestRedis {
   readonly url: string;
-  /** As its operator. */
+  /** The test's own client. */
   readonly admin: Redis;
   start(): Promise<void>;
-  /** At once, as if its machine had been switched off. What it knew is lost. */
+  /** Kills the server at once (SIGKILL), as a power failure would. Its data is lost. */
   kill(): Promise<void>;
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void;
-  /** How many connections the service holds. */
+  /** Returns the number of connections of the service. */
   connections(): Promise<number>;
   close(): Promise<void>;
 }
@@ -25,7 +25,7 @@ export async function startRedis(): Promise<TestRedis> {
   const port = await freePort();
   const url = `redis://127.0.0.1:${port}`;
   const admin = new Redis(url, { lazyConnect: true, retryStrategy: () => 10, connectTimeout: 1_000 });
-  admin.on('error', () => {}); // it is killed on purpose
+  admin.on('error', () => {}); // tests kill the server on purpose
   let server: ChildProcess | undefined;
 
   const redis: TestRedis = {

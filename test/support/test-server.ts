@@ -1,12 +1,12 @@
-/** What all worlds of one test run share: the tenants of all of them are copied from one template. */
+/** The server row that all worlds of one test run share, so that one template serves the tenants of all worlds. */
 export const server = { name: 'default', prefix: 'test' };
 
-/** A control database at head, without tenants. */
+/** Name of a control database at head, without tenants. */
 export const controlTemplate = 'control_template';
 
-/** The suite's PostgreSQL, as superuser. */
+/** Returns the superuser URL of the suite's PostgreSQL. */
 export function postgresUrl(): string {
   const url = process.env.TEST_POSTGRES_URL;
-  if (!url) throw new Error('the suite has not started its PostgreSQL');
+  if (!url) throw new Error('TEST_POSTGRES_URL is not set: mochaGlobalSetup has not started PostgreSQL');
   return url;
 }

@@ -14,18 +14,18 @@ import { type RunningServer, startServer } from '../../src/server.ts';
 import { Client } from './client.ts';
 import { controlTemplate, postgresUrl } from './test-server.ts';
 
-/** A tenant as the tests know it. */
+/** A tenant, as tests see it. */
 export interface TestTenant {
   id: number;
   guid: string;
   slug: string;
   database: string;
-  /** As the operator: a superuser's URL of the tenant's database. */
+  /** Superuser URL of the tenant database. */
   adminUrl: string;
   admin: { email: string; password: string };
 }
 
-/** An installation of its own: a control database, two tenants, and the service listening on a free port. */
+/** A separate installation: a control database, two tenants, and the service on a free port. */
 export interface World {
   readonly installation: Installation;
   readonly control: MikroORM;
@@ -34,38 +34,38 @@ export interface World {
   readonly url: string;
   readonly acme: TestTenant;
   readonly globex: TestTenant;
-  /** Environment under which the command line works on this installation. */
+  /** Environment variables that make the command line use this installation. */
   readonly environment: Record<string, string>;
-  /** Every line that the service has logged. */
+  /** Every line that the service logged. */
   readonly logs: string[];
   readonly log: Logger;
   readonly passwords: Passwords;
-  /** Seconds added to the clock that tokens and rate limits are judged by, and milliseconds to that of kept answers. */
-  clock: { offset: number; ageMs: number };
-  /** Calls as nobody, with any headers. */
+  /** Offsets added to the wall clock (tokens, rate limits), in s, and to the monotonic clock (response cache), in ms. */
+  clock: { offsetSeconds: number; monotonicOffsetMs: number };
+  /** A client without a token. */
   readonly anonymous: Client;
-  /** Logs in over HTTP and calls as that user. */
+  /** Logs in over HTTP, and returns a client of that user. */
   login(tenant: TestTenant, credentials?: { email: string; password: string }): Promise<Client>;
-  /** Adds a user with exactly these permissions, and logs in as them. */
+  /** Adds a user with exactly these permissions, logs in, and returns a client of that user. */
   loginAs(
     tenant: TestTenant,
     user: { permissions?: string[]; scope?: 'Self' | 'All'; entityId?: number | null },
   ): Promise<Client>;
-  /** One more tenant, made by the operator's own code. */
+  /** Provisions another tenant with the code that the command line uses. */
   provision(slug: string): Promise<TestTenant>;
-  /** One more process of the service on the same installation. */
-  startAnother(environment?: Record<string, string>): Promise<{ service: RunningServer; url: string }>;
+  /** Starts another server of the service on the same installation. */
+  startAnotherServer(environment?: Record<string, string>): Promise<{ service: RunningServer; url: string }>;
   close(): Promise<void>;
 }
 
-/** @param environment settings beside the defaults, by the names of the environment variables */
+/** @param environment environment variables that extend or override the defaults */
 export async function createWorld(environment: Record<string, string> = {}): Promise<World> {
   const name = `world_${randomBytes(5).toString('hex')}`;
   await withConnection(postgresUrl(), client => client.query(`create database ${name} template ${controlTemplate}`));
-  // A copy has not the rights of its template.
+  // PostgreSQL does not copy the privileges of a template database.
   await withConnection(postgresUrl(), client => client.query(`revoke all on database ${name} from public`));
   const controlUrl = databaseUrl(postgresUrl(), name);
-  // Worlds share a server, so the numbers that make their databases' names unique begin far apart.
+  // Worlds share a server, and a tenant's id makes the name of its database unique: ids of worlds start far apart.
   await withConnection(controlUrl, client =>
     client.query(`alter table tenants alter id restart with ${randomInt(1_000_000, 100_000_000)}`),
   );
@@ -76,7 +76,7 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
     PORT: '0',
     MANAGEMENT_PORT: '0',
     PUBLIC_URL: 'http://backoffice.test',
-    // Tests send what no client may.
+    // Tests send more requests than a client may.
     RATE_LIMIT_GLOBAL: '1000000/60s',
     RATE_LIMIT_LOGIN: '1000000/15m',
     RATE_LIMIT_ACCOUNT: '1000000/15m',
@@ -88,31 +88,31 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
   const log = pino({ level: 'trace' }, { write: line => void logs.push(line) });
   const installation = await openInstallation(config);
   const passwords = createPasswords();
-  const clock = { offset: 0, ageMs: 0 };
-  const now = () => Date.now() + clock.offset * 1_000;
-  const age = () => performance.now() + clock.ageMs;
+  const clock = { offsetSeconds: 0, monotonicOffsetMs: 0 };
+  const now = () => Date.now() + clock.offsetSeconds * 1_000;
+  const monotonicNow = () => performance.now() + clock.monotonicOffsetMs;
   const secrets = new Set([controlUrl, settings.MASTER_KEY]);
   const provisionTenant = async (slug: string): Promise<TestTenant> => {
     const manifest = checkManifest({ slug, name: `${slug} Ltd`, admin: { email: `admin@${slug}.test` } }, slug);
     const { tenant, logins } = await provision(installation, passwords, manifest);
     const [admin] = logins;
-    if (!admin) throw new Error(`${slug} was there already`);
+    if (!admin) throw new Error(`${slug} exists already`);
     secrets.add(admin.password);
     const { id, guid, databaseName: database } = tenant;
     return { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin };
   };
   const acme = await provisionTenant('acme');
   const globex = await provisionTenant('globex');
-  const service = await startServer({ config, installation, log, passwords, now, clock: age });
+  const service = await startServer({ config, installation, log, passwords, now, clock: monotonicNow });
   const others: RunningServer[] = [];
   const url = `http://127.0.0.1:${service.port}`;
   const anonymous = new Client(url);
 
   const login: World['login'] = async (tenant, credentials = tenant.admin) => {
-    const answer = await anonymous.post('/api/v1/auth/login', credentials, { 'X-Tenant': tenant.guid });
-    if (answer.status !== 200) throw new Error(`login answered ${answer.status} ${JSON.stringify(answer.body)}`);
-    for (const secret of [credentials.password, answer.body.accessToken, answer.body.refreshToken]) secrets.add(secret);
-    return new Client(url, answer.body);
+    const { status, body } = await anonymous.post('/api/v1/auth/login', credentials, { 'X-Tenant': tenant.guid });
+    if (status !== 200) throw new Error(`login returned ${status} ${JSON.stringify(body)}`);
+    for (const secret of [credentials.password, body.accessToken, body.refreshToken]) secrets.add(secret);
+    return new Client(url, body);
   };
 
   return {
@@ -153,41 +153,41 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
       return login(tenant, user);
     },
     provision: provisionTenant,
-    startAnother: async (more = {}) => {
+    startAnotherServer: async (extra = {}) => {
       const other = await startServer({
-        config: readConfig({ ...settings, ...more }),
+        config: readConfig({ ...settings, ...extra }),
         installation,
         log,
         passwords,
         now,
-        clock: age,
+        clock: monotonicNow,
       });
       others.push(other);
       return { service: other, url: `http://127.0.0.1:${other.port}` };
     },
     close: async () => {
       await Promise.all([service, ...others].map(each => each.stop()));
-      // Whatever a test has done: none of it may have told a secret to the log.
-      const told = logs.join('');
-      for (const secret of secrets) if (told.includes(secret)) throw new Error('a secret stands in the log');
-      const made = await installation.control.em
+      // Whatever the tests of this world did, the log must contain no secret.
+      const logText = logs.join('');
+      for (const secret of secrets) if (logText.includes(secret)) throw new Error('the log contains a secret');
+      const created = await installation.control.em
         .fork()
         .execute<{ database: string; role: string }[]>(
           'select database_name as database, role_name as role from tenants',
         );
       await installation.close();
       await withConnection(postgresUrl(), async client => {
-        for (const database of [...made.map(({ database }) => database), name]) {
+        for (const database of [...created.map(({ database }) => database), name]) {
           await client.query(`drop database if exists "${database}" with (force)`);
         }
-        // A database that a test has hidden keeps its role.
-        for (const { role } of made) await client.query(`drop role if exists "${role}"`).catch(() => {});
+        // A database that a test renamed still depends on its role, which then cannot be dropped.
+        for (const { role } of created) await client.query(`drop role if exists "${role}"`).catch(() => {});
       });
     },
   };
 }
 
-/** Runs SQL on a tenant's database as the operator. */
+/** Runs SQL on a tenant database as superuser. */
 export function sql<Row extends object>(tenant: TestTenant, text: string, values: unknown[] = []): Promise<Row[]> {
   return withConnection(tenant.adminUrl, async client => (await client.query(text, values)).rows as Row[]);
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { request } from 'node:http';
 import { expect } from 'chai';
-import { type Answer, Client } from '../support/client.ts';
+import { type ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 
@@ -262,7 +262,7 @@ describe('Tenant isolation', function () {
   }
 
   /** Sends X-Tenant as often as there are values, each as a header of its own. */
-  function ask(xTenant: string[], target = path): Promise<Pick<Answer, 'status' | 'headers' | 'body'>> {
+  function ask(xTenant: string[], target = path): Promise<Pick<ApiResponse, 'status' | 'headers' | 'body'>> {
     const login = target.endsWith('/login');
     return new Promise((resolve, reject) => {
       const outgoing = request(
@@ -310,7 +310,7 @@ function state(tenant: TestTenant): Promise<object[]> {
   );
 }
 
-function headerNames({ headers }: Pick<Answer, 'headers'>): string[] {
+function headerNames({ headers }: Pick<ApiResponse, 'headers'>): string[] {
   return [...headers.keys()].sort();
 }
 

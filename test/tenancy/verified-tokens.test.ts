@@ -3,7 +3,7 @@ import { disableKey } from '../../src/operator/tenants/keys.ts';
 import { type VerifiedToken, VerifiedTokens } from '../../src/tenancy/verified-tokens.ts';
 import { activeKey, claimsOf, handMade, resigned } from '../auth/forge.ts';
 import { controlSql } from '../auth/sample-users.ts';
-import type { Answer, Client } from '../support/client.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -17,11 +17,11 @@ describe('A token that was verified before', () => {
 
   before(async () => {
     world = await createWorld();
-    urls = [world.url, (await world.startAnother()).url];
+    urls = [world.url, (await world.startAnotherServer()).url];
   });
   after(() => world.close());
 
-  const everywhere = (client: Client): Promise<Answer[]> => Promise.all(urls.map(url => client.at(url).get(me)));
+  const everywhere = (client: Client): Promise<ApiResponse[]> => Promise.all(urls.map(url => client.at(url).get(me)));
   const codes = async (client: Client) => (await everywhere(client)).map(({ status, body }) => body.code ?? status);
 
   /** Called so often that it is kept, in both processes. */
@@ -76,11 +76,11 @@ describe('A token that was verified before', () => {
         [86_400, 'token_expired'],
         [0, 200],
       ] as const) {
-        world.clock.offset = seconds;
+        world.clock.offsetSeconds = seconds;
         try {
           expect(await codes(client), `${seconds} s later`).to.deep.equal([expected, expected]);
         } finally {
-          world.clock.offset = 0;
+          world.clock.offsetSeconds = 0;
         }
       }
     });

@@ -4,7 +4,7 @@ import { claimsOf } from '../../auth/forge.ts';
 import { addPerson, controlSql, type Person } from '../../auth/sample-users.ts';
 import { expectNotLogged, expectNotStored } from '../../auth/secrets.ts';
 import type { Client } from '../../support/client.ts';
-import { type Ended, run } from '../../support/command-line.ts';
+import { runScript, type ScriptResult } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createWorld, type World } from '../../support/world.ts';
 
@@ -33,8 +33,8 @@ describe('The operator, over access,', () => {
   });
   after(() => world.close());
 
-  const tenant = (args: string[], environment: Record<string, string> = {}): Promise<Ended> =>
-    run('scripts/tenant.ts', args, { ...world.environment, ...environment });
+  const tenant = (args: string[], environment: Record<string, string> = {}): Promise<ScriptResult> =>
+    runScript('scripts/tenant.ts', args, { ...world.environment, ...environment });
 
   /** Runs a command that must succeed, and tells what it printed. */
   async function text(args: string[]): Promise<string> {
@@ -321,7 +321,7 @@ describe('The operator, over access,', () => {
     it('also when the master key is the same, without a pause of the service', async () => {
       const client = await login();
       const before = await controlSql(world, 'select secret from signing_keys order by kid');
-      const { code, stdout, stderr } = await run('scripts/control.ts', ['reseal'], world.environment);
+      const { code, stdout, stderr } = await runScript('scripts/control.ts', ['reseal'], world.environment);
       expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
       expect(stdout).to.match(/^\d+ secrets are sealed under MASTER_KEY\.\n$/);
       expect(await controlSql(world, 'select secret from signing_keys order by kid')).to.not.deep.equal(before);

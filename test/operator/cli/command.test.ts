@@ -6,7 +6,7 @@ import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { migrationNames } from '../../../src/postgres/migration-steps.ts';
 import { Client } from '../../support/client.ts';
-import { type Ended, run, start } from '../../support/command-line.ts';
+import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
 import { postgresUrl } from '../../support/test-server.ts';
@@ -24,8 +24,8 @@ describe('the command line', () => {
   });
   after(() => world.close());
 
-  const tenant = (args: string[], input?: string): Promise<Ended> =>
-    run('scripts/tenant.ts', args, world.environment, input);
+  const tenant = (args: string[], input?: string): Promise<ScriptResult> =>
+    runScript('scripts/tenant.ts', args, world.environment, input);
 
   /** Runs a command that must succeed, and parses the one document that it prints. */
   async function json<Document>(args: string[], input?: string): Promise<Document> {
@@ -49,7 +49,7 @@ describe('the command line', () => {
     it('with 0 after help, at every level', async () => {
       const levels = [['--help'], ['provision', '--help'], ['user', 'add', '--help']];
       for (const { code, stdout, stderr } of await Promise.all(
-        levels.map(args => run('scripts/tenant.ts', args, {})),
+        levels.map(args => runScript('scripts/tenant.ts', args, {})),
       )) {
         expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
         expect(stdout).to.match(/^Usage: npm run -s tenant --/);
@@ -107,7 +107,7 @@ describe('the command line', () => {
       ];
       await Promise.all(
         wrong.map(async ([settings, names]) => {
-          const { code, stdout, stderr } = await run('scripts/tenant.ts', ['list'], {
+          const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['list'], {
             ...world.environment,
             ...settings,
           });
@@ -222,7 +222,7 @@ describe('the command line', () => {
     });
 
     it('shows no secret to those who list the processes', async () => {
-      const running = start(
+      const running = startScript(
         'scripts/tenant.ts',
         ['user', 'add', 'acme', 'henry@acme.test', '--password-stdin'],
         world.environment,
@@ -317,7 +317,7 @@ describe('the command line', () => {
           override up() { this.addSql('create index concurrently titles on entity_statuses (title)'); }
         }`);
       try {
-        const { code, stdout, stderr } = await run(
+        const { code, stdout, stderr } = await runScript(
           build.file('scripts/tenant.ts'),
           ['migrate', '--all'],
           world.environment,
@@ -365,7 +365,7 @@ describe('the command line', () => {
     it('a control database once, when two processes do it at the same time', async () => {
       const name = `control_${randomBytes(5).toString('hex')}`;
       const environment = { ...world.environment, DATABASE_URL: databaseUrl(postgresUrl(), name) };
-      const migrate = () => run('scripts/control.ts', ['migrate', '--json'], environment);
+      const migrate = () => runScript('scripts/control.ts', ['migrate', '--json'], environment);
       const both = await Promise.all([migrate(), migrate()]);
       expect(both.map(({ code, stderr }) => [code, stderr])).to.deep.equal([
         [0, ''],
@@ -373,7 +373,7 @@ describe('the command line', () => {
       ]);
       const applied = both.flatMap(({ stdout }) => JSON.parse(stdout).applied as string[]);
       expect(applied).to.deep.equal(await migrationNames('control'));
-      const again = await run('scripts/control.ts', ['migrate'], environment);
+      const again = await runScript('scripts/control.ts', ['migrate'], environment);
       expect([again.code, again.stdout]).to.deep.equal([0, 'Nothing to do.\n']);
     });
 

@@ -10,7 +10,7 @@ import { provision } from '../../../src/operator/provisioning/provision.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { startServer } from '../../../src/server.ts';
 import { Client } from '../../support/client.ts';
-import { run } from '../../support/command-line.ts';
+import { runScript } from '../../support/command-line.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 
 const statuses = '/api/v1/EntityStatus';
@@ -48,7 +48,7 @@ describe('A login in DATABASE_URL that is no superuser', function () {
   );
 
   it('may make databases and roles, and needs no more to migrate, to provision, also a second time, and to serve', async () => {
-    const migrated = await run('scripts/control.ts', ['migrate'], environment);
+    const migrated = await runScript('scripts/control.ts', ['migrate'], environment);
     expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
 
     const config = readConfig(environment);

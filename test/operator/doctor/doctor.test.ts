@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
-import { run } from '../../support/command-line.ts';
-import { createOwnServer, type OwnServer } from '../../support/own-server.ts';
+import { runScript } from '../../support/command-line.ts';
+import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 
 interface Found {
   check: string;
@@ -13,13 +13,13 @@ interface Found {
 }
 
 describe('doctor', () => {
-  let server: OwnServer;
+  let server: DedicatedServer;
   let acme: string;
   let globex: string;
   let head: string;
 
   before(async () => {
-    server = await createOwnServer();
+    server = await createDedicatedServer();
     const { tenant } = await server.provision('acme');
     acme = tenant.databaseName;
     head = tenant.schemaVersion ?? '';
@@ -27,7 +27,7 @@ describe('doctor', () => {
   });
   after(() => server.close());
 
-  const doctor = (...args: string[]) => run('scripts/tenant.ts', ['doctor', ...args], server.environment);
+  const doctor = (...args: string[]) => runScript('scripts/tenant.ts', ['doctor', ...args], server.environment);
 
   const look = async (fix = false): Promise<Found[]> => (await diagnose(server.installation, { fix })).findings;
   const inShort = (findings: Found[]) => findings.map(({ check, tenant }) => [check, tenant]);
@@ -415,7 +415,7 @@ describe('doctor', () => {
 
   it('under another master key says so of every secret, and mends nothing', async () => {
     const environment = { ...server.environment, MASTER_KEY: randomBytes(32).toString('base64') };
-    const { code, stdout } = await run('scripts/tenant.ts', ['doctor', '--fix', '--json'], environment);
+    const { code, stdout } = await runScript('scripts/tenant.ts', ['doctor', '--fix', '--json'], environment);
     expect(code).to.equal(1);
     const { findings } = JSON.parse(stdout) as { findings: Found[] };
     expect(new Set(findings.map(({ check, fixed }) => `${check} ${fixed}`))).to.deep.equal(

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
-import { type Ended, type Running, run, start } from '../../support/command-line.ts';
+import { type RunningScript, runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { postgresUrl } from '../../support/test-server.ts';
@@ -23,7 +23,7 @@ describe('a migration run', function () {
   let next: NextBuild;
   /** In the order of their slugs. */
   let tenants: TestTenant[];
-  let service: Running;
+  let service: RunningScript;
   let serviceUrl: string;
 
   before(async () => {
@@ -31,7 +31,7 @@ describe('a migration run', function () {
     const more = Array.from({ length: 10 }, (_, index) => `tenant-${String(index + 1).padStart(2, '0')}`);
     tenants = [world.acme, world.globex];
     for (const slug of more) tenants.push(await world.provision(slug));
-    service = start(next.file('src/main.ts'), [], world.environment);
+    service = startScript(next.file('src/main.ts'), [], world.environment);
     const port = await eventually(() => /"event":"listening","port":(\d+)/.exec(service.output.stdout)?.[1], 10_000);
     serviceUrl = `http://127.0.0.1:${port}`;
   });
@@ -51,7 +51,7 @@ describe('a migration run', function () {
 
   const query = <Row extends object>(text: string, values: unknown[] = []) =>
     world.control.em.fork().execute<Row[]>(text, values);
-  const tenant = (args: string[]) => run(next.file('scripts/tenant.ts'), args, world.environment);
+  const tenant = (args: string[]) => runScript(next.file('scripts/tenant.ts'), args, world.environment);
   const migrate = (...args: string[]) => tenant(['migrate', '--json', ...args]);
   const linesOf = ({ stdout }: { stdout: string }): Outcome[] =>
     stdout
@@ -69,7 +69,7 @@ describe('a migration run', function () {
        create index if not exists entities_status_id_index on entities (status_id)`,
     );
     await query('update tenants set schema_version = ?, schema_fingerprint = null where id = ?', [
-      next.before,
+      next.currentHead,
       each.id,
     ]);
   }
@@ -168,7 +168,7 @@ describe('a migration run', function () {
       const failed = outcomes.filter(({ state }) => state === 'failed');
       expect(failed.map(({ slug }) => slug)).to.deep.equal([broken.slug]);
       expect(failed[0]?.error).to.match(new RegExp(`^${next.head}: .*labels`));
-      expect(await versions()).to.deep.equal({ ...all(next.head), [broken.slug]: next.before });
+      expect(await versions()).to.deep.equal({ ...all(next.head), [broken.slug]: next.currentHead });
       for (const [slug, answers] of seen) {
         const kinds = [...new Set(answers)];
         const expected = slug === broken.slug ? ['503 migration_pending'] : slug === first.slug ? ['200'] : undefined;
@@ -190,7 +190,7 @@ describe('a migration run', function () {
       expect(status.lastRun.failures).to.have.length(1);
       expect(status.fleet).to.deep.equal([
         { schemaVersion: next.head, status: 'active', tenants: 11 },
-        { schemaVersion: next.before, status: 'active', tenants: 1 },
+        { schemaVersion: next.currentHead, status: 'active', tenants: 1 },
       ]);
 
       await sql(broken, 'drop table labels');
@@ -214,7 +214,7 @@ describe('a migration run', function () {
       expect([old.version, old.tenants]).to.deep.equal(['0001-foundation', ['acme']]);
       expect(old.migrations.map(({ name }: { name: string }) => name).at(-1)).to.equal(next.head);
       expect(old.migrations.length).to.be.greaterThan(2);
-      expect([recent.version, recent.tenants]).to.deep.equal([next.before, slugs().slice(1)]);
+      expect([recent.version, recent.tenants]).to.deep.equal([next.currentHead, slugs().slice(1)]);
       expect(recent.migrations[0].sql[0]).to.match(/^create table labels/);
       const text = await tenant(['migrate', 'globex', '--dry-run']);
       expect(text.stdout).to.include('create table labels').and.not.include('acme');
@@ -235,7 +235,7 @@ describe('a migration run', function () {
 
   for (const killedAfter of [0, 3, 9]) {
     it(`killed after ${killedAfter} tenants is completed by the next one, and nothing runs twice`, async () => {
-      const killed = start(
+      const killed = startScript(
         next.file('scripts/tenant.ts'),
         ['migrate', '--all', '--json', '--concurrency', '2'],
         world.environment,
@@ -264,7 +264,7 @@ describe('a migration run', function () {
     const { code, stdout } = await migrate('globex', 'acme');
     expect(code).to.equal(1);
     const globex = linesOf({ stdout }).find(({ slug }) => slug === 'globex');
-    expect(globex).to.include({ state: 'failed', from: next.before, to: next.before });
+    expect(globex).to.include({ state: 'failed', from: next.currentHead, to: next.currentHead });
     expect(globex?.error).to.include('index entities_status_id_index is missing');
     expect(await sql(world.globex, `select to_regclass('labels') as found`)).to.deep.equal([{ found: null }]);
     expect((await tenant(['status'])).stdout).to.include('index entities_status_id_index is missing');
@@ -281,7 +281,7 @@ describe('a migration run', function () {
 
   it('is refused for a database that is newer than the build, or another tenant’s', async () => {
     await migrate('acme');
-    const old = await run('scripts/tenant.ts', ['migrate', 'acme', '--json'], world.environment);
+    const old = await runScript('scripts/tenant.ts', ['migrate', 'acme', '--json'], world.environment);
     expect(old.code).to.equal(1);
     expect(linesOf(old)[0]?.error).to.match(/labels, which this build does not know/);
     expect((await versions()).acme).to.equal(next.head);
@@ -310,8 +310,8 @@ describe('a migration run', function () {
     await eventually(async () => expect(await answers()).to.deep.equal(['migration_pending', 200]));
 
     expect((await tenant(['rollback', 'acme'])).code, 'without a yes').to.equal(2);
-    const undone: Ended = await tenant(['rollback', 'acme', '--yes', '--json']);
-    expect(JSON.parse(undone.stdout)).to.deep.equal({ slug: 'acme', from: next.head, to: next.before });
+    const undone: ScriptResult = await tenant(['rollback', 'acme', '--yes', '--json']);
+    expect(JSON.parse(undone.stdout)).to.deep.equal({ slug: 'acme', from: next.head, to: next.currentHead });
     await eventually(async () => expect(await answers()).to.deep.equal([200, 'migration_pending']));
     expect((await neighbour.get(path)).status).to.equal(200);
     expect((await runs()).at(-1)?.state).to.equal('succeeded');
@@ -319,7 +319,12 @@ describe('a migration run', function () {
       'select state, from_version, to_version, error from migration_outcomes where run_id = ?',
       [(await runs()).at(-1)?.id],
     );
-    expect(row).to.deep.equal({ state: 'migrated', from_version: next.head, to_version: next.before, error: null });
+    expect(row).to.deep.equal({
+      state: 'migrated',
+      from_version: next.head,
+      to_version: next.currentHead,
+      error: null,
+    });
     expect(await sql(world.acme, `select to_regclass('labels') as found`)).to.deep.equal([{ found: null }]);
 
     expect((await migrate('acme')).code).to.equal(0);

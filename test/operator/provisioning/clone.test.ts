@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { addClient } from '../../../src/operator/tenants/clients.ts';
 import type { Client } from '../../support/client.ts';
-import { run as runScript } from '../../support/command-line.ts';
+import { runScript } from '../../support/command-line.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 

@@ -9,7 +9,7 @@ import { readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { migrationNames } from '../../../src/postgres/migration-steps.ts';
 import { Client } from '../../support/client.ts';
-import { type Ended, run, start } from '../../support/command-line.ts';
+import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
@@ -45,8 +45,8 @@ describe('provision', () => {
     await rm(folder, { recursive: true });
   });
 
-  const provision = (...args: string[]): Promise<Ended> =>
-    run('scripts/tenant.ts', ['provision', ...args, '--json'], world.environment);
+  const provision = (...args: string[]): Promise<ScriptResult> =>
+    runScript('scripts/tenant.ts', ['provision', ...args, '--json'], world.environment);
   const argumentsOf = (slug: string): string[] => [
     slug,
     '--name',
@@ -190,7 +190,7 @@ describe('provision', () => {
     expect(second).to.deep.equal({ ...unchanged, created: false });
     const entities = await sql<{ name: string }>(at(first), 'select name from entities order by name');
     expect(entities.map(({ name }) => name)).to.deep.equal(['Endframe', 'Raviga']);
-    const text = await run('scripts/tenant.ts', ['provision', '--file', file], world.environment);
+    const text = await runScript('scripts/tenant.ts', ['provision', '--file', file], world.environment);
     expect([text.code, text.stdout]).to.deep.equal([0, 'hooli is there already: nothing was changed.\n']);
   });
 
@@ -245,7 +245,11 @@ describe('provision', () => {
     ];
     await Promise.all(
       attempts.map(async args => {
-        const { code, stdout, stderr } = await run('scripts/tenant.ts', ['provision', ...args], world.environment);
+        const { code, stdout, stderr } = await runScript(
+          'scripts/tenant.ts',
+          ['provision', ...args],
+          world.environment,
+        );
         expect({ code, stdout }, args.join(' ')).to.deep.equal({ code: 2, stdout: '' });
         expect(stderr.trim(), args.join(' ')).to.match(/\S/).and.not.include('\n').and.not.include('in the file');
       }),
@@ -295,7 +299,7 @@ describe('provision', () => {
     await holder.connect();
     await holder.query('begin');
     await holder.query(lock);
-    const running = start('scripts/tenant.ts', ['provision', ...argumentsOf(slug)], world.environment);
+    const running = startScript('scripts/tenant.ts', ['provision', ...argumentsOf(slug)], world.environment);
     try {
       await eventually(async () => {
         const { rows } = await withConnection(postgresUrl(), client =>
@@ -346,7 +350,11 @@ describe('provision', () => {
     const kills = 8;
     const killAndRepeat = async (kill: number): Promise<void> => {
       const slug = `killed-${kill}-of-${kills}`;
-      const running = start('scripts/tenant.ts', ['provision', ...argumentsOf(slug), '--json'], world.environment);
+      const running = startScript(
+        'scripts/tenant.ts',
+        ['provision', ...argumentsOf(slug), '--json'],
+        world.environment,
+      );
       // The first half of a run is the start of Node.
       await sleep(duration * (0.5 + (0.5 * kill) / (kills + 1)));
       running.process.kill('SIGKILL');

@@ -10,20 +10,20 @@ import { provision } from '../../../src/operator/provisioning/provision.ts';
 import { type Filled, fillPool, listPool } from '../../../src/operator/provisioning/warm-pool.ts';
 import { purgeTenant } from '../../../src/operator/tenants/tenant-states.ts';
 import { lockKey, lockSpaces } from '../../../src/postgres/advisory-locks.ts';
-import { type Ended, run, start } from '../../support/command-line.ts';
+import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
+import { createDedicatedServer, type DedicatedServer, manifestOf } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
-import { createOwnServer, manifestOf, type OwnServer } from '../../support/own-server.ts';
 
 describe('The warm pool', () => {
-  let server: OwnServer;
+  let server: DedicatedServer;
   const passwords = createPasswords();
 
   before(async () => {
-    server = await createOwnServer();
+    server = await createDedicatedServer();
   });
   after(() => server.close());
 
-  const tenant = (...args: string[]): Promise<Ended> => run('scripts/tenant.ts', args, server.environment);
+  const tenant = (...args: string[]): Promise<ScriptResult> => runScript('scripts/tenant.ts', args, server.environment);
   const fill = async (size: number): Promise<Filled | undefined> => (await fillPool(server.installation, size))[0];
   const inPool = async () => (await listPool(server.installation)).map(({ database, state }) => `${database} ${state}`);
   const wrong = async (fix = false) =>
@@ -232,8 +232,8 @@ describe('The warm pool', () => {
     const before = await secret();
     await server.sql('create database other');
     const environment = { ...server.environment, DATABASE_URL: databaseUrl(server.url, 'other') };
-    const other = async (...args: string[]) => run('scripts/tenant.ts', args, environment);
-    expect((await run('scripts/control.ts', ['migrate'], environment)).code).to.equal(0);
+    const other = async (...args: string[]) => runScript('scripts/tenant.ts', args, environment);
+    expect((await runScript('scripts/control.ts', ['migrate'], environment)).code).to.equal(0);
     await server.sql(
       `update servers set prefix = 'office'; alter table tenants alter id restart with ${theirs.id}`,
       'other',
@@ -255,7 +255,7 @@ describe('The warm pool', () => {
     const url = databaseUrl(server.url, 'operator', { user: 'operator', password: 'secret' });
     const environment = { ...server.environment, DATABASE_URL: url };
     const ask = async (script: string, ...args: string[]) => {
-      const { code, stdout, stderr } = await run(`scripts/${script}.ts`, args, environment);
+      const { code, stdout, stderr } = await runScript(`scripts/${script}.ts`, args, environment);
       expect({ code, stderr }, stdout).to.deep.equal({ code: 0, stderr: '' });
       return stdout;
     };
@@ -302,7 +302,7 @@ describe('The warm pool', () => {
     it(`is filled by the next command when one is killed ${moment}`, async () => {
       const size = (await inPool()).length + 2;
       const holder = await hold(lock);
-      const filling = start('scripts/tenant.ts', ['pool', 'fill', '--size', String(size)], server.environment);
+      const filling = startScript('scripts/tenant.ts', ['pool', 'fill', '--size', String(size)], server.environment);
       await killWhen(filling, waiting, holder);
       await eventually(async () => (await inPool()).some(line => line.endsWith('unfinished')));
       expect(await wrong(true)).to.deep.include(['warm_leftover', null]);
@@ -320,7 +320,7 @@ describe('The warm pool', () => {
   }
 
   /** Kills a process when it waits for the lock, and waits until what it had asked for is done or given up. */
-  async function killWhen(running: ReturnType<typeof start>, waiting: RegExp, holder: pg.Client): Promise<void> {
+  async function killWhen(running: ReturnType<typeof startScript>, waiting: RegExp, holder: pg.Client): Promise<void> {
     const sessions = () =>
       server.sql<{ query: string; waits: boolean }>(
         `select query, coalesce(wait_event_type = 'Lock', false) as waits from pg_stat_activity where application_name in ('backoffice-operator', 'backoffice-control') and backend_type = 'client backend' and query <> '' and state <> 'idle' and pid <> pg_backend_pid()`,
@@ -341,7 +341,7 @@ describe('The warm pool', () => {
   async function stopAt(slug: string, lock: string, waiting: RegExp): Promise<string> {
     const holder = await hold(lock);
     const args = ['provision', slug, '--name', slug, '--admin-email', `admin@${slug}.test`];
-    await killWhen(start('scripts/tenant.ts', args, server.environment), waiting, holder);
+    await killWhen(startScript('scripts/tenant.ts', args, server.environment), waiting, holder);
     const [left] = await server.control<{ status: string }>(`select status from tenants where slug = '${slug}'`);
     return left?.status ?? 'none';
   }

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
-import { run as runScript } from '../../support/command-line.ts';
+import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createWorld, type TestTenant, type World } from '../../support/world.ts';
 

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
-import { run as runScript } from '../../support/command-line.ts';
+import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, type World } from '../../support/world.ts';
@@ -17,7 +17,7 @@ describe('The life of a tenant', () => {
 
   before(async () => {
     world = await createWorld();
-    const other = await world.startAnother();
+    const other = await world.startAnotherServer();
     admin = await world.login(world.acme);
     elsewhere = admin.at(other.url);
     neighbour = await world.login(world.globex);

@@ -12,23 +12,23 @@ import { checkManifest, type Manifest } from '../../src/operator/provisioning/ma
 import { type Provisioned, provision } from '../../src/operator/provisioning/provision.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 
-/** A PostgreSQL with one installation and nothing else: what is on it can be counted. */
-export interface OwnServer {
+/** A PostgreSQL server with one installation and nothing else, so that a test can count its databases and roles. */
+export interface DedicatedServer {
   readonly installation: Installation;
-  /** Environment under which the command line works on it. */
+  /** Environment variables that make the command line use this installation. */
   readonly environment: Record<string, string>;
-  /** Superuser, on the database `postgres`. */
+  /** Superuser URL of the database `postgres`. */
   readonly url: string;
   provision(slug: string): Promise<Provisioned>;
-  /** As superuser, in the database that is named, or in `postgres`. */
+  /** Runs SQL as superuser in the given database, by default `postgres`. */
   sql<Row extends object>(text: string, database?: string): Promise<Row[]>;
-  /** In the control database. */
+  /** Runs SQL as superuser in the control database. */
   control<Row extends object>(text: string): Promise<Row[]>;
   close(): Promise<void>;
 }
 
-export async function createOwnServer(): Promise<OwnServer> {
-  const folder = await mkdtemp(join(tmpdir(), 'backoffice-own-'));
+export async function createDedicatedServer(): Promise<DedicatedServer> {
+  const folder = await mkdtemp(join(tmpdir(), 'backoffice-dedicated-'));
   const settings = ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'max_connections=120'];
   const postgres = await startEmbeddedPostgres(folder, { settings });
   const controlUrl = databaseUrl(postgres.url, 'office');
@@ -37,15 +37,15 @@ export async function createOwnServer(): Promise<OwnServer> {
   const environment = { DATABASE_URL: controlUrl, MASTER_KEY: randomBytes(32).toString('base64') };
   const installation = await openInstallation(readConfig(environment));
   const passwords = createPasswords();
-  const ask = <Row extends object>(url: string, text: string): Promise<Row[]> =>
+  const query = <Row extends object>(url: string, text: string): Promise<Row[]> =>
     withConnection(url, async client => (await client.query(text)).rows as Row[]);
   return {
     installation,
     environment,
     url: postgres.url,
     provision: slug => provision(installation, passwords, manifestOf(slug)),
-    sql: (text, database = 'postgres') => ask(databaseUrl(postgres.url, database), text),
-    control: text => ask(controlUrl, text),
+    sql: (text, database = 'postgres') => query(databaseUrl(postgres.url, database), text),
+    control: text => query(controlUrl, text),
     close: async () => {
       await installation.close();
       await postgres.leave();
