@@ -3,6 +3,7 @@ import type { Tenant } from '../../control/entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import { shortText } from '../migrations/migrate-tenant.ts';
@@ -47,18 +48,16 @@ export async function checkTenant(installation: Installation, tenant: Tenant, he
     await connected(databaseUrl(adminUrl, tenant.databaseName), examine);
     return findings;
   }
-  await connected(databaseUrl(adminUrl, tenant.databaseName, login), examine).catch(
-    async (error: { code?: string }) => {
-      if (!/^(28|42501)/.test(error.code ?? '')) throw error;
-      findings.length = 0;
-      add(
-        'login_fails',
-        `the service is kept out of ${tenant.databaseName}: ${shortText(error)}`,
-        `see the other findings; when there are none, the password is wrong: alter role ${quote(tenant.roleName)} password …`,
-      );
-      await connected(databaseUrl(adminUrl, tenant.databaseName), examine);
-    },
-  );
+  await connected(databaseUrl(adminUrl, tenant.databaseName, login), examine).catch(async error => {
+    if (!/^(28|42501)/.test(sqlState(error) ?? '')) throw error;
+    findings.length = 0;
+    add(
+      'login_fails',
+      `the service is kept out of ${tenant.databaseName}: ${shortText(error)}`,
+      `see the other findings; when there are none, the password is wrong: alter role ${quote(tenant.roleName)} password …`,
+    );
+    await connected(databaseUrl(adminUrl, tenant.databaseName), examine);
+  });
   return findings;
 }
 

@@ -3,6 +3,7 @@ import type pg from 'pg';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 
@@ -24,8 +25,8 @@ async function closeToOthers(client: pg.Client): Promise<void> {
 
 /** Makes the control database when it is missing. One that is there needs no right on any other database. */
 export async function createControlDatabase(controlUrl: string): Promise<void> {
-  const isMissing = await withConnection(controlUrl, async () => false).catch((error: { code?: string }) => {
-    if (error.code !== '3D000') throw error;
+  const isMissing = await withConnection(controlUrl, async () => false).catch(error => {
+    if (sqlState(error) !== '3D000') throw error;
     return true;
   });
   if (!isMissing) return;
@@ -35,8 +36,8 @@ export async function createControlDatabase(controlUrl: string): Promise<void> {
     if (rowCount) return;
     await client
       .query(`create database ${quoteIdentifier(name)} template template0 encoding 'UTF8'`)
-      .catch(async (error: { code?: string }) => {
-        if (error.code !== '42P04' && error.code !== '23505') throw error; // another process was faster
+      .catch(async error => {
+        if (!['42P04', '23505'].includes(sqlState(error) ?? '')) throw error; // another process was faster
         await sleep(50);
       });
   });

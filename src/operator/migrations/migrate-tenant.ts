@@ -3,6 +3,7 @@ import { Tenant } from '../../control/entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { changeSchema, readSchemaState, type SchemaStep, stepUp } from '../schema/schema-steps.ts';
@@ -119,7 +120,7 @@ const maxErrorLength = 300;
 
 /** What went wrong in one line that can be shown and kept: no address of a database, and not too long. */
 export function shortText(error: unknown): string {
-  const text = error instanceof Error ? error.message || String((error as { code?: string }).code) : String(error);
+  const text = error instanceof Error ? error.message || (sqlState(error) ?? error.name) : String(error);
   return text
     .replace(/\bpostgres(ql)?:\/\/\S+/g, '(address)')
     .replace(/\s+/g, ' ')

@@ -4,6 +4,7 @@ import type { RunState } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { migrationNames } from '../../postgres/migration-steps.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
@@ -130,8 +131,9 @@ async function headFingerprints({ control, servers }: Installation): Promise<Map
   const found = await em.find(Server, { id: { $in: used.map(({ id }) => id) } });
   const read = async (server: Server): Promise<[number, string]> => [
     server.id,
-    await headFingerprint(control, server, servers.adminUrl(server)).catch((error: { code?: string }) => {
-      if (/^[0-9A-Z]{5}$/.test(error.code ?? '')) throw error; // PostgreSQL itself says no: a migration is wrong
+    await headFingerprint(control, server, servers.adminUrl(server)).catch(error => {
+      // A SQLSTATE other than of a lost connection (08…) comes from PostgreSQL itself: a migration is wrong.
+      if (/^(?!08|EPIPE)[0-9A-Z]{5}$/.test(sqlState(error) ?? '')) throw error;
       return '';
     }),
   ];

@@ -5,6 +5,7 @@ import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { migrationNames } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
@@ -63,7 +64,7 @@ export async function copyTemplate(
       return;
     } catch (error) {
       // The template was replaced meanwhile by another process (3D000), or is being copied (55006).
-      if (attempt === 5 || !['3D000', '55006'].includes((error as { code?: string }).code ?? '')) throw error;
+      if (attempt === 5 || !['3D000', '55006'].includes(sqlState(error) ?? '')) throw error;
     }
   }
 }

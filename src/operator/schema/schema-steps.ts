@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { OperatorError } from '../../operator-error.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
 
 /** One migration as the statements it consists of. */
@@ -50,7 +51,7 @@ export async function readSchemaState(client: pg.Client): Promise<SchemaState> {
     const { rows } = await client.query<SchemaState>(query);
     return rows[0] ?? { guid: null, applied: [] };
   } catch (error) {
-    if ((error as { code?: string }).code !== '42P01') throw error;
+    if (sqlState(error) !== '42P01') throw error;
     return { guid: null, applied: [] };
   }
 }
@@ -108,7 +109,7 @@ export async function stepDown(client: pg.Client, { name, down }: SchemaStep): P
 }
 
 async function named(step: string, work: Promise<unknown>): Promise<void> {
-  await work.catch((error: Error & { code?: string }) => {
+  await work.catch((error: Error) => {
     error.message = `${step}: ${error.message}`;
     throw error;
   });

@@ -5,6 +5,7 @@ import { SchemaFingerprint } from '../../control/migration-run.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { migrationNames } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { fingerprint, fingerprintMethod, schemaObjects } from '../../postgres/schema-fingerprint.ts';
@@ -21,8 +22,8 @@ export async function headFingerprint(control: ControlDatabase, server: Server, 
   const kept = await control.em.fork().findOne(SchemaFingerprint, key, { fields });
   if (kept) return kept.fingerprint;
   const template = await ensureTemplate(server, adminUrl);
-  const read = await readTemplate(template, adminUrl).catch(async (error: { code?: string }) => {
-    if (error.code !== '3D000') throw error; // another build has just dropped it
+  const read = await readTemplate(template, adminUrl).catch(async error => {
+    if (sqlState(error) !== '3D000') throw error; // another build has just dropped it
     return readTemplate(await ensureTemplate(server, adminUrl), adminUrl);
   });
   const version = (await migrationNames('tenant')).at(-1) ?? '';

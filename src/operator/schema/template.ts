@@ -5,6 +5,7 @@ import type { Server } from '../../control/entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations, migrationNames, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { readSchemaSteps } from './schema-steps.ts';
@@ -53,8 +54,8 @@ export function migrationSettings(server: Pick<Server, 'prefix'>): Record<string
 }
 
 async function ensureGroup(client: { query(sql: string): Promise<unknown> }, group: string): Promise<void> {
-  await client.query(`create role ${quoteIdentifier(group)} nologin`).catch((error: { code?: string }) => {
-    if (error.code !== '42710' && error.code !== '23505') throw error; // it exists
+  await client.query(`create role ${quoteIdentifier(group)} nologin`).catch(error => {
+    if (!['42710', '23505'].includes(sqlState(error) ?? '')) throw error; // it exists
   });
 }
 

@@ -3,6 +3,7 @@ import pg from 'pg';
 import type { Tenant } from '../../control/entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { migrationSettings } from './template.ts';
 
@@ -88,7 +89,7 @@ export async function retryLocked<T>(run: () => Promise<T>): Promise<T> {
     try {
       return await run();
     } catch (error) {
-      if (attempt === lockAttempts || (error as { code?: string }).code !== '55P03') throw error;
+      if (attempt === lockAttempts || sqlState(error) !== '55P03') throw error;
       await sleep(200 * attempt);
     }
   }
