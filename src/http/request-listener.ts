@@ -1,25 +1,58 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type Koa from 'koa';
+import type { Context } from 'koa';
 import compose from 'koa-compose';
 
+/** Statuses whose responses have no body (RFC 9110 §15.3.5, §15.3.6, §15.4.5). */
+const emptyStatuses = new Set([204, 205, 304]);
+
 /**
- * `app.callback()`, less what an API that answers with text and bytes has no use for, a sixth of what a request costs:
- * Koa listens to every answer and its socket for errors that nobody can be told of any more, and looks for ways to send
- * streams and objects.
+ * Returns a listener for `http.createServer` that sends the same responses as `app.callback()`, in five sixths of the
+ * time of a request.
+ *
+ * Text, bytes and empty responses, the only ones on the API's frequent paths, are sent directly. Koa also watches every
+ * response and its socket for errors, which nobody can receive any more. All other bodies (streams, objects, a status
+ * without a body) are sent by Koa.
  */
 export function requestListener(app: Koa): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   const handle = compose(app.middleware);
-  if (app.listenerCount('error') === 0) app.on('error', app.onerror); // without one, the first fault would end the process
+  if (app.listenerCount('error') === 0) app.on('error', app.onerror); // without a listener, an error ends the process
   return (request, response) => {
     const ctx = app.createContext(request, response);
     response.statusCode = 404;
-    const send = (): void => {
-      const { body } = ctx;
-      if (!ctx.writable || body === null || body === undefined) response.end();
-      else response.end(body);
-    };
     return handle(ctx)
-      .then(send)
+      .then(() => send(app, ctx))
       .catch((error: unknown) => ctx.onerror(error as Error));
   };
+}
+
+function send(app: Koa, ctx: Context): void | Promise<void> {
+  const { body, res } = ctx;
+  if (ctx.respond === false) return; // a middleware has sent the response itself
+  if (!ctx.writable) {
+    res.end();
+  } else if (emptyStatuses.has(res.statusCode)) {
+    ctx.body = null; // removes the headers that describe a body
+    res.end();
+  } else if (typeof body === 'string' || Buffer.isBuffer(body)) {
+    res.end(body);
+  } else {
+    return sendByKoa(app, ctx);
+  }
+}
+
+/** `handleRequest` is missing in Koa's types, because Koa calls it private: it is what `app.callback()` calls. */
+interface KoaInternals {
+  handleRequest(ctx: Context, middleware: (ctx: Context) => Promise<void>): Promise<void>;
+}
+
+/**
+ * Sends a response as `app.callback()` does. Koa does not export the function that sends, but `handleRequest` calls it
+ * after the middleware. `handleRequest` first sets the status to 404, so the middleware given to it restores the status.
+ */
+function sendByKoa(app: Koa, ctx: Context): Promise<void> {
+  const { statusCode } = ctx.res;
+  return (app as unknown as KoaInternals).handleRequest(ctx, async () => {
+    ctx.res.statusCode = statusCode;
+  });
 }

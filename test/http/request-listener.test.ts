@@ -1,69 +1,225 @@
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { createServer, type RequestListener, request, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
+import { isDeepStrictEqual } from 'node:util';
 import { expect } from 'chai';
 import Koa, { type Context } from 'koa';
 import { requestListener } from '../../src/http/request-listener.ts';
+import { eventually } from '../support/eventually.ts';
 
-const answers: Record<string, (ctx: Context) => void> = {
+/** What a client receives of one response. */
+interface Received {
+  status: number | undefined;
+  headers: Record<string, unknown>;
+  bytes: Buffer;
+  /** False when the connection ended before the response did. */
+  complete: boolean;
+}
+
+const handlers: Record<string, (ctx: Context) => void> = {
   '/text': ctx => {
     ctx.body = 'ünïcode';
   },
   '/bytes': ctx => {
     ctx.body = Buffer.from([1, 2, 3]);
   },
-  '/none': ctx => {
+  '/no-content': ctx => {
     ctx.status = 204;
   },
-  '/unchanged': ctx => {
+  '/no-content-null': ctx => {
+    ctx.body = null;
+  },
+  '/no-content-before-text': ctx => {
+    ctx.status = 204;
+    ctx.body = 'not sent';
+  },
+  '/no-content-with-type': ctx => {
+    ctx.status = 204;
+    ctx.type = 'text/plain';
+  },
+  '/not-modified': ctx => {
     ctx.body = 'not sent';
     ctx.status = 304;
   },
-  '/elsewhere': ctx => ctx.redirect('/text'),
-  '/fault': () => {
-    throw new Error('a fault that nobody expected');
+  '/not-modified-null': ctx => {
+    ctx.body = null;
+    ctx.status = 304;
   },
-  '/header': ctx => ctx.set('X-Broken', 'line\nbreak'),
+  '/not-modified-stream': ctx => {
+    ctx.body = Readable.from(['not sent']);
+    ctx.status = 304;
+  },
+  '/ok-null': ctx => {
+    ctx.body = null;
+    ctx.status = 200;
+  },
+  '/ok-without-body': ctx => {
+    ctx.status = 200;
+  },
+  '/redirect': ctx => ctx.redirect('/text'),
+  '/object': ctx => {
+    ctx.body = { name: 'ünïcode', list: [1, null] };
+  },
+  '/object-created': ctx => {
+    ctx.status = 201;
+    ctx.body = {};
+  },
+  '/stream': ctx => {
+    ctx.body = Readable.from(['ünï', 'code']);
+  },
+  '/stream-with-type': ctx => {
+    ctx.status = 202;
+    ctx.type = 'text/csv';
+    ctx.length = 4;
+    ctx.body = Readable.from(['a;b\n']);
+  },
+  '/web-stream': ctx => {
+    ctx.body = new Blob(['ünïcode']).stream();
+  },
+  '/blob': ctx => {
+    ctx.body = new Blob(['ünïcode'], { type: 'text/plain' });
+  },
+  '/fetched': ctx => {
+    ctx.body = new Response('ünïcode', { status: 203, headers: { 'X-Source': 'elsewhere' } });
+  },
+  '/sent-by-itself': ctx => {
+    ctx.respond = false;
+    ctx.body = 'text';
+    ctx.res.writeHead(202).end('sent');
+  },
 };
 
-describe('Every answer', () => {
-  const faults: unknown[] = [];
-  let server: Server;
-  let url: string;
+const failingHandlers: Record<string, (ctx: Context) => void> = {
+  '/thrown': () => {
+    throw new Error('an unexpected error');
+  },
+  '/malformed-header': ctx => ctx.set('X-Broken', 'line\nbreak'),
+  '/stream-that-fails-midway': ctx => {
+    ctx.body = Readable.from(failAfter('begun'));
+  },
+  '/stream-that-fails-at-once': ctx => {
+    ctx.body = Readable.from(failAfter());
+  },
+  '/object-that-is-no-json': ctx => {
+    ctx.body = { number: 1n };
+  },
+};
+
+async function* failAfter(...chunks: string[]): AsyncGenerator<string> {
+  yield* chunks;
+  throw new Error('the source failed');
+}
+
+describe('request listener', () => {
+  let direct: Served;
+  let koa: Served;
   before(async () => {
-    const app = new Koa();
-    app.on('error', fault => faults.push(fault));
-    app.use(ctx => answers[ctx.path]?.(ctx));
-    server = createServer(requestListener(app)).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    direct = await serve(requestListener);
+    koa = await serve(app => app.callback());
   });
-  after(() => server.close());
-
-  const ask = async (path: string, method = 'GET') => {
-    const answer = await fetch(url + path, { method, redirect: 'manual' });
-    const { status, headers } = answer;
-    return { status, length: headers.get('content-length'), bytes: [...Buffer.from(await answer.arrayBuffer())] };
-  };
-
-  it('leaves as Koa would have sent it', async () => {
-    const text = [...Buffer.from('ünïcode')];
-    expect(await ask('/text')).to.deep.equal({ status: 200, length: '9', bytes: text });
-    expect(await ask('/text', 'HEAD')).to.deep.equal({ status: 200, length: '9', bytes: [] });
-    expect(await ask('/bytes')).to.deep.equal({ status: 200, length: '3', bytes: [1, 2, 3] });
-    expect(await ask('/none')).to.deep.equal({ status: 204, length: null, bytes: [] });
-    expect(await ask('/unchanged')).to.deep.equal({ status: 304, length: null, bytes: [] });
-    expect(await ask('/elsewhere')).to.include({ status: 302 });
-    expect(await ask('/nowhere')).to.include({ status: 404 });
-    expect(faults).to.deep.equal([]);
+  after(() => {
+    direct.server.close();
+    koa.server.close();
   });
 
-  it('is 500 after a fault, which is told, and the next one is answered', async () => {
-    for (const path of ['/fault', '/header']) {
-      faults.length = 0;
-      expect(await ask(path)).to.include({ status: 500 });
-      expect(faults).to.have.length(1);
-      expect(await ask('/text')).to.include({ status: 200 });
+  for (const path of [...Object.keys(handlers), '/unknown']) {
+    for (const method of ['GET', 'HEAD']) {
+      it(`the response to ${method} ${path} equals that of app.callback()`, async () => {
+        const [received, expected] = await Promise.all([direct.receive(path, method), koa.receive(path, method)]);
+        expect(received).to.deep.equal(expected);
+        expect(received.complete).to.equal(true);
+        expect(direct.errors[path]).to.equal(undefined);
+      });
     }
+  }
+
+  for (const path of Object.keys(failingHandlers)) {
+    it(`the response to ${path} and its reported errors equal those of app.callback(), and the server goes on`, async () => {
+      const [received, expected] = await Promise.all([direct.receive(path), koa.receive(path)]);
+      expect(received).to.deep.equal(expected);
+      await eventually(() => koa.errors[path] && isDeepStrictEqual(direct.errors[path], koa.errors[path]));
+      expect(await direct.receive('/text')).to.include({ status: 200, complete: true });
+    });
+  }
+
+  it('text, bytes, streams and objects arrive whole, and empty responses have no body', async () => {
+    const text = Buffer.from('ünïcode');
+    const bytesOf = async (path: string, method?: string) => (await direct.receive(path, method)).bytes;
+    expect(await bytesOf('/bytes')).to.deep.equal(Buffer.from([1, 2, 3]));
+    for (const path of ['/text', '/stream', '/web-stream', '/blob', '/fetched'])
+      expect(await bytesOf(path), path).to.deep.equal(text);
+    expect(JSON.parse(String(await bytesOf('/object')))).to.deep.equal({ name: 'ünïcode', list: [1, null] });
+    for (const path of ['/no-content', '/no-content-before-text', '/not-modified', '/ok-null'])
+      expect(await bytesOf(path), path).to.have.length(0);
+    for (const path of Object.keys(handlers))
+      expect(await bytesOf(path, 'HEAD'), path).to.have.length(0);
+  });
+
+  it('a stream that fails midway ends the connection, so the client sees that the response is not complete', async () => {
+    const { status, bytes, complete } = await direct.receive('/stream-that-fails-midway');
+    expect({ status, bytes: String(bytes), complete }).to.deep.equal({ status: 200, bytes: 'begun', complete: false });
+  });
+
+  it('a stream is destroyed when its client disconnects', async () => {
+    let destroyed = false;
+    handlers['/endless'] = ctx => {
+      const endless = new Readable({
+        read() {
+          this.push('x'.repeat(1_000));
+        },
+        destroy(error, done) {
+          destroyed = true;
+          done(error);
+        },
+      });
+      ctx.body = endless;
+    };
+    const outgoing = request(`${direct.url}/endless`).end();
+    const [incoming] = await once(outgoing, 'response');
+    await once(incoming, 'data');
+    outgoing.on('error', () => {}).destroy();
+    await eventually(() => destroyed);
+    delete handlers['/endless'];
   });
 });
+
+interface Served {
+  server: Server;
+  url: string;
+  /** Messages of the errors that the application reported, by path. */
+  errors: Record<string, string[]>;
+  receive(path: string, method?: string): Promise<Received>;
+}
+
+async function serve(listenerOf: (app: Koa) => RequestListener): Promise<Served> {
+  const errors: Record<string, string[]> = {};
+  const app = new Koa();
+  app.on('error', (error: Error, ctx: Context) => {
+    errors[ctx.path] ??= [];
+    errors[ctx.path]?.push(error.message);
+  });
+  app.use(ctx => ({ ...handlers, ...failingHandlers })[ctx.path]?.(ctx));
+  const server = createServer(listenerOf(app)).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { server, url, errors, receive: (path, method = 'GET') => receive(url + path, method) };
+}
+
+function receive(url: string, method: string): Promise<Received> {
+  return new Promise(resolve => {
+    const outgoing = request(url, { method, agent: false });
+    outgoing.on('error', () => resolve({ status: undefined, headers: {}, bytes: Buffer.alloc(0), complete: false }));
+    outgoing.on('response', async incoming => {
+      const { date: _, ...headers } = incoming.headers;
+      const chunks: Buffer[] = [];
+      try {
+        for await (const chunk of incoming) chunks.push(chunk);
+      } catch {
+        // the connection ended early: `complete` is false
+      }
+      resolve({ status: incoming.statusCode, headers, bytes: Buffer.concat(chunks), complete: incoming.complete });
+    });
+    outgoing.end();
+  });
+}
