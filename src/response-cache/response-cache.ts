@@ -69,7 +69,7 @@ export class ResponseCache {
     this.#announce = announce;
     this.#watch = watch;
     this.#now = now;
-    this.#store = new ResponseStore({ maxBytes, now });
+    this.#store = new ResponseStore(maxBytes);
     feed.subscribe(table, key => this.#store.drop(key));
   }
 
@@ -82,7 +82,7 @@ export class ResponseCache {
   find(tenant: TenantRecord, resource: string, key: string): Representation | undefined {
     if (!this.#feed.current) return undefined;
     const now = this.#now();
-    const answer = this.#store.find(tenant, resource, key, now);
+    const answer = this.#store.find(tenant, resource, key);
     if (!answer || (now > answer.expiresAt && !this.#prolong(answer, now))) return undefined;
     this.counts.hits++;
     return answer.representation;
@@ -145,7 +145,7 @@ export class ResponseCache {
       return { cacheable, represent };
     }
     if (cacheable)
-      this.#store.keep(tenant, resource, kept, key, { representation, source, readAt, expiresAt: readAt + age() });
+      this.#store.set(tenant, resource, kept, key, { representation, source, readAt, expiresAt: readAt + age() });
     return { cacheable, represent: () => representation };
   }
 }

@@ -1,129 +1,128 @@
+import { LRUCache } from 'lru-cache';
 import type { TenantRecord } from '../control/directory.ts';
 import type { Representation } from '../http/representation.ts';
 
 export interface CachedResponse {
   readonly representation: Representation;
-  /** From where it was read, and a moment before that. */
+  /** The database that the response was read from, with the run of its server (`sourceOf`). */
   readonly source: string;
+  /** A moment before the read, in ms by the clock of the cache. */
   readonly readAt: number;
+  /** The cache does not serve the response after this moment, unless it is revalidated. */
   expiresAt: number;
 }
 
-/** What is kept of one resource. A change drops all of it: a read that began before finds it gone, and keeps nothing. */
+/**
+ * The cached responses of one resource. A change drops the whole object: a read that began before the change then holds
+ * an object that is no longer in the store, and stores nothing.
+ */
 export interface CachedResource<Loading> {
   readonly responses: Map<string, CachedResponse>;
-  /** What is being read. */
+  /** Reads that are under way. */
   readonly loading: Map<string, Promise<Loading>>;
 }
 
+/** Immutable, because `LRUCache` takes the size of an entry when the entry is set: a change of size sets a new one. */
 interface CachedTenant<Loading> {
-  /** For whom the answers were read. Once the tenant's row has changed there is another record, and these count no more. */
+  /** The record that the responses were read for. They are not valid for a later record of the same tenant. */
   readonly record: TenantRecord;
   readonly resources: Map<string, CachedResource<Loading>>;
-  bytes: number;
-  usedAt: number;
+  readonly bytes: number;
 }
 
-interface ResponseStoreOptions {
-  /** Most memory, in bytes. One tenant has at most a sixteenth of it. */
-  maxBytes: number;
-  now: () => number;
-}
+/** Estimated memory of a tenant or of a response beside its body, in bytes. */
+const overhead = 500;
+/** One tenant takes at most this share of the memory. */
+const tenantShare = 1 / 16;
 
-const overhead = 500; // bytes of an answer beside its own, about
-
-/** Answers by tenant and resource, in bounded memory: what has not been used for the longest makes room. */
+/** Responses by tenant and resource, in bounded memory. The least recently used tenants are evicted first, each in O(1). */
 export class ResponseStore<Loading> {
-  readonly #maxBytes: number;
-  readonly #now: () => number;
-  readonly #tenants = new Map<string, CachedTenant<Loading>>();
-  #bytes = 0;
+  readonly #tenants: LRUCache<string, CachedTenant<Loading>>;
+  readonly #maxTenantBytes: number;
 
-  constructor({ maxBytes, now }: ResponseStoreOptions) {
-    this.#maxBytes = maxBytes;
-    this.#now = now;
+  /** @param maxBytes limit for all tenants together; one tenant takes at most a sixteenth of it */
+  constructor(maxBytes: number) {
+    this.#tenants = new LRUCache({ maxSize: maxBytes, sizeCalculation: tenant => tenant.bytes });
+    this.#maxTenantBytes = maxBytes * tenantShare;
   }
 
-  /** Memory that the answers take, in bytes. */
+  /** Memory of all cached responses, in bytes. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#tenants.calculatedSize;
   }
 
-  /** @param now when it is used, by the clock of the store */
-  find(tenant: TenantRecord, resource: string, key: string, now: number): CachedResponse | undefined {
-    const owner = this.#tenants.get(tenant.guid);
-    if (owner?.record !== tenant) return undefined;
-    const answer = owner.resources.get(resource)?.responses.get(key);
-    if (answer) owner.usedAt = now;
-    return answer;
+  find(tenant: TenantRecord, resource: string, key: string): CachedResponse | undefined {
+    return this.#find(tenant)?.resources.get(resource)?.responses.get(key);
   }
 
-  /** What is kept of a resource at this moment; nothing yet, if it is asked for the first time. */
+  /** Returns the cached responses of a resource; an empty object on the first call. */
   resource(tenant: TenantRecord, name: string): CachedResource<Loading> {
-    let owner = this.#tenants.get(tenant.guid);
-    if (owner?.record !== tenant) {
-      if (owner) this.#forget(owner);
-      owner = { record: tenant, resources: new Map(), bytes: 0, usedAt: this.#now() };
+    let owner = this.#find(tenant);
+    if (!owner) {
+      owner = { record: tenant, resources: new Map(), bytes: overhead };
       this.#tenants.set(tenant.guid, owner);
     }
-    let kept = owner.resources.get(name);
-    if (!kept) {
-      kept = { responses: new Map(), loading: new Map() };
-      owner.resources.set(name, kept);
+    let resource = owner.resources.get(name);
+    if (!resource) {
+      resource = { responses: new Map(), loading: new Map() };
+      owner.resources.set(name, resource);
     }
-    return kept;
+    return resource;
   }
 
-  /** Keeps an answer with those of a resource, if `kept` is still what there is of it, and there is room. */
-  keep(tenant: TenantRecord, name: string, kept: CachedResource<Loading>, key: string, answer: CachedResponse): void {
-    const owner = this.#tenants.get(tenant.guid);
-    if (owner?.record !== tenant || owner.resources.get(name) !== kept) return;
-    const share = this.#maxBytes / 16;
-    if (sizeOf(answer) > share) return;
-    const replaced = kept.responses.get(key);
-    const size = sizeOf(answer) - (replaced ? sizeOf(replaced) : 0);
-    if (owner.bytes + size > share) {
-      this.#forget(owner); // it begins anew, rather than take what is the others'
+  /**
+   * Stores a response, if `resource` is still the object that `resource()` returns and the response fits the tenant's
+   * share. A tenant whose responses together exceed its share loses all of them, so that it evicts no other tenant's.
+   */
+  set(
+    tenant: TenantRecord,
+    name: string,
+    resource: CachedResource<Loading>,
+    key: string,
+    response: CachedResponse,
+  ): void {
+    const owner = this.#find(tenant);
+    if (owner?.resources.get(name) !== resource) return;
+    if (overhead + sizeOf(response) > this.#maxTenantBytes) return;
+    const replaced = resource.responses.get(key);
+    const bytes = owner.bytes + sizeOf(response) - (replaced ? sizeOf(replaced) : 0);
+    if (bytes > this.#maxTenantBytes) {
+      this.#tenants.delete(tenant.guid);
       return;
     }
-    kept.responses.set(key, answer);
-    owner.bytes += size;
-    owner.usedAt = this.#now();
-    this.#bytes += size;
-    while (this.#bytes > this.#maxBytes) {
-      let oldest = owner;
-      for (const each of this.#tenants.values()) if (each.usedAt < oldest.usedAt) oldest = each;
-      this.#forget(oldest);
-    }
+    resource.responses.set(key, response);
+    this.#tenants.set(tenant.guid, { ...owner, bytes });
   }
 
-  /** Drops what is kept of a resource (`guid/name`), of a tenant (`guid`), or of all (`*`). */
+  /** Drops the cached responses of a resource (`guid/name`), of a tenant (`guid`), or of all tenants (`*`). */
   drop(key: string): void {
     if (key === '*') {
       this.#tenants.clear();
-      this.#bytes = 0;
       return;
     }
-    const [guid = '', resource] = key.split('/');
-    const owner = this.#tenants.get(guid);
-    if (!owner) return;
-    if (resource === undefined) this.#forget(owner);
-    else this.#dropResource(owner, resource);
+    const [guid = '', name] = key.split('/');
+    if (name === undefined) this.#tenants.delete(guid);
+    else this.#dropResource(guid, name);
   }
 
-  #dropResource(owner: CachedTenant<Loading>, name: string): void {
-    const kept = owner.resources.get(name);
-    if (!kept) return;
+  /** Returns the entry of exactly this record, and marks it as used. */
+  #find(tenant: TenantRecord): CachedTenant<Loading> | undefined {
+    const owner = this.#tenants.get(tenant.guid);
+    return owner?.record === tenant ? owner : undefined;
+  }
+
+  #dropResource(guid: string, name: string): void {
+    const owner = this.#tenants.peek(guid);
+    const resource = owner?.resources.get(name);
+    if (!owner || !resource) return;
     owner.resources.delete(name);
-    let bytes = 0;
-    for (const answer of kept.responses.values()) bytes += sizeOf(answer);
-    owner.bytes -= bytes;
-    this.#bytes -= bytes;
-  }
-
-  #forget(owner: CachedTenant<Loading>): void {
-    this.#tenants.delete(owner.record.guid);
-    this.#bytes -= owner.bytes;
+    if (owner.resources.size === 0) {
+      this.#tenants.delete(guid);
+      return;
+    }
+    let { bytes } = owner;
+    for (const response of resource.responses.values()) bytes -= sizeOf(response);
+    this.#tenants.set(guid, { ...owner, bytes });
   }
 }
 
