@@ -80,7 +80,7 @@ export async function startServer({
   const responseCache = new ResponseCache({
     feed,
     announce: createAnnouncer(control),
-    watch: writeMonitor,
+    writeMonitor,
     maxBytes: config.responseCacheBytes,
     now: clock,
   });

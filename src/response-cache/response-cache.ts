@@ -7,120 +7,156 @@ import type { RowValues } from '../postgres/table-statements.ts';
 import { type CachedResource, type CachedResponse, ResponseStore } from './response-store.ts';
 import type { WriteMonitor } from './write-monitor.ts';
 
-/** @throws what a client is told when there is no answer in the rows */
-type ToAnswer = (rows: RowValues[]) => unknown;
+/** @throws the problem that the client receives when the rows contain no response */
+type ToResponse = (rows: RowValues[]) => unknown;
 
-interface Loaded {
+interface LoadResult {
   readonly cacheable: boolean;
+  /** @throws what `ToResponse` threw */
   readonly represent: () => Representation;
 }
 
 interface ResponseCacheOptions {
   feed: ChangeFeed;
   announce: Announce;
-  /** Knows which databases nobody has written to. */
-  watch: Pick<WriteMonitor, 'unchangedUntil'>;
-  /** Most memory, in bytes. One tenant has at most a sixteenth of it. */
+  /** Knows which databases have not been written to. */
+  writeMonitor: Pick<WriteMonitor, 'unchangedUntil'>;
+  /** Limit of the memory, in bytes. One tenant takes at most a sixteenth of it. */
   maxBytes: number;
-  /** A clock in milliseconds that never goes back. */
+  /** A monotonic clock in milliseconds. */
   now?: (() => number) | undefined;
 }
 
-// Changes made behind the service's back show after the longest, or when an operator says so: it counts from when it was
-// last known that there were none. What was read at the same time is not read again at the same time.
-const ageMs = { least: 50_000, most: 60_000 };
-const table = 'answers';
+/**
+ * Longest age of a cached response, in ms. The minimum leaves time for a proof: the connection that read the response
+ * is closed after 30 s without use, and from then on a poll of the write monitor can prove the database unchanged. Each
+ * response gets a random value in between, so that responses that were read together do not expire together.
+ */
+const minAgeMs = 50_000;
+const maxAgeMs = 60_000;
+/** The subject of the announcements in the change feed. */
+const announcementTable = 'answers';
 
 /**
- * Answers that are the same for every caller who may ask, kept as the bytes that leave, and served while they are known
- * to be current. Why they are:
+ * Serves responses from memory, as the bytes that are sent, while they are known to be current. It caches only responses
+ * that are the same for every caller who has the permission.
  *
- *   a write is made under the resource's lock, which its connection takes, shared, and holds until there has been no
- *   further write for a moment (`HeldLocks`). When it has taken it, and before anything is committed, it announces the
- *   change to every process; the writes that follow under the same lock need not.
+ * Invariants, each with the assumption that it depends on:
  *
- *   a read that is to be kept first looks whether any write holds the lock, then reads. When none did, the lock of every
- *   write that it did not see was taken after it began, and announced after that: it drops what the read keeps, or the
- *   read finds it gone already.
+ *   I1 (write) A write commits only while its connection holds the lock of the resource, shared, and only after the
+ *      control database has accepted an announcement that was sent after the lock was acquired. Later writes of the same
+ *      burst commit under the same lock and need no announcement of their own.
+ *      Assumes: all writes of the service take the lock by `WriteLocks.hold`, which releases it only when no transaction
+ *      is open. When a connection ends, PostgreSQL releases its locks and rolls back its open transaction.
  *
- *   a read that is under way is shared with those who ask meanwhile when it is such a one. When it is not, it may be
- *   older than a change that they know of, and they read for themselves.
+ *   I2 (read) A cacheable read sees every write whose lock was acquired before the read checked the lock.
+ *      Assumes: `TenantDriver.readCacheable` checks first and selects afterwards, and reports the read as cacheable only
+ *      when no connection held the lock, its own included. So each such write had released its lock, that is, had
+ *      committed or failed, before the select took its snapshot.
  *
- * So nothing old is ever kept beyond the announcement of what is new, whenever a process dies, and without any clock.
- * What is changed by other means nobody announces: for that, an answer lives for a minute, and begins anew as long as
- * `WriteWatch` proves that nobody has written to the database since it was read.
- * An announcement that is under way, and a feed that has been silent for less than a second, are the only delay; a
- * process obeys its own writes at once. While the feed is down nothing is served from here.
+ *   I3 (store) A response is stored only in the `CachedResource` that was in the store before its read began. A process
+ *      that sends or receives an announcement removes that object, with all its responses, from its store.
+ *      Assumes: the object is fetched before the query is sent, and `ResponseStore.set` compares objects by identity.
+ *
+ *   I4 (delivery) A process receives an announcement within a second after the control database has accepted it, or
+ *      serves nothing from memory until it has dropped everything.
+ *      Assumes: `ChangeFeed.current` is true only if a query of the listening connection was sent less than a second ago
+ *      and has been answered, and PostgreSQL delivers pending notifications before it completes that answer. After a
+ *      reconnection the feed drops everything before `current` becomes true.
+ *
+ * Proof that a cached response R is served for at most a second after a write W that R does not contain:
+ *
+ *   1. By I2, W acquired its lock after R's read had checked the lock.
+ *   2. By 1 and I1, the announcement for W's lock was sent after R's read began, and accepted before W committed.
+ *   3. By 2 and I3, a process that receives this announcement removes R from its store, or never stores R.
+ *   4. By 3 and I4, every process stops serving R at most a second after W committed. The process of W stops before W
+ *      commits, because `invalidate` removes R from its own store before it sends the announcement.
+ *
+ * Steps 1 to 3 use no clock, and step 4 uses only the monotonic clock of one process. A process may die at any moment:
+ * before its commit W does not happen (I1), and after it the announcement has been accepted.
+ *
+ *   I5 (sharing) A request that arrives during a read shares the result only if the read is cacheable: by steps 1 to 3,
+ *      the announcement of a write that the read does not see also removes the read under way from the store, and later
+ *      requests do not find it. A read that is not cacheable may be older than a write that the waiting request knows
+ *      of. That request then shares or starts a read that began after its own arrival.
+ *
+ *   I6 (age) Nobody announces a change that was made outside the service (psql, replication). It becomes visible after at
+ *      most `maxAgeMs`, or at once after `tenant refresh`. The age of a response counts from its read, or from the
+ *      latest moment until which `WriteMonitor` proves that the database has not changed since that read.
  */
 export class ResponseCache {
   /**
-   * How many answers came from here since the start of the process, how many had to be read, and how often one was not read
-   * again because nobody had written to its database.
+   * Counts since the start of the process: responses served from memory, responses that were read, and expired responses
+   * that were served without a query because the write monitor proved their database unchanged.
    */
   readonly counts = { hits: 0, misses: 0, revalidations: 0 };
   readonly #feed: ChangeFeed;
   readonly #announce: Announce;
-  readonly #watch: ResponseCacheOptions['watch'];
+  readonly #writeMonitor: ResponseCacheOptions['writeMonitor'];
   readonly #now: () => number;
-  readonly #store: ResponseStore<Loaded>;
+  readonly #store: ResponseStore<LoadResult>;
 
-  constructor({ feed, announce, watch, maxBytes, now = () => performance.now() }: ResponseCacheOptions) {
+  constructor({ feed, announce, writeMonitor, maxBytes, now = () => performance.now() }: ResponseCacheOptions) {
     this.#feed = feed;
     this.#announce = announce;
-    this.#watch = watch;
+    this.#writeMonitor = writeMonitor;
     this.#now = now;
     this.#store = new ResponseStore(maxBytes);
-    feed.subscribe(table, key => this.#store.drop(key));
+    feed.subscribe(announcementTable, key => this.#store.drop(key));
   }
 
-  /** Memory that the answers take, in bytes. */
+  /** Memory of the cached responses, in bytes. */
   get bytes(): number {
     return this.#store.bytes;
   }
 
-  /** The answer, when it is kept and known to be current. */
+  /** Returns a cached response that is known to be current; otherwise undefined. */
   find(tenant: TenantRecord, resource: string, key: string): Representation | undefined {
     if (!this.#feed.current) return undefined;
+    const response = this.#store.find(tenant, resource, key);
+    if (!response) return undefined;
     const now = this.#now();
-    const answer = this.#store.find(tenant, resource, key);
-    if (!answer || (now > answer.expiresAt && !this.#prolong(answer, now))) return undefined;
+    if (now > response.expiresAt && !this.#revalidate(response, now)) return undefined;
     this.counts.hits++;
-    return answer.representation;
+    return response.representation;
   }
 
-  /** Reads an answer and keeps it, if it may be kept. */
+  /**
+   * Reads a response, or waits for the same read of another request (I5), and stores it if the read is cacheable.
+   * @throws what `toResponse` throws
+   */
   async load(
     tenant: TenantRecord,
     resource: string,
     key: string,
     read: () => Promise<ReadResult>,
-    toAnswer: ToAnswer,
+    toResponse: ToResponse,
   ): Promise<Representation> {
     this.counts.misses++;
-    if (!this.#feed.current) return new Representation(toAnswer((await read()).rows));
+    if (!this.#feed.current) return new Representation(toResponse((await read()).rows));
     const earlier = await this.#store.resource(tenant, resource).loading.get(key);
     if (earlier?.cacheable) return earlier.represent();
-    // What is being read now began after this request did, and so is good enough, cacheable or not.
-    const kept = this.#store.resource(tenant, resource);
-    let loading = kept.loading.get(key);
+    // A read that is under way from here on began after this request arrived, so its result may be shared in any case.
+    const cached = this.#store.resource(tenant, resource);
+    let loading = cached.loading.get(key);
     if (!loading) {
-      loading = this.#load(tenant, resource, key, kept, read, toAnswer).finally(() => kept.loading.delete(key));
-      kept.loading.set(key, loading);
+      loading = this.#load(tenant, resource, key, cached, read, toResponse).finally(() => cached.loading.delete(key));
+      cached.loading.set(key, loading);
     }
     return (await loading).represent();
   }
 
-  /** Before a change of a resource is committed: when this resolves, no process will serve what was before for long. */
+  /** Must resolve before a change of the resource commits: announces the change to every process (I1). */
   async invalidate(tenant: TenantRecord, resource: string): Promise<void> {
     const key = `${tenant.guid}/${resource}`;
     this.#store.drop(key);
-    await this.#announce(table, key);
+    await this.#announce(announcementTable, key);
   }
 
-  /** @returns whether it is known of a moment, not long ago, that nobody had changed what the answer was read from */
-  #prolong(answer: CachedResponse, now: number): boolean {
-    answer.expiresAt = this.#watch.unchangedUntil(answer.source, answer.readAt) + age();
-    if (now > answer.expiresAt) return false;
+  /** Extends the life of an expired response if its database is proved unchanged, until lately, since the read. */
+  #revalidate(response: CachedResponse, now: number): boolean {
+    response.expiresAt = this.#writeMonitor.unchangedUntil(response.source, response.readAt) + randomAge();
+    if (now > response.expiresAt) return false;
     this.counts.revalidations++;
     return true;
   }
@@ -129,27 +165,29 @@ export class ResponseCache {
     tenant: TenantRecord,
     resource: string,
     key: string,
-    kept: CachedResource<Loaded>,
+    cached: CachedResource<LoadResult>,
     read: () => Promise<ReadResult>,
-    toAnswer: ToAnswer,
-  ): Promise<Loaded> {
+    toResponse: ToResponse,
+  ): Promise<LoadResult> {
     const readAt = this.#now();
     const { rows, cacheable, source } = await read();
     let representation: Representation;
     try {
-      representation = new Representation(toAnswer(rows));
+      representation = new Representation(toResponse(rows));
     } catch (error) {
       const represent = () => {
         throw error;
       };
       return { cacheable, represent };
     }
-    if (cacheable)
-      this.#store.set(tenant, resource, kept, key, { representation, source, readAt, expiresAt: readAt + age() });
+    if (cacheable) {
+      const response = { representation, source, readAt, expiresAt: readAt + randomAge() };
+      this.#store.set(tenant, resource, cached, key, response);
+    }
     return { cacheable, represent: () => representation };
   }
 }
 
-function age(): number {
-  return ageMs.least + Math.random() * (ageMs.most - ageMs.least);
+function randomAge(): number {
+  return minAgeMs + Math.random() * (maxAgeMs - minAgeMs);
 }

@@ -4,7 +4,7 @@ import type { Representation } from '../http/representation.ts';
 
 export interface CachedResponse {
   readonly representation: Representation;
-  /** The database that the response was read from, with the run of its server (`sourceOf`). */
+  /** The database that the response was read from, with the run of its server (`sourceExpression`). */
   readonly source: string;
   /** A moment before the read, in ms by the clock of the cache. */
   readonly readAt: number;

@@ -9,26 +9,33 @@ interface WriteMonitorOptions {
   controlUrl: string;
   databases: TenantDatabases;
   log: Logger;
-  /** Time from poll to poll. */
+  /** Interval of the polls, in ms. */
   everyMs?: number;
-  /** A clock in milliseconds that never goes back. */
+  /** A monotonic clock in milliseconds. */
   now?: (() => number) | undefined;
 }
 
-/** What is known of one database. */
-interface Watched {
-  fingerprint: string;
-  /** When the first poll that found this fingerprint had been answered. */
-  since: number;
-  /** When the last poll began that found this fingerprint, and nobody connected. */
-  until: number;
+/** What the polls have found of one database. */
+interface DatabaseState {
+  readonly fingerprint: string;
+  /** When the first poll with this fingerprint was answered. */
+  readonly since: number;
+  /** When the latest poll began that returned this fingerprint and found no connection. */
+  unchangedUntil: number;
 }
 
-const maxIdlePolls = 6; // times that it would have polled: as long as answers live
+interface PolledDatabase {
+  isUnused: boolean;
+  fingerprint: string;
+  source: string;
+}
 
-// PostgreSQL begins at the left: who is connected is looked up, for all databases, before the first counter is.
+/** Polling stops after this many intervals without a use: 60 s, the longest age of a cached response. */
+const maxIdlePolls = 6;
+
+// The order of the columns matters (I2): `numbackends` comes before the counters.
 const statement = {
-  name: 'write_watch',
+  name: 'write_monitor',
   text: `select numbackends = 0 as "isUnused",
        row(datid, tup_inserted, tup_updated, tup_deleted, stats_reset, (select stats_reset from pg_stat_bgwriter))::text
          as fingerprint,
@@ -38,36 +45,48 @@ const statement = {
   values: [],
 };
 
-interface Polled {
-  isUnused: boolean;
-  fingerprint: string;
-  source: string;
-}
-
 /**
- * Proves that nobody has written to a database, without a connection to it. Why it is a proof:
+ * Proves that a database has not been written to, without a connection to it. Polls the statistics of each server.
  *
- *   PostgreSQL counts the rows that are inserted, updated and deleted in a database, those of its catalogs too, so that
- *   TRUNCATE and DDL count as well. A session adds what it has counted to these numbers after it has committed: some
- *   time after, but always before it stops being one of those who are connected.
+ * Invariants, each with the assumption that it depends on:
  *
- *   so when nobody is connected, and the numbers are looked up after that, every change that could be seen when the poll
- *   began is in them. A change that a read could not see yet was not in the numbers of a poll that had been answered
- *   before that read. When both are equal, there has been none from the read to the beginning of the later poll. The
- *   numbers never go back, unless they are reset, which leaves another time of the reset; a crash of the server loses
- *   them, and leaves another time in `pg_stat_bgwriter`.
+ *   I1 (counting) A committed change of rows raises the counters of its database. Its session adds to the counters some
+ *      time after the commit, but before it stops being counted in `numbackends`.
+ *      Assumes: PostgreSQL counts the rows of the catalogs too, so that TRUNCATE and DDL raise the counters as well; and
+ *      `track_counts` is on. Only a superuser can hide a change: by turning `track_counts` off in a session, or with
+ *      code that writes to tables without counting. While the server has `track_counts` off, or is in recovery, the poll
+ *      returns no rows.
  *
- *   which database it is, of which run of which server, is told by the server itself, to a poll and to the connection of
- *   a read in the same words: an address may lead elsewhere tomorrow, or to several servers.
+ *   I2 (order) A poll reads the connections of all databases before the first counter.
+ *      Assumes: PostgreSQL evaluates the columns of a query from left to right, and takes one snapshot of all
+ *      connections when the query reads the first `numbackends`.
  *
- * A database to which somebody is connected may be proved unchanged later, when they have gone. Only a superuser can hide
- * changes: by `track_counts`, which stops the counting, or by what writes to tables past it.
+ *   I3 (fingerprint) Two polls return equal fingerprints only if no counter changed from the first to the second.
+ *      Assumes: counters never decrease, except by a reset, which changes `stats_reset` of the database, and by a crash
+ *      of the server, which loses the counters and changes `stats_reset` in `pg_stat_bgwriter`. `datid` differs for
+ *      another database that has taken the name.
+ *
+ *   I4 (identity) A read and a poll with the same source are of the same database in the same run of the same server.
+ *      Assumes: the server itself names the source (`sourceExpression`), in the same words to the poll and to the
+ *      connection of the read. The address of a server would not do: it may lead to another server later, or to several.
+ *
+ * Proof that a database did not change from a read at time r until time b, where poll A was answered at a < r, poll B
+ * began at b, both returned the same fingerprint, and B found no connection:
+ *
+ *   1. Suppose that a change W was visible at b, but not to the read. Then W committed after r, and so after a.
+ *   2. By 1 and I1, the counters that A returned do not include W.
+ *   3. W committed before b. B found no connection, so by I1 and I2 the session of W had added W to the counters before
+ *      B read them. The counters that B returned include W.
+ *   4. By I3, 2 and 3, the fingerprints differ: a contradiction.
+ *
+ * A poll that finds a connection proves nothing. A later poll that finds none, with the same fingerprint, also proves the
+ * time in between.
  */
 export class WriteMonitor {
   readonly #options: WriteMonitorOptions;
   readonly #now: () => number;
   /** By server, then by source. */
-  readonly #servers = new Map<string, Map<string, Watched>>();
+  readonly #servers = new Map<string, Map<string, DatabaseState>>();
   #timer: NodeJS.Timeout | undefined;
   #polling: Promise<void> | undefined;
 
@@ -76,29 +95,35 @@ export class WriteMonitor {
     this.#now = options.now ?? (() => performance.now());
   }
 
-  /** Until when it is proved that nobody has changed what was read from a source after `readAt`; -∞ when it is not. */
+  /**
+   * Returns the latest moment until which the database of a source is proved unchanged since `readAt`, a moment before
+   * the read. Both are in ms by the clock of the monitor. Returns -∞ without a proof.
+   */
   unchangedUntil(source: string, readAt: number): number {
     let until = Number.NEGATIVE_INFINITY;
     for (const databases of this.#servers.values()) {
-      const watched = databases.get(source);
-      if (watched && readAt > watched.since) until = Math.max(until, watched.until);
+      const state = databases.get(source);
+      if (state && readAt > state.since) until = Math.max(until, state.unchangedUntil);
     }
     return until;
   }
 
-  /** Polls at once: what is read after that can be proved unchanged. Then again while the number of uses grows. */
-  start(uses: () => number): void {
+  /**
+   * Polls at once, so that every later read can be proved unchanged, and then at each interval while `countUses` grows.
+   * @param countUses returns the number of uses of the cache since the start of the process
+   */
+  start(countUses: () => number): void {
     const poll = (): void => {
       this.#polling ??= this.poll().finally(() => (this.#polling = undefined));
     };
     poll();
-    let seen = uses();
-    let unused = maxIdlePolls;
+    let previous = countUses();
+    let idlePolls = maxIdlePolls;
     this.#timer = setInterval(() => {
-      const count = uses();
-      unused = count === seen ? unused + 1 : 0;
-      seen = count;
-      if (unused < maxIdlePolls) poll();
+      const count = countUses();
+      idlePolls = count === previous ? idlePolls + 1 : 0;
+      previous = count;
+      if (idlePolls < maxIdlePolls) poll();
     }, this.#options.everyMs ?? 10_000).unref();
   }
 
@@ -107,13 +132,16 @@ export class WriteMonitor {
     await this.#polling;
   }
 
-  /** Looks at every server on which tenants are open, and at that of the control database. Where that fails, nothing is proved, and nothing forgotten. */
+  /**
+   * Polls the server of the control database and every server with open tenant databases. A poll that fails proves
+   * nothing new, and the earlier proofs stay.
+   */
   async poll(): Promise<void> {
     const { controlUrl, databases, log } = this.#options;
     const servers = new Set([serverAddress(controlUrl), ...databases.budgets.keys()]);
     const polls = [...servers].map(server =>
       this.#poll(server).catch(error =>
-        log.debug({ event: 'write_watch_failed', server, err: describeError(error) }, 'a server could not be watched'),
+        log.debug({ event: 'write_monitor_failed', server, err: describeError(error) }, 'could not poll a server'),
       ),
     );
     await Promise.all(polls);
@@ -121,25 +149,25 @@ export class WriteMonitor {
 
   async #poll(server: string): Promise<void> {
     const beganAt = this.#now();
-    const polled = await this.#ask(server);
+    const polled = await this.#query(server);
     const answeredAt = this.#now();
     const before = this.#servers.get(server);
-    const after = new Map<string, Watched>();
+    const after = new Map<string, DatabaseState>();
     for (const { source, fingerprint, isUnused } of polled) {
-      let watched = before?.get(source);
-      if (watched?.fingerprint !== fingerprint)
-        watched = { fingerprint, since: answeredAt, until: Number.NEGATIVE_INFINITY };
-      else if (isUnused) watched.until = Math.max(watched.until, beganAt);
-      after.set(source, watched);
+      let state = before?.get(source);
+      if (state?.fingerprint !== fingerprint)
+        state = { fingerprint, since: answeredAt, unchangedUntil: Number.NEGATIVE_INFINITY };
+      else if (isUnused) state.unchangedUntil = Math.max(state.unchangedUntil, beganAt);
+      after.set(source, state);
     }
     this.#servers.set(server, after);
   }
 
-  /** By a connection to the control database; on a server where it is not, by that of the tenant who was asked for last. */
-  async #ask(server: string): Promise<Polled[]> {
+  /** Queries the server of the control database on its connection, another server on that of the tenant used last. */
+  async #query(server: string): Promise<PolledDatabase[]> {
     const { control, controlUrl, databases } = this.#options;
     if (server === serverAddress(controlUrl))
-      return queryControl<Polled>(control, statement.name, statement.text, statement.values);
-    return ((await databases.lastUsedOn(server)?.read(statement)) as Polled[] | undefined) ?? [];
+      return queryControl<PolledDatabase>(control, statement.name, statement.text, statement.values);
+    return ((await databases.lastUsedOn(server)?.read(statement)) as PolledDatabase[] | undefined) ?? [];
   }
 }

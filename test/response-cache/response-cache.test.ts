@@ -394,7 +394,7 @@ describe('Kept answers', () => {
       new ResponseCache({
         feed,
         announce: createAnnouncer(world.control),
-        watch: world.service.writeMonitor,
+        writeMonitor: world.service.writeMonitor,
         maxBytes,
         now,
       });

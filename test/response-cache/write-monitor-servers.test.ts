@@ -100,7 +100,7 @@ describe('What nobody writes to on another server', () => {
     const database = `alter database "${other.database}" allow_connections`;
     await withConnection(second.url, client => client.query(`${database} false`));
     await far.poll();
-    expect(world.logs.join('')).to.include('write_watch_failed');
+    expect(world.logs.join('')).to.include('write_monitor_failed');
     await withConnection(second.url, client => client.query(`${database} true`));
     const reopened = far.opened;
     await far.minute();
