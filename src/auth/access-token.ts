@@ -1,6 +1,6 @@
 import { type KeyObject, randomUUID } from 'node:crypto';
 import jwt from 'jsonwebtoken';
-import type { TenantRecord } from '../control/directory.ts';
+import type { TenantRecord } from '../control/records.ts';
 import { problem } from '../errors.ts';
 import { invalidToken, isObject, type ParsedToken } from '../http/bearer-token.ts';
 import { isUuid } from '../http/uuid.ts';

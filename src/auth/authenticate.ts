@@ -1,6 +1,7 @@
 import type { Context, Middleware } from 'koa';
-import type { Directory, LegacyTokenRecord, RoleRecord, TenantRecord, UserRecord } from '../control/directory.ts';
+import type { Directory } from '../control/directory.ts';
 import { hashOfLegacyToken } from '../control/legacy-token.ts';
+import type { LegacyTokenRecord, RoleRecord, TenantRecord, UserRecord } from '../control/records.ts';
 import { problem } from '../errors.ts';
 import { invalidToken, type ParsedToken } from '../http/bearer-token.ts';
 import { bindCaller, type Caller } from '../tenancy/request-context.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { TenantRecord, UserRecord } from '../control/directory.ts';
+import type { TenantRecord, UserRecord } from '../control/records.ts';
 import { Entity } from '../resources/entity.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { signAccessToken } from './access-token.ts';

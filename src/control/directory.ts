@@ -1,37 +1,19 @@
 import { LRUCache } from 'lru-cache';
+import { LegacyToken } from './api-client.ts';
 import { ControlCache, type Held } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
-import { LegacyToken, User } from './entities.ts';
 import { hashOfLegacyToken } from './legacy-token.ts';
-import {
-  loadRole,
-  loadSession,
-  loadUser,
-  type RoleRecord,
-  type SessionRecord,
-  type UserRecord,
-} from './load-caller.ts';
-import { loadTenant, type TenantParts, type TenantRecord } from './load-tenant.ts';
-
-export type { RoleRecord, SessionRecord, UserRecord } from './load-caller.ts';
-export type { TenantRecord } from './load-tenant.ts';
-
-export interface LegacyTokenRecord {
-  readonly tenantGuid: string;
-  readonly userId: number;
-  readonly entityType: 'supplier' | 'customer' | null;
-  /** Milliseconds since 1970. */
-  readonly expiresAt: number;
-  readonly revoked: boolean;
-}
-
-/** Everything that says who the holder of an access token is, and what they may. */
-export interface CallerRecords {
-  readonly tenant: TenantRecord;
-  readonly session: SessionRecord;
-  readonly user: UserRecord;
-  readonly role: RoleRecord;
-}
+import { loadRole, loadSession, loadUser } from './load-caller.ts';
+import { loadTenant, type TenantParts } from './load-tenant.ts';
+import type {
+  CallerRecords,
+  LegacyTokenRecord,
+  RoleRecord,
+  SessionRecord,
+  TenantRecord,
+  UserRecord,
+} from './records.ts';
+import { User } from './user.ts';
 
 /** The control database as requests ask it: five look-ups, each kept until its row changes. */
 export interface Directory {

@@ -1,31 +1,6 @@
 import { type ControlDatabase, queryControl } from './database.ts';
-import type { Scope } from './entities.ts';
-
-export interface SessionRecord {
-  readonly id: string;
-  readonly tenantId: number;
-  readonly userId: number;
-  readonly revoked: boolean;
-}
-
-export interface UserRecord {
-  readonly id: number;
-  readonly guid: string;
-  readonly tenantId: number;
-  readonly email: string;
-  readonly firstName: string;
-  readonly lastName: string;
-  readonly roleId: number;
-  readonly scope: Scope;
-  readonly entityId: number | null;
-  readonly disabled: boolean;
-}
-
-export interface RoleRecord {
-  readonly id: number;
-  readonly name: string;
-  readonly permissions: ReadonlySet<string>;
-}
+import type { RoleRecord, SessionRecord, UserRecord } from './records.ts';
+import type { Scope } from './user.ts';
 
 interface UserRow {
   user_id: string;

@@ -2,28 +2,10 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import type { Logger } from 'pino';
 import { problem } from '../errors.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
-import type { TenantStatus } from './entities.ts';
+import type { TenantRecord } from './records.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 import { databaseUrl, type ServerUrls } from './server-urls.ts';
-
-/** A tenant as a request needs it: who it is, its keys opened, and the way to its database. */
-export interface TenantRecord {
-  readonly id: number;
-  readonly guid: string;
-  readonly slug: string;
-  readonly name: string;
-  readonly appId: string;
-  readonly features: readonly string[];
-  readonly status: TenantStatus;
-  readonly schemaVersion: string | null;
-  readonly databaseName: string;
-  /** With the tenant's own login role, which reaches this database and no other. */
-  readonly databaseUrl: string;
-  /** Keys that verify (active and retiring), by `kid`. */
-  readonly keys: ReadonlyMap<string, KeyObject>;
-  /** The key that signs; undefined when the operator has disabled the last one. */
-  readonly activeKid: string | undefined;
-}
+import type { TenantStatus } from './tenant.ts';
 
 const minKeyBytes = 64; // RFC 7518 §3.2: a key of the size of the hash, or larger
 

@@ -1,7 +1,7 @@
 import type { ReadResult } from '../connections/tenant-driver.ts';
 import type { Announce } from '../control/announcer.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
-import type { TenantRecord } from '../control/directory.ts';
+import type { TenantRecord } from '../control/records.ts';
 import { Representation } from '../http/representation.ts';
 import type { RowValues } from '../postgres/table-statements.ts';
 import { type CachedResource, type CachedResponse, ResponseStore } from './response-store.ts';

@@ -1,7 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Context, Middleware } from 'koa';
-import type { Directory, TenantRecord } from '../control/directory.ts';
+import type { Directory } from '../control/directory.ts';
 import { isLegacyToken } from '../control/legacy-token.ts';
+import type { TenantRecord } from '../control/records.ts';
 import { problem } from '../errors.ts';
 import { bearerToken, invalidToken, parseToken } from '../http/bearer-token.ts';
 import { isUuid } from '../http/uuid.ts';

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
-import type { CallerRecords, Directory } from '../control/directory.ts';
+import type { Directory } from '../control/directory.ts';
+import type { CallerRecords } from '../control/records.ts';
 import type { Caller } from './request-context.ts';
 
 /** What was proved of an access token, and the records of the control database by which it was. */

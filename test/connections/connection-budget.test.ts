@@ -8,7 +8,7 @@ import { ConnectionBudget } from '../../src/connections/connection-budget.ts';
 import { TenantClient } from '../../src/connections/tenant-client.ts';
 import { TenantDatabases } from '../../src/connections/tenant-databases.ts';
 import { TenantPool } from '../../src/connections/tenant-pool.ts';
-import type { TenantRecord } from '../../src/control/directory.ts';
+import type { TenantRecord } from '../../src/control/records.ts';
 import { tenantHead } from '../../src/operator/migrations/migrate-tenants.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { createTenantOrm } from '../../src/tenancy/tenant-orm.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import pg from 'pg';
-import type { TenantRecord } from '../../src/control/directory.ts';
+import type { TenantRecord } from '../../src/control/records.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { tenantHead } from '../../src/operator/migrations/migrate-tenants.ts';
 import { withConnection } from '../../src/postgres/connection.ts';

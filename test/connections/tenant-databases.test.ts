@@ -1,7 +1,7 @@
 import { type EntityManager, RequestContext } from '@mikro-orm/postgresql';
 import { expect } from 'chai';
 import { TenantDatabases } from '../../src/connections/tenant-databases.ts';
-import type { TenantRecord } from '../../src/control/directory.ts';
+import type { TenantRecord } from '../../src/control/records.ts';
 import { Problem } from '../../src/errors.ts';
 import { tenantHead } from '../../src/operator/migrations/migrate-tenants.ts';
 import { EntityStatus } from '../../src/resources/entity-status.ts';

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import type { ReadResult } from '../../src/connections/tenant-driver.ts';
 import { createAnnouncer } from '../../src/control/announcer.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
-import type { TenantRecord } from '../../src/control/directory.ts';
+import type { TenantRecord } from '../../src/control/records.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { RowValues } from '../../src/postgres/table-statements.ts';
 import { resources } from '../../src/resources/index.ts';

@@ -1,5 +1,6 @@
 import { ChangeFeed } from '../../src/control/change-feed.ts';
-import { createDirectory, type TenantRecord } from '../../src/control/directory.ts';
+import { createDirectory } from '../../src/control/directory.ts';
+import type { TenantRecord } from '../../src/control/records.ts';
 import type { TestTenant, World } from '../support/world.ts';
 
 /** A tenant as the service knows it at this moment, its secrets opened. */

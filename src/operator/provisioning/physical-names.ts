@@ -1,4 +1,4 @@
-import type { Server } from '../../control/entities.ts';
+import type { Server } from '../../control/tenant.ts';
 
 type Prefixed = Pick<Server, 'prefix'>;
 

@@ -1,4 +1,5 @@
-import { SigningKey, Tenant, User } from '../../control/entities.ts';
+import { SigningKey, Tenant } from '../../control/tenant.ts';
+import { User } from '../../control/user.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 

@@ -1,0 +1,65 @@
+import type { KeyObject } from 'node:crypto';
+import type { TenantStatus } from './tenant.ts';
+import type { Scope } from './user.ts';
+
+/** A tenant as a request needs it: its identity, its opened signing keys and the URL of its database. */
+export interface TenantRecord {
+  readonly id: number;
+  readonly guid: string;
+  readonly slug: string;
+  readonly name: string;
+  readonly appId: string;
+  readonly features: readonly string[];
+  readonly status: TenantStatus;
+  readonly schemaVersion: string | null;
+  readonly databaseName: string;
+  /** Contains the tenant's own login role, which can connect to this database and to no other. */
+  readonly databaseUrl: string;
+  /** The keys that verify tokens (active and retiring), by `kid`. */
+  readonly keys: ReadonlyMap<string, KeyObject>;
+  /** The key that signs tokens; undefined when the tenant has no active key. */
+  readonly activeKid: string | undefined;
+}
+
+export interface SessionRecord {
+  readonly id: string;
+  readonly tenantId: number;
+  readonly userId: number;
+  readonly revoked: boolean;
+}
+
+export interface UserRecord {
+  readonly id: number;
+  readonly guid: string;
+  readonly tenantId: number;
+  readonly email: string;
+  readonly firstName: string;
+  readonly lastName: string;
+  readonly roleId: number;
+  readonly scope: Scope;
+  readonly entityId: number | null;
+  readonly disabled: boolean;
+}
+
+export interface RoleRecord {
+  readonly id: number;
+  readonly name: string;
+  readonly permissions: ReadonlySet<string>;
+}
+
+export interface LegacyTokenRecord {
+  readonly tenantGuid: string;
+  readonly userId: number;
+  readonly entityType: 'supplier' | 'customer' | null;
+  /** Milliseconds since 1970. */
+  readonly expiresAt: number;
+  readonly revoked: boolean;
+}
+
+/** The records that identify the holder of an access token and decide what the holder may do. */
+export interface CallerRecords {
+  readonly tenant: TenantRecord;
+  readonly session: SessionRecord;
+  readonly user: UserRecord;
+  readonly role: RoleRecord;
+}

@@ -1,0 +1,81 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
+import { Tenant } from './tenant.ts';
+
+/** A named set of permissions of one tenant. */
+const RoleSchema = defineEntity({
+  name: 'Role',
+  tableName: 'roles',
+  properties: {
+    id: p.bigint('number').primary(),
+    tenant: () => p.manyToOne(Tenant),
+    name: p.text(),
+    permissions: p.array().default([]),
+  },
+});
+export class Role extends RoleSchema.class {}
+RoleSchema.setClass(Role);
+
+export const scopes = ['Self', 'All'] as const;
+/** What a user reaches: data of the own business entity, or of all of the tenant. */
+export type Scope = (typeof scopes)[number];
+
+/** Who logs in. */
+const UserSchema = defineEntity({
+  name: 'User',
+  tableName: 'users',
+  properties: {
+    id: p.bigint('number').primary(),
+    guid: p.uuid().defaultRaw('gen_random_uuid()').unique(),
+    tenant: () => p.manyToOne(Tenant),
+    /** Normalised: NFC, ASCII letters in lower case. */
+    email: p.text(),
+    passwordHash: p.text(),
+    firstName: p.text(),
+    lastName: p.text(),
+    role: () => p.manyToOne(Role),
+    scope: p.text().$type<Scope>().default('Self'),
+    /** The business entity in the tenant's own database. */
+    entityId: p.bigint('number').nullable(),
+    confirmedAt: p.datetime().nullable(),
+    disabledAt: p.datetime().nullable(),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+export class User extends UserSchema.class {}
+UserSchema.setClass(User);
+
+/** One login, until it is revoked or expires. */
+const SessionSchema = defineEntity({
+  name: 'Session',
+  tableName: 'sessions',
+  properties: {
+    id: p.uuid().primary().defaultRaw('gen_random_uuid()'),
+    tenant: () => p.manyToOne(Tenant),
+    user: () => p.manyToOne(User),
+    /** How often its refresh token was rotated; only the token of the present generation is good. */
+    refreshGeneration: p.integer().default(0),
+    createdAt: p.datetime().defaultRaw('now()'),
+    refreshedAt: p.datetime().defaultRaw('now()'),
+    revokedAt: p.datetime().nullable(),
+    revokedReason: p.text().nullable(),
+  },
+});
+export class Session extends SessionSchema.class {}
+SessionSchema.setClass(Session);
+
+/** A token sent by mail; only its hash is kept, and only the newest of each purpose. */
+const MailTokenSchema = defineEntity({
+  name: 'MailToken',
+  tableName: 'mail_tokens',
+  properties: {
+    /** SHA-256 of the token. */
+    hash: p.blob().primary(),
+    tenant: () => p.manyToOne(Tenant),
+    user: () => p.manyToOne(User),
+    purpose: p.text().$type<'confirm' | 'reset'>(),
+    expiresAt: p.datetime(),
+    createdAt: p.datetime().defaultRaw('now()'),
+  },
+});
+export class MailToken extends MailTokenSchema.class {}
+MailTokenSchema.setClass(MailToken);
