@@ -11,16 +11,16 @@ import { register } from './register.ts';
 import { resetPassword } from './reset-password.ts';
 
 /** Every account endpoint. */
-export function authRoutes(parts: AuthServices): TenantRoute[] {
+export function authRoutes(services: AuthServices): TenantRoute[] {
   return [
-    login(parts),
-    refresh(parts),
+    login(services),
+    refresh(services),
     me(),
-    logout(parts),
-    ...sessionRoutes(parts),
-    register(parts),
-    confirm(parts),
-    resetPassword(parts),
-    generateToken(parts),
+    logout(services),
+    ...sessionRoutes(services),
+    register(services),
+    confirm(services),
+    resetPassword(services),
+    generateToken(services),
   ];
 }

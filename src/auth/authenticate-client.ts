@@ -4,32 +4,32 @@ import { ApiClient } from '../control/api-client.ts';
 import { type Problem, problem } from '../errors.ts';
 import { bindCaller, bindTenant, type ContextServices } from '../tenancy/request-context.ts';
 import type { AuthServices } from './auth-services.ts';
-import { announceSunset, callerOf, requireLegacyTokens } from './authenticate.ts';
+import { loadCaller, requireLegacyTokens, setSunsetHeaders } from './authenticate.ts';
 
 /** Proves an API client by `Authorization: Basic` (RFC 7617) and puts its tenant, and its user as caller, into the state. */
 export function authenticateClient(services: AuthServices & ContextServices): Middleware {
   const { control, directory } = services;
   return async (ctx, next) => {
-    announceSunset(ctx);
+    setSunsetHeaders(ctx);
     const client = await findClient(control, ctx.req.headers.authorization ?? '');
     const tenant = client && (await directory.tenant(client.tenant.guid));
-    if (!client || !tenant) throw basicRequired();
+    if (!client || !tenant) throw basicAuthRequired();
     if (tenant.status !== 'active') throw problem('tenant_inactive');
     requireLegacyTokens(tenant);
     bindTenant(ctx, tenant, services);
-    const caller = await callerOf(directory, tenant, client.user.id, {
+    const caller = await loadCaller(directory, tenant, client.user.id, {
       sessionId: '',
       tokenId: client.id,
       entityType: null,
     });
-    if (!caller) throw basicRequired();
+    if (!caller) throw basicAuthRequired();
     bindCaller(ctx, caller);
     await next();
   };
 }
 
 /** The one answer to whoever is no API client, or not any more. */
-export function basicRequired(): Problem {
+export function basicAuthRequired(): Problem {
   return problem('unauthorized', { headers: { 'WWW-Authenticate': 'Basic realm="API clients", charset="UTF-8"' } });
 }
 

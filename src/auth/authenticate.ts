@@ -21,7 +21,7 @@ interface ResolvedState {
   legacyToken: LegacyTokenRecord | undefined;
 }
 
-interface AuthenticateParts extends Pick<AuthServices, 'directory' | 'tokens' | 'usage'> {
+interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens' | 'usage'> {
   verifiedTokens: VerifiedTokens;
 }
 
@@ -29,13 +29,13 @@ interface AuthenticateParts extends Pick<AuthServices, 'directory' | 'tokens' | 
  * Proves who is calling and gives the request its caller (`bindCaller`): the token's signature and claims, its session, and the user,
  * with entity and scope as they are now. The tenant router has run before.
  */
-export function authenticate(parts: AuthenticateParts): Middleware {
-  const { directory, tokens, verifiedTokens } = parts;
+export function authenticate(services: AuthenticateServices): Middleware {
+  const { directory, tokens, verifiedTokens } = services;
   return async (ctx, next) => {
     const { tenant, token, verified, tokenHeader, legacyToken } = ctx.state as ResolvedState;
     if (token === undefined) throw problem('unauthorized', { headers: { 'WWW-Authenticate': 'Bearer' } });
     if (legacyToken) {
-      bindCaller(ctx, await identifyLegacy(ctx, legacyToken, parts));
+      bindCaller(ctx, await identifyLegacy(ctx, legacyToken, services));
     } else if (verified) {
       requireUnexpired(verified.expiresAt, tokens);
       bindCaller(ctx, verified.caller); // of an active tenant: nothing is kept of another
@@ -71,20 +71,20 @@ async function identifyLegacy(
   { directory, tokens, usage }: Pick<AuthServices, 'directory' | 'tokens' | 'usage'>,
 ): Promise<Caller> {
   const { tenant, token } = ctx.state as ResolvedState;
-  announceSunset(ctx);
+  setSunsetHeaders(ctx);
   if (legacyToken.revoked || legacyToken.expiresAt <= tokens.now() * 1_000) throw invalidToken();
   if (tenant.status !== 'active') throw problem('tenant_inactive');
   requireLegacyTokens(tenant);
   const hash = hashOfLegacyToken(token ?? '') ?? '';
   const proof = { sessionId: '', tokenId: hash.slice(0, 16), entityType: legacyToken.entityType };
-  const caller = await callerOf(directory, tenant, legacyToken.userId, proof);
+  const caller = await loadCaller(directory, tenant, legacyToken.userId, proof);
   if (!caller) throw invalidToken();
   usage.count(hash);
   return caller;
 }
 
 /** A user of the tenant as they are now, with the permissions of their role; undefined when they may not call at all. */
-export async function callerOf(
+export async function loadCaller(
   directory: Directory,
   tenant: TenantRecord,
   userId: number,
@@ -130,6 +130,6 @@ const deprecatedSince = new Date('2026-11-21T00:00:00Z');
 const sunset = new Date('2027-12-31T23:59:59Z');
 
 /** Tells an old client that its way of calling ends, and when (RFC 9745, RFC 8594). */
-export function announceSunset(ctx: Context): void {
+export function setSunsetHeaders(ctx: Context): void {
   ctx.set({ Deprecation: `@${deprecatedSince.getTime() / 1_000}`, Sunset: sunset.toUTCString() });
 }

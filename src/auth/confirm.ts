@@ -4,9 +4,10 @@ import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
-import { takeMailToken } from './mail-token.ts';
+import { consumeMailToken } from './mail-token.ts';
 
-export const badToken = () => problem('validation_failed', { errors: { token: ['is not good, or not any more'] } });
+export const invalidMailToken = () =>
+  problem('validation_failed', { errors: { token: ['is not good, or not any more'] } });
 
 /** Confirms an address with the token that was sent to it. */
 export function confirm({ control }: AuthServices): TenantRoute {
@@ -22,8 +23,8 @@ export function confirm({ control }: AuthServices): TenantRoute {
     bodyLimit: bodyLimits.auth,
     handler: async ({ body }, { tenant }) => {
       await control.em.fork().transactional(async em => {
-        const userId = await takeMailToken(em, tenant.id, body.token, 'confirm');
-        if (userId === undefined) throw badToken();
+        const userId = await consumeMailToken(em, tenant.id, body.token, 'confirm');
+        if (userId === undefined) throw invalidMailToken();
         await em.nativeUpdate(User, { id: userId, confirmedAt: null }, { confirmedAt: new Date() });
       });
     },

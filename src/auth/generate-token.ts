@@ -6,7 +6,7 @@ import { timestamp } from '../http/fields.ts';
 import { Entity } from '../resources/entity.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
-import { basicRequired } from './authenticate-client.ts';
+import { basicAuthRequired } from './authenticate-client.ts';
 
 const lifetimeMs = 90 * 24 * 3_600_000;
 
@@ -32,7 +32,7 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
           'select from api_clients where id = ? and revoked_at is null for share',
           [caller.tokenId],
         );
-        if (!client) throw basicRequired();
+        if (!client) throw basicAuthRequired();
         await em.insert(LegacyToken, {
           hash: createHash('sha256').update(token).digest(),
           tenant: tenant.id,

@@ -4,7 +4,7 @@ import { Entity } from '../resources/entity.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { signAccessToken } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
-import { type RefreshToken, writeRefreshToken } from './refresh-token.ts';
+import { encodeRefreshToken, type RefreshToken } from './refresh-token.ts';
 
 export const entityType = z.enum(['supplier', 'customer']).nullable();
 
@@ -14,18 +14,18 @@ export const loginResponse = z
   .meta({ title: 'LoginResponse' });
 
 /** Whom tokens are issued to: the user, what the role permits, and the type of the entity, as of now. */
-interface Holder {
+interface TokenHolder {
   readonly user: UserRecord;
   readonly permissions: string[];
   readonly entityType: z.output<typeof entityType>;
 }
 
 /** @returns undefined when there is no such user, or not any more */
-export async function loadHolder(
+export async function loadTokenHolder(
   { directory }: AuthServices,
   context: RequestContext,
   userId: number,
-): Promise<Holder | undefined> {
+): Promise<TokenHolder | undefined> {
   const user = await directory.user(userId);
   const role = user && (await directory.role(user.roleId));
   if (!user || user.disabled || !role) return undefined;
@@ -37,14 +37,14 @@ export async function loadHolder(
 export function issueTokens(
   { secrets, tokens }: AuthServices,
   tenant: TenantRecord,
-  { user, permissions, entityType: entity_type }: Holder,
+  { user, permissions, entityType: entity_type }: TokenHolder,
   session: RefreshToken,
 ): z.input<typeof loginResponse> {
   const { guid: user_guid, email } = user;
   const claims = { user_guid, email, permissions, entity_type, sid: session.sessionId };
   return {
     accessToken: signAccessToken(tenant, claims, tokens),
-    refreshToken: writeRefreshToken(session, tenant.guid, secrets),
+    refreshToken: encodeRefreshToken(session, tenant.guid, secrets),
     entityType: entity_type,
   };
 }

@@ -5,7 +5,7 @@ import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
 import { emailText } from './email.ts';
-import { issueTokens, loadHolder, loginResponse } from './issue-tokens.ts';
+import { issueTokens, loadTokenHolder, loginResponse } from './issue-tokens.ts';
 import { passwordLength } from './passwords.ts';
 import { openSession } from './sessions.ts';
 
@@ -32,8 +32,8 @@ const userByEmail = `
 const maxAttempts = 3; // a password that is changed, or a hash that is renewed, meanwhile is judged anew
 
 /** Every failure is the same answer after the same work: unknown, wrong, unconfirmed, disabled. */
-export function login(parts: AuthServices): TenantRoute {
-  const { control, passwords } = parts;
+export function login(services: AuthServices): TenantRoute {
+  const { control, passwords } = services;
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/login',
@@ -56,11 +56,11 @@ export function login(parts: AuthServices): TenantRoute {
         );
         const matches = await passwords.verify(found?.hash, password);
         if (!found?.mayLogIn || !matches) break;
-        const holder = await loadHolder(parts, context, Number(found.id));
+        const holder = await loadTokenHolder(services, context, Number(found.id));
         if (!holder) break;
         const renewedHash = passwords.isOutdated(found.hash) ? await passwords.hash(password) : undefined;
         const opening = await openSession(control, holder.user, found.hash, renewedHash);
-        if (opening.outcome === 'opened') return issueTokens(parts, tenant, holder, opening.token);
+        if (opening.outcome === 'opened') return issueTokens(services, tenant, holder, opening.token);
         if (opening.outcome === 'refused') break;
       }
       throw problem('invalid_credentials');

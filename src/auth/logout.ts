@@ -13,7 +13,7 @@ export function logout({ control, directory }: AuthServices): TenantRoute {
     handler: async (_input, { caller }) => {
       if (caller.sessionId === '') return;
       await revokeSession(control, caller.sessionId, 'logout');
-      directory.forgetSession(caller.sessionId);
+      directory.invalidateSession(caller.sessionId);
     },
   });
 }

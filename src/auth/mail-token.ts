@@ -22,7 +22,7 @@ export async function createMailToken(
 }
 
 /** Uses a token up. @returns the id of its user; undefined when it was used, has expired, or is of another tenant or purpose */
-export async function takeMailToken(
+export async function consumeMailToken(
   em: EntityManager,
   tenantId: number,
   token: string,

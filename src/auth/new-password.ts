@@ -6,7 +6,7 @@ import { passwordLength } from './passwords.ts';
  * What is wrong with a new password; undefined when nothing is. NIST SP 800-63B §3.1.1.2: a length, a list of common ones,
  * and no rules on which characters it is made of.
  */
-export function passwordFault(password: string): string | undefined {
+export function passwordError(password: string): string | undefined {
   const normal = password.normalize('NFKC');
   const length = [...normal].length;
   if (length < passwordLength.min) return `must be at least ${passwordLength.min} characters long`;
@@ -21,7 +21,7 @@ export const newPassword = () =>
   z
     .string()
     .superRefine((value, context) => {
-      const fault = passwordFault(value);
+      const fault = passwordError(value);
       if (fault) context.addIssue({ code: 'custom', message: fault });
     })
     .meta({ minLength: passwordLength.min, maxLength: passwordLength.max });

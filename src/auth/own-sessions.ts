@@ -4,7 +4,7 @@ import { timestamp } from '../http/fields.ts';
 import { isUuid } from '../http/uuid.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
-import { liveSessions, revokeSession } from './sessions.ts';
+import { listActiveSessions, revokeSession } from './sessions.ts';
 
 const view = z
   .object({ id: z.string(), createdAt: timestamp(), refreshedAt: timestamp(), current: z.boolean() })
@@ -22,7 +22,7 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
       summary: 'Your sessions, the newest first',
       response: z.array(view),
       handler: async (_input, { caller }) => {
-        const sessions = await liveSessions(control, caller.userId);
+        const sessions = await listActiveSessions(control, caller.userId);
         return sessions.map(session => ({
           id: session.id,
           createdAt: session.createdAt.toISOString(),
@@ -47,7 +47,7 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
           throw permissionMissing('users.manage');
         }
         await revokeSession(control, session.id, 'ended');
-        directory.forgetSession(session.id);
+        directory.invalidateSession(session.id);
       },
     }),
   ];

@@ -16,7 +16,7 @@ const generationBytes = 4;
 const macBytes = 32;
 
 /** 70 characters of base64url: session id, generation, code. */
-export function writeRefreshToken(
+export function encodeRefreshToken(
   { sessionId, generation }: RefreshToken,
   tenantGuid: string,
   secrets: SecretBox,
@@ -28,7 +28,7 @@ export function writeRefreshToken(
 }
 
 /** Undefined when the token was not issued by us for this tenant. */
-export function readRefreshToken(token: string, tenantGuid: string, secrets: SecretBox): RefreshToken | undefined {
+export function decodeRefreshToken(token: string, tenantGuid: string, secrets: SecretBox): RefreshToken | undefined {
   const bytes = Buffer.from(token, 'base64url');
   if (bytes.length !== idBytes + generationBytes + macBytes || bytes.toString('base64url') !== token) return undefined;
   const sessionId = bytes.toString('hex', 0, idBytes).replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');

@@ -3,13 +3,13 @@ import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
-import { issueTokens, loadHolder, loginResponse } from './issue-tokens.ts';
-import { readRefreshToken } from './refresh-token.ts';
+import { issueTokens, loadTokenHolder, loginResponse } from './issue-tokens.ts';
+import { decodeRefreshToken } from './refresh-token.ts';
 import { rotateSession } from './sessions.ts';
 
 /** A new pair of tokens for a refresh token, which is good once. Every failure is the same answer. */
-export function refresh(parts: AuthServices): TenantRoute {
-  const { control, directory, secrets, log } = parts;
+export function refresh(services: AuthServices): TenantRoute {
+  const { control, directory, secrets, log } = services;
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/refresh',
@@ -22,11 +22,11 @@ export function refresh(parts: AuthServices): TenantRoute {
     response: loginResponse,
     handler: async ({ body }, context) => {
       const { tenant } = context;
-      const token = readRefreshToken(body.refreshToken, tenant.guid, secrets);
+      const token = decodeRefreshToken(body.refreshToken, tenant.guid, secrets);
       if (!token) throw problem('invalid_refresh_token');
       // Asked before the token is used up: a client must not lose its session because the tenant's database is away.
       const session = await directory.session(token.sessionId);
-      const holder = session && (await loadHolder(parts, context, session.userId));
+      const holder = session && (await loadTokenHolder(services, context, session.userId));
       if (!holder) throw problem('invalid_refresh_token');
       const rotation = await rotateSession(control, tenant.id, token);
       if (rotation.outcome === 'reused') {
@@ -41,7 +41,7 @@ export function refresh(parts: AuthServices): TenantRoute {
         );
       }
       if (rotation.outcome !== 'rotated') throw problem('invalid_refresh_token');
-      return issueTokens(parts, tenant, holder, rotation.successor);
+      return issueTokens(services, tenant, holder, rotation.successor);
     },
   });
 }

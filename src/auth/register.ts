@@ -11,7 +11,7 @@ import { mailText } from './mail.ts';
 import { createMailToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
 
-export const accepted = z.object({ status: z.literal('accepted') });
+export const acceptedResponse = z.object({ status: z.literal('accepted') });
 
 const registration = z.object({
   email: email(),
@@ -25,8 +25,8 @@ const registration = z.object({
  * with `users.manage`. Answer and time are the same whether or not the address is known: what depends on it is done
  * afterwards.
  */
-export function register(parts: AuthServices): TenantRoute {
-  const { passwords, background } = parts;
+export function register(services: AuthServices): TenantRoute {
+  const { passwords, background } = services;
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/register',
@@ -39,12 +39,12 @@ export function register(parts: AuthServices): TenantRoute {
     body: registration,
     example: { email: 'new@example.com', password: 'correct horse battery', firstName: 'Nora', lastName: 'Newman' },
     bodyLimit: bodyLimits.auth,
-    response: accepted,
+    response: acceptedResponse,
     status: 202,
     handler: async ({ body: { password, ...person } }, context) => {
       requireMayRegister(context);
       const passwordHash = await passwords.hash(password);
-      background.run('register', () => addUnconfirmed(parts, context.tenant, { ...person, passwordHash }));
+      background.run('register', () => addUnconfirmed(services, context.tenant, { ...person, passwordHash }));
       return { status: 'accepted' as const };
     },
   });

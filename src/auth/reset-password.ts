@@ -5,12 +5,12 @@ import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import type { AuthServices } from './auth-services.ts';
-import { badToken } from './confirm.ts';
+import { invalidMailToken } from './confirm.ts';
 import { email } from './email.ts';
 import { mailText } from './mail.ts';
-import { createMailToken, takeMailToken } from './mail-token.ts';
+import { consumeMailToken, createMailToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
-import { accepted } from './register.ts';
+import { acceptedResponse } from './register.ts';
 import { revokeSessionsOf } from './sessions.ts';
 
 const request = z.object({
@@ -20,7 +20,7 @@ const request = z.object({
 });
 
 /** Two steps at one path: an address gets a mail, whether or not it is known; the token of the mail sets a password. */
-export function resetPassword(parts: AuthServices): TenantRoute {
+export function resetPassword(services: AuthServices): TenantRoute {
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/reset-password',
@@ -33,13 +33,13 @@ export function resetPassword(parts: AuthServices): TenantRoute {
     body: request,
     example: { email: 'you@example.com' },
     bodyLimit: bodyLimits.auth,
-    response: accepted,
+    response: acceptedResponse,
     status: 202,
     mayBeEmpty: true,
     handler: async ({ body }, { tenant }) => {
       const { email, token, newPassword } = body;
       if (email !== undefined && token === undefined && newPassword === undefined) {
-        parts.background.run('reset-password', () => sendToken(parts, tenant, email));
+        services.background.run('reset-password', () => sendToken(services, tenant, email));
         return { status: 'accepted' as const };
       }
       const missing = Object.entries({ token, newPassword }).filter(([, value]) => value === undefined);
@@ -51,7 +51,7 @@ export function resetPassword(parts: AuthServices): TenantRoute {
           errors: Object.fromEntries(missing.map(([name]) => [name, ['is required']])),
         });
       }
-      return setPassword(parts, tenant.id, token, newPassword);
+      return setPassword(services, tenant.id, token, newPassword);
     },
   });
 }
@@ -85,8 +85,8 @@ async function setPassword(
 ): Promise<undefined> {
   const passwordHash = await passwords.hash(password); // before the transaction, which must be short
   await control.em.fork().transactional(async em => {
-    const userId = await takeMailToken(em, tenantId, token, 'reset');
-    if (userId === undefined) throw badToken();
+    const userId = await consumeMailToken(em, tenantId, token, 'reset');
+    if (userId === undefined) throw invalidMailToken();
     await em.nativeUpdate(User, { id: userId }, { passwordHash });
     await revokeSessionsOf(em, userId, 'password_reset');
   });

@@ -7,7 +7,7 @@ import type { RefreshToken } from './refresh-token.ts';
 const sessionsPerUser = 20;
 const repeatable = `interval '10 seconds'`; // a lost reply, two tabs
 /** Since the last refresh, and since the login. */
-export const live = `refreshed_at > now() - interval '7 days' and created_at > now() - interval '30 days'`;
+export const unexpired = `refreshed_at > now() - interval '7 days' and created_at > now() - interval '30 days'`;
 
 type Opening = { outcome: 'opened'; token: RefreshToken } | { outcome: 'refused' | 'changed' };
 
@@ -17,11 +17,11 @@ const lockUser = `
     from users where id = $1 for no key update`;
 const renewHash = 'update users set password_hash = $2 where id = $1';
 const insertSession = `
-  with ended as (delete from sessions where user_id = $2 and not (${live})),
+  with ended as (delete from sessions where user_id = $2 and not (${unexpired})),
        surplus as (
          update sessions set revoked_at = now(), revoked_reason = 'too_many'
           where revoked_at is null and id in (
-            select id from sessions where user_id = $2 and revoked_at is null and ${live}
+            select id from sessions where user_id = $2 and revoked_at is null and ${unexpired}
              order by created_at desc, id offset ${sessionsPerUser - 1}))
   insert into sessions (tenant_id, user_id) values ($1, $2) returning id`;
 
@@ -60,7 +60,7 @@ export async function rotateSession(
 ): Promise<Rotation> {
   const em = control.em.fork();
   const { sessionId, generation } = token;
-  const good = `id = ? and tenant_id = ? and revoked_at is null and ${live}`;
+  const good = `id = ? and tenant_id = ? and revoked_at is null and ${unexpired}`;
   const [rotated] = await em.execute<object[]>(
     `update sessions set refresh_generation = refresh_generation + 1, refreshed_at = now()
       where ${good} and refresh_generation = ? returning id`,
@@ -80,8 +80,8 @@ export async function rotateSession(
 }
 
 /** The sessions of a user that are good, the newest first. */
-export async function liveSessions(control: ControlDatabase, userId: number): Promise<Session[]> {
-  const where = { user: userId, revokedAt: null, [raw(live)]: [] };
+export async function listActiveSessions(control: ControlDatabase, userId: number): Promise<Session[]> {
+  const where = { user: userId, revokedAt: null, [raw(unexpired)]: [] };
   return control.em.fork().find(Session, where, { orderBy: { createdAt: 'desc', id: 'asc' } });
 }
 

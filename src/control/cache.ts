@@ -20,7 +20,7 @@ interface Kept<Value> {
 }
 
 /** A value that is kept, for who would look it up again and again. It counts while the change feed is current as well. */
-export interface Held<Value> {
+export interface CacheEntry<Value> {
   readonly value: Value | undefined;
   /** True as soon as the cache has let go of it; that it has grown too old is noticed when it is looked up. */
   readonly dropped: boolean;
@@ -51,7 +51,7 @@ export class ControlCache<Value extends object> {
       },
     });
     this.#absent = new LRUCache({ max: options.maxAbsent || 1, ttl: options.ttlMs });
-    options.feed.subscribe(options.table, key => this.drop(key));
+    options.feed.subscribe(options.table, key => this.invalidate(key));
   }
 
   async get(key: string): Promise<Value | undefined> {
@@ -73,18 +73,18 @@ export class ControlCache<Value extends object> {
   }
 
   /** What `get` would give from memory, at this moment; undefined when it would have to ask. */
-  held(key: string): Held<Value> | undefined {
+  getCached(key: string): CacheEntry<Value> | undefined {
     const kept = this.#options.feed.current ? this.#kept.get(key) : undefined;
     return kept?.value && kept;
   }
 
   /** How many changes have been heard of. To be asked before something is read that is then offered. */
-  get changes(): number {
+  get changeCount(): number {
     return this.#changes;
   }
 
   /** Keeps a value that was read together with something else, unless anything has changed since. */
-  offer(key: string, value: Value, since: number): void {
+  addIfUnchanged(key: string, value: Value, since: number): void {
     if (this.#options.feed.current && this.#changes === since && !this.#kept.has(key))
       this.#keep(key, Promise.resolve(value), value);
   }
@@ -101,7 +101,7 @@ export class ControlCache<Value extends object> {
   }
 
   /** Forgets a key, or all of them (`*`). The change feed does it; who changes a row here need not wait for that. */
-  drop(key: string): void {
+  invalidate(key: string): void {
     this.#changes++;
     if (key === '*') {
       this.#kept.clear();

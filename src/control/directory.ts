@@ -1,10 +1,10 @@
 import { LRUCache } from 'lru-cache';
 import { LegacyToken } from './api-client.ts';
-import { ControlCache, type Held } from './cache.ts';
+import { type CacheEntry, ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { hashOfLegacyToken } from './legacy-token.ts';
 import { loadRole, loadSession, loadUser } from './load-caller.ts';
-import { loadTenant, type TenantParts } from './load-tenant.ts';
+import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type {
   CallerRecords,
   LegacyTokenRecord,
@@ -22,17 +22,17 @@ export interface Directory {
    * The same, asked anew: for a token whose key is not known here, because a rotation has not come round yet. Once a second
    * for a tenant at most, so that made-up keys cost next to nothing.
    */
-  tenantAnew(guid: string): Promise<TenantRecord | undefined>;
+  reloadTenant(guid: string): Promise<TenantRecord | undefined>;
   session(id: string): Promise<SessionRecord | undefined>;
   /** For who has just ended a session: this process obeys at once, and need not wait for the change feed. */
-  forgetSession(id: string): void;
+  invalidateSession(id: string): void;
   user(id: number): Promise<UserRecord | undefined>;
   role(id: number): Promise<RoleRecord | undefined>;
   /**
    * Tells, whenever it is asked, whether a look-up of each would give this very record from memory; it looks once a second.
    * @returns undefined when that is not so now
    */
-  watch(records: CallerRecords): (() => boolean) | undefined;
+  freshnessCheck(records: CallerRecords): (() => boolean) | undefined;
   /** How many users belong to a business entity; asked each time. */
   countUsers(tenantId: number, entityId: number): Promise<number>;
   /** By the token itself; undefined also when it is not well-formed. */
@@ -42,12 +42,12 @@ export interface Directory {
 const minutes = 60_000;
 const lookEveryMs = 1_000;
 
-interface DirectoryParts extends TenantParts {
+interface DirectoryOptions extends TenantLoaderOptions {
   feed: ChangeFeed;
 }
 
-export function createDirectory(parts: DirectoryParts): Directory {
-  const { control, feed } = parts;
+export function createDirectory(options: DirectoryOptions): Directory {
+  const { control, feed } = options;
   const em = () => control.em.fork();
   const tenants = new ControlCache<TenantRecord>({
     feed,
@@ -55,7 +55,7 @@ export function createDirectory(parts: DirectoryParts): Directory {
     max: 10_000,
     maxAbsent: 1_000,
     ttlMs: 10 * minutes,
-    load: guid => loadTenant(guid, parts),
+    load: guid => loadTenant(guid, options),
   });
   const askedAnew = new LRUCache<string, Promise<void>>({ max: 10_000, ttl: 1_000 });
   const users = new ControlCache<UserRecord>({
@@ -79,11 +79,11 @@ export function createDirectory(parts: DirectoryParts): Directory {
     ttlMs: 5 * minutes,
     // Who asks for a session asks for its user and their role next: they come along.
     load: async id => {
-      const since = [users.changes, roles.changes] as const;
+      const since = [users.changeCount, roles.changeCount] as const;
       const found = await loadSession(id, control);
       if (!found) return undefined;
-      users.offer(String(found.user.id), found.user, since[0]);
-      roles.offer(String(found.role.id), found.role, since[1]);
+      users.addIfUnchanged(String(found.user.id), found.user, since[0]);
+      roles.addIfUnchanged(String(found.role.id), found.role, since[1]);
       return found.session;
     },
   });
@@ -109,14 +109,14 @@ export function createDirectory(parts: DirectoryParts): Directory {
   });
   /** A made-up key finds nothing new, and the record stays: what is kept in memory for the tenant hangs on it. */
   const lookForKeys = async (guid: string): Promise<void> => {
-    const [known, found] = await Promise.all([tenants.get(guid), loadTenant(guid, parts)]);
+    const [known, found] = await Promise.all([tenants.get(guid), loadTenant(guid, options)]);
     const kids = (tenant?: TenantRecord) => [...(tenant?.keys.keys() ?? [])].sort().join();
-    if (kids(known) !== kids(found)) tenants.drop(guid);
+    if (kids(known) !== kids(found)) tenants.invalidate(guid);
   };
   /** What is kept of each, if it is this very record. To be looked up is to be used: what is used is not forgotten for others. */
-  const lookUp = ({ tenant, session, user, role }: CallerRecords): Held<object>[] | undefined => {
-    const [ofTenant, ofSession] = [tenants.held(tenant.guid), sessions.held(session.id)];
-    const [ofUser, ofRole] = [users.held(String(user.id)), roles.held(String(role.id))];
+  const lookUp = ({ tenant, session, user, role }: CallerRecords): CacheEntry<object>[] | undefined => {
+    const [ofTenant, ofSession] = [tenants.getCached(tenant.guid), sessions.getCached(session.id)];
+    const [ofUser, ofRole] = [users.getCached(String(user.id)), roles.getCached(String(role.id))];
     if (ofTenant?.value !== tenant || ofSession?.value !== session) return undefined;
     if (ofUser?.value !== user || ofRole?.value !== role) return undefined;
     return [ofTenant, ofSession, ofUser, ofRole];
@@ -127,7 +127,7 @@ export function createDirectory(parts: DirectoryParts): Directory {
       return hash === undefined ? undefined : legacyTokens.get(`\\x${hash}`); // as PostgreSQL writes bytes, and so the change feed
     },
     tenant: guid => tenants.get(guid),
-    tenantAnew: async guid => {
+    reloadTenant: async guid => {
       let asked = askedAnew.get(guid);
       if (!asked) {
         asked = lookForKeys(guid);
@@ -137,10 +137,10 @@ export function createDirectory(parts: DirectoryParts): Directory {
       return tenants.get(guid);
     },
     session: id => sessions.get(id),
-    forgetSession: id => sessions.drop(id),
+    invalidateSession: id => sessions.invalidate(id),
     user: id => users.get(String(id)),
     role: id => roles.get(String(id)),
-    watch: records => {
+    freshnessCheck: records => {
       let held = lookUp(records);
       let lookedAt = performance.now();
       if (!held) return undefined;

@@ -9,7 +9,7 @@ import type { TenantStatus } from './tenant.ts';
 
 const minKeyBytes = 64; // RFC 7518 §3.2: a key of the size of the hash, or larger
 
-export interface TenantParts {
+export interface TenantLoaderOptions {
   control: ControlDatabase;
   secrets: SecretBox;
   servers: ServerUrls;
@@ -50,7 +50,7 @@ const tenantByGuid = `
  */
 export async function loadTenant(
   guid: string,
-  { control, secrets, servers, log }: TenantParts,
+  { control, secrets, servers, log }: TenantLoaderOptions,
 ): Promise<TenantRecord | undefined> {
   const [tenant] = await queryControl<TenantRow>(control, 'tenant_by_guid', tenantByGuid, [guid]);
   if (!tenant) return undefined;

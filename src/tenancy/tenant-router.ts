@@ -51,7 +51,7 @@ async function findTenant(ctx: Context, token: string | undefined, directory: Di
   ctx.state.tokenHeader = header;
   const tenant = await tokenTenant(payload.tenant_guid, directory);
   const isKnownKey = typeof header.kid !== 'string' || tenant.keys.has(header.kid);
-  return isKnownKey ? tenant : ((await directory.tenantAnew(tenant.guid)) ?? tenant);
+  return isKnownKey ? tenant : ((await directory.reloadTenant(tenant.guid)) ?? tenant);
 }
 
 /** The access token, or the token of an old client, which may also stand in a header of its own. */

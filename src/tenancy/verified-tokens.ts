@@ -21,10 +21,10 @@ const maxTokens = 10_000; // at most 1.5 KB of text each, and as much beside it
  * feed that is down is a record that is not the one of then, and the token is verified anew.
  */
 export class VerifiedTokens {
-  readonly #directory: Pick<Directory, 'watch'>;
+  readonly #directory: Pick<Directory, 'freshnessCheck'>;
   readonly #kept = new LRUCache<string, { verified: VerifiedToken; isCurrent: () => boolean }>({ max: maxTokens });
 
-  constructor(directory: Pick<Directory, 'watch'>) {
+  constructor(directory: Pick<Directory, 'freshnessCheck'>) {
     this.#directory = directory;
   }
 
@@ -41,7 +41,7 @@ export class VerifiedTokens {
   }
 
   add(token: string, verified: VerifiedToken): void {
-    const isCurrent = this.#directory.watch(verified);
+    const isCurrent = this.#directory.freshnessCheck(verified);
     if (isCurrent) this.#kept.set(token, { verified, isCurrent });
   }
 }

@@ -6,9 +6,9 @@ import jwt from 'jsonwebtoken';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
-import { activeKey, addKey, claimsOf, handMade, resigned, segment, type TenantKey } from './forge.ts';
-import { visible } from './responses.ts';
-import { addPerson, controlSql } from './sample-users.ts';
+import { activeKey, addKey, claimsOf, encodeSegment, forgeToken, resignToken, type TenantKey } from './forge.ts';
+import { comparable } from './responses.ts';
+import { addSampleUser, controlSql } from './sample-users.ts';
 
 const me = '/api/v1/auth/me';
 
@@ -44,10 +44,10 @@ type Forgery = [name: string, forge: (forger: Forger) => string];
 
 const algorithms: Forgery[] = [
   ...['none', 'None', 'NONE', 'nOnE'].flatMap((alg): Forgery[] => [
-    [`alg ${alg}, no signature`, f => `${segment({ ...f.header, alg })}.${segment(f.claims)}.`],
+    [`alg ${alg}, no signature`, f => `${encodeSegment({ ...f.header, alg })}.${encodeSegment(f.claims)}.`],
     [
       `alg ${alg}, some signature`,
-      f => `${segment({ ...f.header, alg })}.${segment(f.claims)}.${f.token.split('.')[2]}`,
+      f => `${encodeSegment({ ...f.header, alg })}.${encodeSegment(f.claims)}.${f.token.split('.')[2]}`,
     ],
   ]),
   ...(['HS256', 'HS384'] as const).map(
@@ -149,13 +149,13 @@ const shapes: Forgery[] = [
   ],
   [
     'a payload of its own over the right signature',
-    f => f.token.replace(/\.[^.]+\./, `.${segment({ ...f.claims, permissions: ['full.manage'] })}.`),
+    f => f.token.replace(/\.[^.]+\./, `.${encodeSegment({ ...f.claims, permissions: ['full.manage'] })}.`),
   ],
   ['1 segment', f => f.token.split('.')[0]!],
   ['2 segments', f => f.token.split('.').slice(1).join('.')],
   ['4 segments', f => `${f.token}.${f.token.split('.')[2]}`],
   ['4 segments, the first empty', f => `.${f.token}`],
-  ['5 segments', f => `${segment({ alg: 'dir', enc: 'A256GCM', kid: f.acme.kid })}..AAAA.AAAA.AAAA`],
+  ['5 segments', f => `${encodeSegment({ alg: 'dir', enc: 'A256GCM', kid: f.acme.kid })}..AAAA.AAAA.AAAA`],
   ['dots', () => '..'],
   ['a dot', () => '.'],
   ['more dots', () => '....'],
@@ -171,7 +171,7 @@ const shapes: Forgery[] = [
 
 const payloads: Forgery[] = [
   ...['null', '42', '[]', '"s"', 'true', '', 'not json', '{', '[{}]'].flatMap((payload): Forgery[] => [
-    [`payload ${payload || 'empty'}, not signed`, f => `${segment(f.header)}.${segment(payload)}.x`],
+    [`payload ${payload || 'empty'}, not signed`, f => `${encodeSegment(f.header)}.${encodeSegment(payload)}.x`],
     [`payload ${payload || 'empty'}, well signed`, f => f.make({ claims: payload })],
   ]),
 ];
@@ -335,7 +335,7 @@ const times: Forgery[] = [
   ],
   [
     'expired, not signed',
-    f => `${segment(f.header)}.${segment({ ...f.claims, iat: f.now - 2_000, exp: f.now - 1_100 })}.x`,
+    f => `${encodeSegment(f.header)}.${encodeSegment({ ...f.claims, iat: f.now - 2_000, exp: f.now - 1_100 })}.x`,
   ],
 ];
 
@@ -388,7 +388,7 @@ describe('Access tokens', () => {
     admin = await world.login(world.acme);
     await new Promise<void>(resolve => listener.listen(0, '127.0.0.1', resolve));
     const acme = await activeKey(world, world.acme);
-    const other = await addPerson(world, world.acme);
+    const other = await addSampleUser(world, world.acme);
     const otherUser = await world.login(world.acme, other);
     const revoked = await world.login(world.acme);
     await controlSql(world, 'update sessions set revoked_at = now() where id = ?', [
@@ -405,7 +405,7 @@ describe('Access tokens', () => {
       claims,
       now: Math.floor(Date.now() / 1000),
       make: changes =>
-        handMade(changes.header ?? header, changes.claims ?? claims, changes.secret ?? acme.secret, changes.hash),
+        forgeToken(changes.header ?? header, changes.claims ?? claims, changes.secret ?? acme.secret, changes.hash),
       sessions: {
         otherUser: String(claimsOf(otherUser.tokens!.accessToken).sid),
         otherTenant: String(claimsOf((await world.login(world.globex)).tokens!.accessToken).sid),
@@ -417,7 +417,7 @@ describe('Access tokens', () => {
       acmeGuid: world.acme.guid,
       listener: `http://127.0.0.1:${(listener.address() as { port: number }).port}/keys`,
     };
-    refusal = visible(await bearer('x'));
+    refusal = comparable(await bearer('x'));
   });
   after(async () => {
     listener.close();
@@ -427,7 +427,7 @@ describe('Access tokens', () => {
   it('are accepted when they are ours, also when made by hand', async () => {
     expect((await bearer(forger.token)).status).to.equal(200);
     expect((await bearer(forger.make({}))).status).to.equal(200);
-    const resignedByUs = resigned(forger.token, {}, forger.acme);
+    const resignedByUs = resignToken(forger.token, {}, forger.acme);
     expect((await world.anonymous.get(me, { Authorization: `bearer   ${resignedByUs}` })).status).to.equal(200);
   });
 
@@ -448,7 +448,7 @@ describe('Access tokens', () => {
         const startedAt = performance.now();
         const answer = await bearer(forge(forger));
         const ms = performance.now() - startedAt;
-        expect(visible(answer), name).to.deep.equal(refusal);
+        expect(comparable(answer), name).to.deep.equal(refusal);
         expect(ms, `${name}: milliseconds`).to.be.below(500);
       }
       expect(calls, 'connections to the address in the token').to.equal(0);
@@ -465,7 +465,8 @@ describe('Access tokens', () => {
     // At least three of them stand for the same bytes: it is the text that must be the same.
     const bytes = (token: string) => Buffer.from(token.split('.')[2]!, 'base64url').toString('hex');
     expect(variants.filter(token => bytes(token) === bytes(forger.token)).length).to.be.at.least(3);
-    for (const answer of await each(variants, token => bearer(token))) expect(visible(answer)).to.deep.equal(refusal);
+    for (const answer of await each(variants, token => bearer(token)))
+      expect(comparable(answer)).to.deep.equal(refusal);
   });
 
   it('are refused with any one byte changed, 2,000 times', async () => {
@@ -482,7 +483,7 @@ describe('Access tokens', () => {
     });
     const answers = await each(flipped, token => bearer(token));
     answers.forEach((answer, i) => {
-      expect(visible(answer), JSON.stringify(flipped[i])).to.deep.equal(refusal);
+      expect(comparable(answer), JSON.stringify(flipped[i])).to.deep.equal(refusal);
     });
   });
 
@@ -490,7 +491,7 @@ describe('Access tokens', () => {
     const tokens = Array.from({ length: 2_000 }, () =>
       forger.make({ claims: { ...forger.claims, tenant_guid: randomUUID() } }),
     );
-    for (const answer of await each(tokens, token => bearer(token))) expect(visible(answer)).to.deep.equal(refusal);
+    for (const answer of await each(tokens, token => bearer(token))) expect(comparable(answer)).to.deep.equal(refusal);
   });
 
   describe('that expire', () => {
@@ -595,10 +596,10 @@ describe('Access tokens', () => {
     const disabled = { kid: randomUUID(), secret: randomBytes(64) };
     await addKey(world, world.acme, retiring, 'retiring');
     await addKey(world, world.acme, disabled, 'disabled');
-    await eventually(async () => (await bearer(resigned(forger.token, {}, retiring))).status === 200, 1_000);
-    expect(visible(await bearer(resigned(forger.token, {}, disabled)))).to.deep.equal(refusal);
+    await eventually(async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 200, 1_000);
+    expect(comparable(await bearer(resignToken(forger.token, {}, disabled)))).to.deep.equal(refusal);
     await controlSql(world, `update signing_keys set status = 'disabled' where kid = ?`, [retiring.kid]);
-    await eventually(async () => (await bearer(resigned(forger.token, {}, retiring))).status === 401, 1_000);
+    await eventually(async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 401, 1_000);
   });
 
   it('are never verified with a key that is too short: the whole tenant is refused, and its operator told', async () => {
@@ -608,7 +609,7 @@ describe('Access tokens', () => {
       await addKey(world, world.globex, short, 'retiring');
       const told = world.logs.length;
       const refused = await eventually(async () => {
-        const answer = await bearer(resigned(globex, {}, short));
+        const answer = await bearer(resignToken(globex, {}, short));
         return answer.status !== 401 && answer;
       }, 1_000);
       expect([refused.status, refused.body.code], `${size} bytes`).to.deep.equal([503, 'unavailable']);

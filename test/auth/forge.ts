@@ -35,18 +35,18 @@ export async function addKey(
 }
 
 /** One segment of a token: a string as it is, anything else as JSON. */
-export function segment(value: unknown): string {
+export function encodeSegment(value: unknown): string {
   return Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)).toString('base64url');
 }
 
-export function signature(input: string, secret: string | Buffer, hash = 'sha512'): string {
+export function sign(input: string, secret: string | Buffer, hash = 'sha512'): string {
   return createHmac(hash, secret).update(input).digest('base64url');
 }
 
 /** A token made by hand, signed over whatever stands in it. */
-export function handMade(header: unknown, payload: unknown, secret: string | Buffer, hash = 'sha512'): string {
-  const input = `${segment(header)}.${segment(payload)}`;
-  return `${input}.${signature(input, secret, hash)}`;
+export function forgeToken(header: unknown, payload: unknown, secret: string | Buffer, hash = 'sha512'): string {
+  const input = `${encodeSegment(header)}.${encodeSegment(payload)}`;
+  return `${input}.${sign(input, secret, hash)}`;
 }
 
 /** What a token says. */
@@ -55,6 +55,6 @@ export function claimsOf(token: string): Record<string, unknown> {
 }
 
 /** The same token with other claims, signed properly. */
-export function resigned(token: string, changes: Record<string, unknown>, { kid, secret }: TenantKey): string {
-  return handMade({ alg: 'HS512', typ: 'at+jwt', kid }, { ...claimsOf(token), ...changes }, secret);
+export function resignToken(token: string, changes: Record<string, unknown>, { kid, secret }: TenantKey): string {
+  return forgeToken({ alg: 'HS512', typ: 'at+jwt', kid }, { ...claimsOf(token), ...changes }, secret);
 }

@@ -4,8 +4,8 @@ import { setDisabled } from '../../src/operator/tenants/users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
-import { visible } from './responses.ts';
-import { addPerson, controlSql, type Person } from './sample-users.ts';
+import { comparable } from './responses.ts';
+import { addSampleUser, controlSql, type SampleUser } from './sample-users.ts';
 import { expectNotLogged, expectNotStored } from './secrets.ts';
 
 const path = '/api/Data/GenerateToken';
@@ -15,7 +15,7 @@ const ninetyDays = 90 * 24 * 3_600;
 interface OldProgram {
   id: string;
   secret: string;
-  user: Person;
+  user: SampleUser;
   tenant: TestTenant;
 }
 
@@ -45,7 +45,7 @@ describe('An old client', () => {
     tenant: TestTenant,
     options: { role?: string; scope?: 'Self' | 'All'; entityId?: number } = {},
   ): Promise<OldProgram> => {
-    const user = await addPerson(world, tenant, options);
+    const user = await addSampleUser(world, tenant, options);
     const added = await addClient(world.installation, tenant.slug, user.email, 'Price list of 2009');
     secrets.add(added.secret).add(user.password);
     return { ...added, user, tenant };
@@ -134,11 +134,11 @@ describe('An old client', () => {
         'a client of a disabled user': basic(disabled.id, disabled.secret),
         'a very long one': basic('x'.repeat(3_000), secret),
       };
-      const expected = visible(await world.anonymous.get(path));
+      const expected = comparable(await world.anonymous.get(path));
       expect(expected.status).to.equal(401);
       for (const [reason, authorization] of Object.entries(wrong)) {
         const answer = await world.anonymous.get(path, { Authorization: authorization });
-        expect(visible(answer), reason).to.deep.equal(expected);
+        expect(comparable(answer), reason).to.deep.equal(expected);
         expect(answer.headers.get('www-authenticate')).to.match(/^Basic realm="[^"]+"/);
         expectAnnounced(answer, reason);
       }

@@ -6,19 +6,19 @@ import type { ApiResponse } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { claimsOf } from './forge.ts';
-import { visible } from './responses.ts';
-import { addPerson, controlSql, type Person } from './sample-users.ts';
+import { comparable } from './responses.ts';
+import { addSampleUser, controlSql, type SampleUser } from './sample-users.ts';
 
 const path = '/api/v1/auth/login';
 const kelvin = '\u212a'; // K to the eye, and to NFC
 
 describe('Login', () => {
   let world: World;
-  let known: Person;
-  let unconfirmed: Person;
-  let disabled: Person;
-  let foreign: Person;
-  let imported: Person;
+  let known: SampleUser;
+  let unconfirmed: SampleUser;
+  let disabled: SampleUser;
+  let foreign: SampleUser;
+  let imported: SampleUser;
 
   const login = (credentials: unknown, tenant = world.acme): Promise<ApiResponse> =>
     world.anonymous.post(path, credentials, { 'X-Tenant': tenant.guid });
@@ -26,11 +26,11 @@ describe('Login', () => {
 
   before(async () => {
     world = await createWorld();
-    known = await addPerson(world, world.acme);
-    unconfirmed = await addPerson(world, world.acme);
-    disabled = await addPerson(world, world.acme);
-    foreign = await addPerson(world, world.globex);
-    imported = await addPerson(world, world.acme);
+    known = await addSampleUser(world, world.acme);
+    unconfirmed = await addSampleUser(world, world.acme);
+    disabled = await addSampleUser(world, world.acme);
+    foreign = await addSampleUser(world, world.globex);
+    imported = await addSampleUser(world, world.acme);
     await controlSql(world, 'update users set confirmed_at = null where id = ?', [unconfirmed.id]);
     await controlSql(world, 'update users set disabled_at = now() where id = ?', [disabled.id]);
     await controlSql(world, 'update users set password_hash = ? where id = ?', [
@@ -85,7 +85,7 @@ describe('Login', () => {
           'insert into entities (name, entity_type) values ($1, $1) returning id',
           [type],
         );
-        const person = await addPerson(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
+        const person = await addSampleUser(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
         const { body } = await login(person);
         expect(body.entityType).to.equal(type);
         expect(claimsOf(body.accessToken).entity_type).to.equal(type);
@@ -93,7 +93,7 @@ describe('Login', () => {
     }
 
     it('says null for a user whose entity is gone', async () => {
-      const person = await addPerson(world, world.acme);
+      const person = await addSampleUser(world, world.acme);
       await controlSql(world, 'update users set entity_id = 999999 where id = ?', [person.id]);
       expect((await login(person)).body.entityType).to.equal(null);
     });
@@ -127,7 +127,7 @@ describe('Login', () => {
     });
 
     it('keeps a user’s newest 20 sessions and ends the oldest with the 21st', async () => {
-      const person = await addPerson(world, world.acme);
+      const person = await addSampleUser(world, world.acme);
       const answers: ApiResponse[] = [];
       for (let i = 0; i < 20; i++) answers.push(await login(person));
       const me = (answer: ApiResponse) => world.anonymous.withToken(answer.body.accessToken).get('/api/v1/auth/me');
@@ -144,7 +144,7 @@ describe('Login', () => {
     });
 
     it('removes the sessions that can never be used again', async () => {
-      const person = await addPerson(world, world.acme);
+      const person = await addSampleUser(world, world.acme);
       await controlSql(
         world,
         `insert into sessions (tenant_id, user_id, created_at, refreshed_at)
@@ -161,7 +161,7 @@ describe('Login', () => {
     });
 
     it('leaves a session that is ended meanwhile the reason for which it was', async () => {
-      const person = await addPerson(world, world.acme);
+      const person = await addSampleUser(world, world.acme);
       for (let i = 0; i < 20; i++) await login(person);
       const oldest = '(select id from sessions where user_id = ? order by created_at limit 1)';
       const answer = await during(
@@ -181,7 +181,7 @@ describe('Login', () => {
 
   describe('that fails', () => {
     it('answers the same for every reason', async () => {
-      const expected = visible(await login({ email: 'nobody@acme.test', password: 'wrong password' }));
+      const expected = comparable(await login({ email: 'nobody@acme.test', password: 'wrong password' }));
       expect(expected).to.include({ status: 401 });
       expect(JSON.parse(String(expected.body))).to.include({ code: 'invalid_credentials', status: 401 });
       const reasons: Record<string, { email: string; password: string }> = {
@@ -201,7 +201,7 @@ describe('Login', () => {
         'hash of another kind as password': { ...imported, password: '5f4dcc3b5aa765d61d8327deb882cf99' },
       };
       for (const [reason, credentials] of Object.entries(reasons)) {
-        expect(visible(await login(credentials)), reason).to.deep.equal(expected);
+        expect(comparable(await login(credentials)), reason).to.deep.equal(expected);
       }
       expect((await login(foreign, world.globex)).status, 'the other tenant’s own').to.equal(200);
     });
@@ -214,8 +214,8 @@ describe('Login', () => {
     });
 
     it('takes the work of one password for every reason', async () => {
-      const wrong = (person: Person) => ({ ...person, password: 'wrong password' });
-      const outdated = await addPerson(world, world.acme);
+      const wrong = (person: SampleUser) => ({ ...person, password: 'wrong password' });
+      const outdated = await addSampleUser(world, world.acme);
       await controlSql(world, 'update users set confirmed_at = null, password_hash = ? where id = ?', [
         await formerly(outdated.password),
         outdated.id,
@@ -240,7 +240,7 @@ describe('Login', () => {
   describe('finds a user by the address', () => {
     before(async () => {
       for (const email of ['kim@acme.test', 'jos\u00e9@acme.test', 'istvan@acme.test', 'back`tick@acme.test'])
-        await addPerson(world, world.acme, { email, password: 'the same for all' });
+        await addSampleUser(world, world.acme, { email, password: 'the same for all' });
     });
     const status = async (email: string) => (await login({ email, password: 'the same for all' })).status;
 
@@ -279,7 +279,7 @@ describe('Login', () => {
 
   describe('with a password', () => {
     const withPassword = async (password: string): Promise<(typed: string) => Promise<number>> => {
-      const person = await addPerson(world, world.acme, { password });
+      const person = await addSampleUser(world, world.acme, { password });
       return async typed => (await login({ email: person.email, password: typed })).status;
     };
 
@@ -287,7 +287,7 @@ describe('Login', () => {
       for (const password of [letters(8), keys(8), letters(128), keys(128)])
         expect(await (await withPassword(password))(password), password).to.equal(200);
       for (const password of [letters(7), keys(7), letters(129), keys(129)]) {
-        const refused = await addPerson(world, world.acme, { password }).then(
+        const refused = await addSampleUser(world, world.acme, { password }).then(
           () => undefined,
           (error: Error) => error.message,
         );
@@ -353,7 +353,7 @@ describe('Login', () => {
 
   it('in a crowd is answered, or told to come again, and nobody else waits for it', async () => {
     const password = keys(128);
-    const person = await addPerson(world, world.acme, { password });
+    const person = await addSampleUser(world, world.acme, { password });
     const caller = await world.login(world.acme, known);
     // As many as are worked on and may wait, and so many more that some are surely turned away.
     const crowd = Array.from({ length: 64 + 48 + availableParallelism() }, () =>
@@ -387,7 +387,7 @@ describe('Login', () => {
 
   describe('with a hash of former days', () => {
     it('works, and stores a hash of today', async () => {
-      const person = await addPerson(world, world.acme);
+      const person = await addSampleUser(world, world.acme);
       await controlSql(world, 'update users set password_hash = ? where id = ?', [
         await formerly(person.password),
         person.id,
@@ -402,7 +402,7 @@ describe('Login', () => {
     });
 
     it('never brings back a password that was changed meanwhile', async () => {
-      const person = await addPerson(world, world.acme);
+      const person = await addSampleUser(world, world.acme);
       await controlSql(world, 'update users set password_hash = ? where id = ?', [
         await formerly(person.password),
         person.id,
@@ -415,7 +415,7 @@ describe('Login', () => {
   });
 
   it('with the old password, still running while the password is changed, opens no session', async () => {
-    const person = await addPerson(world, world.acme);
+    const person = await addSampleUser(world, world.acme);
     const changed = await world.passwords.hash('changed meanwhile');
     const answer = await duringChange(person, () => login(person), changed);
     expect([answer.status, answer.body.code]).to.deep.equal([401, 'invalid_credentials']);
@@ -425,14 +425,18 @@ describe('Login', () => {
     expect(sessions).to.deep.equal([]);
   });
 
-  async function storedHash({ id }: Person): Promise<string> {
+  async function storedHash({ id }: SampleUser): Promise<string> {
     const [row] = await controlSql<{ password_hash: string }>(world, 'select password_hash from users where id = ?', [
       id,
     ]);
     return row?.password_hash ?? '';
   }
 
-  function duringChange(person: Person, call: () => Promise<ApiResponse>, passwordHash: string): Promise<ApiResponse> {
+  function duringChange(
+    person: SampleUser,
+    call: () => Promise<ApiResponse>,
+    passwordHash: string,
+  ): Promise<ApiResponse> {
     return during('update users set password_hash = ? where id = ?', [passwordHash, person.id], call);
   }
 

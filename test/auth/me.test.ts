@@ -3,8 +3,8 @@ import { permissions } from '../../src/control/permissions.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
-import { activeKey, claimsOf, resigned } from './forge.ts';
-import { addPerson, controlSql } from './sample-users.ts';
+import { activeKey, claimsOf, resignToken } from './forge.ts';
+import { addSampleUser, controlSql } from './sample-users.ts';
 
 const path = '/api/v1/auth/me';
 
@@ -28,7 +28,7 @@ describe('The current user', () => {
     await controlSql(world, `update tenants set features = '{alpha,beta}', app_id = 'app-7' where id = ?`, [
       world.acme.id,
     ]);
-    const person = await addPerson(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
+    const person = await addSampleUser(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
     const client = await world.login(world.acme, person);
     const { status, headers, body } = await eventually(async () => {
       const answer = await client.get(path);
@@ -61,7 +61,7 @@ describe('The current user', () => {
   });
 
   it('is told as they are now: name, role, scope and entity change without a new token', async () => {
-    const person = await addPerson(world, world.acme);
+    const person = await addSampleUser(world, world.acme);
     const client = await world.login(world.acme, person);
     expect((await client.get(path)).body).to.include({ role: 'Member', scope: 'All', lastName: 'Son' });
     await controlSql(
@@ -97,7 +97,7 @@ describe('The current user', () => {
   it('may not what only the token says', async () => {
     const client = await world.loginAs(world.acme, { permissions: ['full.read'] });
     const boasting = world.anonymous.withToken(
-      resigned(
+      resignToken(
         client.tokens!.accessToken,
         { permissions: ['full.read', 'full.manage'] },
         await activeKey(world, world.acme),
@@ -127,8 +127,8 @@ describe('The current user', () => {
     await controlSql(world, `update roles set permissions = '{}' where name = 'Member' and tenant_id = ?`, [
       world.globex.id,
     ]);
-    const here = await world.login(world.acme, await addPerson(world, world.acme));
-    const there = await world.login(world.globex, await addPerson(world, world.globex));
+    const here = await world.login(world.acme, await addSampleUser(world, world.acme));
+    const there = await world.login(world.globex, await addSampleUser(world, world.globex));
     expect((await here.get('/api/v1/EntityStatus')).status).to.equal(200);
     expect((await there.get('/api/v1/EntityStatus')).status).to.equal(403);
   });

@@ -5,7 +5,7 @@ import { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 import { claimsOf } from './forge.ts';
-import { addPerson, controlSql, type Person } from './sample-users.ts';
+import { addSampleUser, controlSql, type SampleUser } from './sample-users.ts';
 import { expectNotLogged } from './secrets.ts';
 
 const path = '/api/v1/auth/sessions';
@@ -29,12 +29,12 @@ describe('One’s own sessions', () => {
   });
   after(() => world.close());
 
-  const person = async (tenant: TestTenant = world.acme, role = 'Member'): Promise<Person> => {
-    const added = await addPerson(world, tenant, { role });
+  const person = async (tenant: TestTenant = world.acme, role = 'Member'): Promise<SampleUser> => {
+    const added = await addSampleUser(world, tenant, { role });
     secrets.add(added.password);
     return added;
   };
-  const login = async (who: Person, tenant: TestTenant = world.acme): Promise<Client> => {
+  const login = async (who: SampleUser, tenant: TestTenant = world.acme): Promise<Client> => {
     const client = await world.login(tenant, who);
     for (const token of Object.values(client.tokens ?? {})) if (token) secrets.add(token);
     return client;
@@ -126,7 +126,7 @@ describe('One’s own sessions', () => {
 
     it('and nobody else’s, not to an administrator and not of another tenant', async () => {
       const [one, admin] = [await person(), await person(world.acme, 'Administrator')];
-      const foreign = await addPerson(world, world.globex, { email: one.email, password: one.password });
+      const foreign = await addSampleUser(world, world.globex, { email: one.email, password: one.password });
       const clients = [await login(one), await login(admin), await login(foreign, world.globex)];
       for (const client of clients) expect((await list(client)).map(({ id }) => id)).to.deep.equal([sid(client)]);
     });

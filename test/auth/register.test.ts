@@ -10,8 +10,8 @@ import { eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer, tokenIn } from '../support/mail-server.ts';
 import { sendRaw } from '../support/raw-http.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
-import { visible } from './responses.ts';
-import { addPerson, controlSql, type Person, whileNobodyCanLookUp } from './sample-users.ts';
+import { comparable } from './responses.ts';
+import { addSampleUser, controlSql, type SampleUser, withUsersLocked } from './sample-users.ts';
 import { expectNotLogged, expectNotStored } from './secrets.ts';
 
 const path = '/api/v1/auth/register';
@@ -121,9 +121,9 @@ describe('Registration', () => {
 
   it('lets nobody log in before the address is confirmed, and says no more than for a wrong password', async () => {
     const person = await registered();
-    const wrong = visible(await login({ ...person, password: 'a wrong password' }));
+    const wrong = comparable(await login({ ...person, password: 'a wrong password' }));
     expect(wrong.status).to.equal(401);
-    expect(visible(await login(person))).to.deep.equal(wrong);
+    expect(comparable(await login(person))).to.deep.equal(wrong);
     const { status, body } = await confirm(person.token);
     expect([status, body]).to.deep.equal([204, '']);
     const answer = await login(person);
@@ -173,14 +173,14 @@ describe('Registration', () => {
   });
 
   describe('tells nobody whether an address is known', () => {
-    let known: Person;
-    let disabled: Person;
-    let foreign: Person;
+    let known: SampleUser;
+    let disabled: SampleUser;
+    let foreign: SampleUser;
 
     before(async () => {
-      known = await addPerson(world, world.acme);
-      disabled = await addPerson(world, world.acme);
-      foreign = await addPerson(world, world.globex);
+      known = await addSampleUser(world, world.acme);
+      disabled = await addSampleUser(world, world.acme);
+      foreign = await addSampleUser(world, world.globex);
       await controlSql(world, 'update users set disabled_at = now() where id = ?', [disabled.id]);
       for (const { password } of [known, disabled, foreign]) secrets.add(password);
     });
@@ -206,7 +206,7 @@ describe('Registration', () => {
       const answers = await toTheEnd({}, async as => {
         const found: Record<string, unknown> = {};
         for (const [kind, email] of Object.entries(addresses))
-          found[kind] = visible(await register(form({ email, firstName: 'Mallory' }), { as }));
+          found[kind] = comparable(await register(form({ email, firstName: 'Mallory' }), { as }));
         return found;
       });
       for (const [kind, answer] of Object.entries(answers)) expect(answer, kind).to.deep.equal(answers.new);
@@ -227,7 +227,7 @@ describe('Registration', () => {
 
     it('by its time: it is given after one password was hashed, before anybody has looked', async () => {
       const unheard = newAddress();
-      await whileNobodyCanLookUp(world, async () => {
+      await withUsersLocked(world, async () => {
         for (const email of [unheard, known.email]) {
           const before = world.passwords.usage.hashed;
           expect((await register(form({ email }))).status).to.equal(202);
@@ -238,7 +238,7 @@ describe('Registration', () => {
     });
 
     it('by a look-alike: its mail goes to itself alone, and it is another user', async () => {
-      const kim = await addPerson(world, world.acme, { email: 'kim@acme.test' });
+      const kim = await addSampleUser(world, world.acme, { email: 'kim@acme.test' });
       secrets.add(kim.password);
       const lookAlikes = ['\u212aim@acme.test', 'k\u0131m@acme.test', '\uff4bim@acme.test', '(to)kim@acme.test'];
       await toTheEnd({}, async as => {
@@ -458,8 +458,8 @@ describe('Registration', () => {
       expect(refused.status).to.equal(400);
       expect((await user(late.email))?.confirmed_at).to.equal(null);
       expect((await confirm(inTime.token)).status).to.equal(204);
-      expect(visible(await confirm('x')), 'an expired one looks like one that never was').to.deep.equal(
-        visible(refused),
+      expect(comparable(await confirm('x')), 'an expired one looks like one that never was').to.deep.equal(
+        comparable(refused),
       );
     });
 

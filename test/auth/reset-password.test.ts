@@ -5,8 +5,8 @@ import { eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { sendRaw } from '../support/raw-http.ts';
 import { createWorld, type World } from '../support/world.ts';
-import { visible } from './responses.ts';
-import { addPerson, controlSql, type Person, whileNobodyCanLookUp } from './sample-users.ts';
+import { comparable } from './responses.ts';
+import { addSampleUser, controlSql, type SampleUser, withUsersLocked } from './sample-users.ts';
 import { expectNotLogged, expectNotStored } from './secrets.ts';
 
 const path = '/api/v1/auth/reset-password';
@@ -29,8 +29,8 @@ describe('A password that is forgotten', () => {
     await mail.close();
   });
 
-  const person = async (email?: string, tenant = world.acme): Promise<Person> => {
-    const added = await addPerson(world, tenant, email === undefined ? {} : { email });
+  const person = async (email?: string, tenant = world.acme): Promise<SampleUser> => {
+    const added = await addSampleUser(world, tenant, email === undefined ? {} : { email });
     secrets.add(added.password);
     return added;
   };
@@ -45,14 +45,14 @@ describe('A password that is forgotten', () => {
   const set = (token: unknown, password: unknown = newPassword(), tenant = world.acme): Promise<ApiResponse> =>
     send({ token, newPassword: password }, world.anonymous, tenant);
   /** Asks for a mail, and waits for the token in it. */
-  const asked = async ({ email }: Person): Promise<string> => {
+  const asked = async ({ email }: SampleUser): Promise<string> => {
     const before = mail.messagesTo(email).length;
     expect((await ask(email)).status).to.equal(202);
     const token = await mail.waitForToken(email, before + 1);
     secrets.add(token);
     return token;
   };
-  const login = async ({ email }: Person, password: string): Promise<number> => {
+  const login = async ({ email }: SampleUser, password: string): Promise<number> => {
     const answer = await world.anonymous.post(
       '/api/v1/auth/login',
       { email, password },
@@ -73,10 +73,10 @@ describe('A password that is forgotten', () => {
   }
 
   describe('is asked for', () => {
-    let known: Person;
-    let unconfirmed: Person;
-    let disabled: Person;
-    let foreign: Person;
+    let known: SampleUser;
+    let unconfirmed: SampleUser;
+    let disabled: SampleUser;
+    let foreign: SampleUser;
 
     before(async () => {
       [known, unconfirmed, disabled] = [await person(), await person(), await person()];
@@ -91,7 +91,7 @@ describe('A password that is forgotten', () => {
       addresses.push(`nobody-${randomBytes(4).toString('hex')}@acme.test`);
       const answers = await toTheEnd({}, async as => {
         const found: Record<string, unknown>[] = [];
-        for (const email of addresses) found.push(visible(await ask(email, as)));
+        for (const email of addresses) found.push(comparable(await ask(email, as)));
         return found;
       });
       for (const [at, answer] of answers.entries()) expect(answer, addresses[at]).to.deep.equal(answers[0]);
@@ -107,7 +107,7 @@ describe('A password that is forgotten', () => {
 
     it('before anybody has looked whether there is such a user, so that time does not tell', async () => {
       const letters = mail.messagesTo(known.email).length;
-      const statuses = await whileNobodyCanLookUp(world, async () => {
+      const statuses = await withUsersLocked(world, async () => {
         const answers = [];
         for (const email of [known.email, 'nobody@acme.test', disabled.email]) answers.push(await ask(email));
         return answers.map(({ status }) => status);
@@ -172,7 +172,7 @@ describe('A password that is forgotten', () => {
       const logged = world.logs.length;
       const answers = await toTheEnd({ SMTP_URL: 'smtp://127.0.0.1:1' }, async as => {
         const startedAt = performance.now();
-        const found = [visible(await ask(known.email, as)), visible(await ask('nobody@acme.test', as))];
+        const found = [comparable(await ask(known.email, as)), comparable(await ask('nobody@acme.test', as))];
         expect(performance.now() - startedAt).to.be.below(1_000);
         return found;
       });
@@ -266,15 +266,15 @@ describe('A password that is forgotten', () => {
     it('is good for an hour', async () => {
       const [late, inTime] = [await person(), await person()];
       const tokens = { late: await asked(late), inTime: await asked(inTime) };
-      const age = ({ id }: Person, by: string) =>
+      const age = ({ id }: SampleUser, by: string) =>
         controlSql(world, 'update mail_tokens set expires_at = expires_at - ?::interval where user_id = ?', [by, id]);
       await age(late, '1 hour');
       await age(inTime, '00:59:30');
       const refused = await set(tokens.late);
       expect(refused.status).to.equal(400);
       expect(await login(late, late.password)).to.equal(200);
-      expect(visible(await set('never given')), 'an expired one looks like one that never was').to.deep.equal(
-        visible(refused),
+      expect(comparable(await set('never given')), 'an expired one looks like one that never was').to.deep.equal(
+        comparable(refused),
       );
       expect((await set(tokens.inTime)).status).to.equal(204);
     });

@@ -5,14 +5,14 @@ import { addUser } from '../../src/operator/tenants/users.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { TestTenant, World } from '../support/world.ts';
 
-export interface Person {
+export interface SampleUser {
   id: number;
   guid: string;
   email: string;
   password: string;
 }
 
-interface PersonOptions {
+interface SampleUserOptions {
   email?: string;
   password?: string;
   role?: string;
@@ -21,7 +21,11 @@ interface PersonOptions {
 }
 
 /** A confirmed user of a tenant, added by the operator's own code. */
-export async function addPerson(world: World, tenant: TestTenant, options: PersonOptions = {}): Promise<Person> {
+export async function addSampleUser(
+  world: World,
+  tenant: TestTenant,
+  options: SampleUserOptions = {},
+): Promise<SampleUser> {
   const email = options.email ?? `person-${randomBytes(4).toString('hex')}@${tenant.slug}.test`;
   const password = options.password ?? randomBytes(12).toString('hex');
   const user: User = await addUser(world.installation, world.passwords, {
@@ -43,7 +47,7 @@ export function controlSql<Row extends object>(world: World, text: string, value
 }
 
 /** While `work` runs nobody can look a user up or add one: what is answered meanwhile cannot depend on who is there. */
-export function whileNobodyCanLookUp<T>(world: World, work: () => Promise<T>): Promise<T> {
+export function withUsersLocked<T>(world: World, work: () => Promise<T>): Promise<T> {
   return withConnection(world.config.databaseUrl ?? '', async client => {
     await client.query('begin; lock table users, mail_tokens in access exclusive mode');
     const result = await work();

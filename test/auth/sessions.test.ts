@@ -1,13 +1,13 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { expect } from 'chai';
-import { writeRefreshToken } from '../../src/auth/refresh-token.ts';
+import { encodeRefreshToken } from '../../src/auth/refresh-token.ts';
 import { setPassword } from '../../src/operator/tenants/users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
-import { activeKey, claimsOf, resigned } from './forge.ts';
-import { visible } from './responses.ts';
-import { addPerson, controlSql } from './sample-users.ts';
+import { activeKey, claimsOf, resignToken } from './forge.ts';
+import { comparable } from './responses.ts';
+import { addSampleUser, controlSql } from './sample-users.ts';
 
 interface SessionRow {
   refresh_generation: number;
@@ -38,7 +38,7 @@ describe('Sessions', () => {
 
   before(async () => {
     world = await createWorld();
-    refusal = visible(await refresh('x'));
+    refusal = comparable(await refresh('x'));
   });
   after(() => world.close());
 
@@ -80,7 +80,7 @@ describe('Sessions', () => {
     });
 
     it('in one row, however often', async () => {
-      const person = await addPerson(world, world.acme);
+      const person = await addSampleUser(world, world.acme);
       const client = await world.login(world.acme, person);
       let { refreshToken } = client.tokens!;
       for (let i = 0; i < 100; i++) ({ refreshToken } = (await refresh(refreshToken)).body);
@@ -93,7 +93,7 @@ describe('Sessions', () => {
         world.acme,
         `insert into entities (name, entity_type) values ('Now', 'supplier') returning id`,
       );
-      const person = await addPerson(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
+      const person = await addSampleUser(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
       const client = await world.login(world.acme, person);
       await sql(world.acme, `update entities set entity_type = 'customer' where id = $1`, [entity?.id]);
       await controlSql(
@@ -119,7 +119,7 @@ describe('Sessions', () => {
       );
       const client = await world.login(
         tenant,
-        await addPerson(world, tenant, { scope: 'Self', entityId: Number(entity?.id) }),
+        await addSampleUser(world, tenant, { scope: 'Self', entityId: Number(entity?.id) }),
       );
       const version = await controlSql<{ schema_version: string }>(
         world,
@@ -149,7 +149,7 @@ describe('Sessions', () => {
       expect((await row(client))?.revoked_reason).to.equal(reason);
       await refused(newest.accessToken);
       await refused(client.tokens!.accessToken);
-      expect(visible(await refresh(newest.refreshToken)), 'the newest refresh token').to.deep.equal(refusal);
+      expect(comparable(await refresh(newest.refreshToken)), 'the newest refresh token').to.deep.equal(refusal);
     };
 
     it('when a refresh token comes again after 10 s, and its newest tokens with them', async () => {
@@ -157,7 +157,7 @@ describe('Sessions', () => {
       const newest = (await refresh(client.tokens!.refreshToken)).body;
       await age(client, 'refreshed_at', '11 seconds');
       const told = world.logs.length;
-      expect(visible(await refresh(client.tokens!.refreshToken))).to.deep.equal(refusal);
+      expect(comparable(await refresh(client.tokens!.refreshToken))).to.deep.equal(refusal);
       await expectEnded(client, 'refresh_reuse', newest);
       const events = world.logs
         .slice(told)
@@ -173,7 +173,7 @@ describe('Sessions', () => {
       const client = await world.login(world.acme);
       const second = (await refresh(client.tokens!.refreshToken)).body;
       const third = (await refresh(second.refreshToken)).body;
-      expect(visible(await refresh(client.tokens!.refreshToken))).to.deep.equal(refusal);
+      expect(comparable(await refresh(client.tokens!.refreshToken))).to.deep.equal(refusal);
       await expectEnded(client, 'refresh_reuse', third);
     });
 
@@ -184,7 +184,7 @@ describe('Sessions', () => {
       expect(status).to.equal(200);
       await age(client, 'refreshed_at', '7 days 00:00:01');
       for (const token of [body.refreshToken, client.tokens!.refreshToken])
-        expect(visible(await refresh(token))).to.deep.equal(refusal);
+        expect(comparable(await refresh(token))).to.deep.equal(refusal);
     });
 
     it('30 days after the login, however active', async () => {
@@ -193,7 +193,7 @@ describe('Sessions', () => {
       const { status, body } = await refresh(client.tokens!.refreshToken);
       expect(status).to.equal(200);
       await age(client, 'created_at', '30 days 00:00:01');
-      expect(visible(await refresh(body.refreshToken))).to.deep.equal(refusal);
+      expect(comparable(await refresh(body.refreshToken))).to.deep.equal(refusal);
     });
 
     it('with the logout, which others do not feel', async () => {
@@ -211,7 +211,7 @@ describe('Sessions', () => {
     it('not by a token that has expired', async () => {
       const client = await world.login(world.acme);
       const now = Math.floor(Date.now() / 1000);
-      const expired = resigned(
+      const expired = resignToken(
         client.tokens!.accessToken,
         { iat: now - 1_000, exp: now - 100 },
         await activeKey(world, world.acme),
@@ -222,7 +222,7 @@ describe('Sessions', () => {
     });
 
     it('all of a user’s with a change of the password, and no other user’s', async () => {
-      const person = await addPerson(world, world.acme);
+      const person = await addSampleUser(world, world.acme);
       const clients = [await world.login(world.acme, person), await world.login(world.acme, person)];
       const other = await world.login(world.acme);
       for (const client of clients) expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
@@ -232,13 +232,13 @@ describe('Sessions', () => {
     });
 
     it('with the user, who is disabled, and not with their access token', async () => {
-      const person = await addPerson(world, world.acme);
+      const person = await addSampleUser(world, world.acme);
       const client = await world.login(world.acme, person);
       expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
       await controlSql(world, 'update users set disabled_at = now() where id = ?', [person.id]);
       const answer = await refused(client.tokens!.accessToken);
       expect(answer.body.code).to.equal('invalid_token');
-      expect(visible(await refresh(client.tokens!.refreshToken))).to.deep.equal(refusal);
+      expect(comparable(await refresh(client.tokens!.refreshToken))).to.deep.equal(refusal);
     });
 
     it('everywhere within a second of their revocation, and for good', async () => {
@@ -298,7 +298,8 @@ describe('Sessions', () => {
         Buffer.alloc(52).toString('base64url'),
         'A'.repeat(6_000),
       ];
-      for (const token of garbage) expect(visible(await refresh(token)), JSON.stringify(token)).to.deep.equal(refusal);
+      for (const token of garbage)
+        expect(comparable(await refresh(token)), JSON.stringify(token)).to.deep.equal(refusal);
     });
 
     it('by their own token with any one bit changed', async () => {
@@ -310,34 +311,34 @@ describe('Sessions', () => {
       });
       for (let at = 0; at < changed.length; at += 26) {
         const answers = await Promise.all(changed.slice(at, at + 26).map(token => refresh(token)));
-        for (const answer of answers) expect(visible(answer)).to.deep.equal(refusal);
+        for (const answer of answers) expect(comparable(answer)).to.deep.equal(refusal);
       }
     });
 
     it('by a token that was made with another master key, for another tenant, or for a session that is not', async () => {
       const { secrets } = world.installation;
       const session = { sessionId: sid(client), generation: 0 };
-      expect(writeRefreshToken(session, world.acme.guid, secrets), 'what we forge with').to.equal(
+      expect(encodeRefreshToken(session, world.acme.guid, secrets), 'what we forge with').to.equal(
         client.tokens!.refreshToken,
       );
       const stranger = { ...secrets, mac: () => randomBytes(32) };
       for (const token of [
-        writeRefreshToken(session, world.acme.guid, stranger),
-        writeRefreshToken(session, world.globex.guid, secrets),
-        writeRefreshToken({ ...session, sessionId: randomUUID() }, world.acme.guid, secrets),
+        encodeRefreshToken(session, world.acme.guid, stranger),
+        encodeRefreshToken(session, world.globex.guid, secrets),
+        encodeRefreshToken({ ...session, sessionId: randomUUID() }, world.acme.guid, secrets),
       ])
-        expect(visible(await refresh(token))).to.deep.equal(refusal);
+        expect(comparable(await refresh(token))).to.deep.equal(refusal);
     });
 
     it('at another tenant, also by a token that is good here', async () => {
-      expect(visible(await refresh(client.tokens!.refreshToken, world.globex))).to.deep.equal(refusal);
+      expect(comparable(await refresh(client.tokens!.refreshToken, world.globex))).to.deep.equal(refusal);
       // Even one that has the other tenant's guid in its code is bound to the tenant of the row.
-      const moved = writeRefreshToken(
+      const moved = encodeRefreshToken(
         { sessionId: sid(client), generation: 0 },
         world.globex.guid,
         world.installation.secrets,
       );
-      expect(visible(await refresh(moved, world.globex))).to.deep.equal(refusal);
+      expect(comparable(await refresh(moved, world.globex))).to.deep.equal(refusal);
     });
 
     it('without a token, or with one that is no text, which is a mistake in a field', async () => {
@@ -358,7 +359,7 @@ describe('Sessions', () => {
   it('wait while their tenant is suspended, and go on without a new login', async () => {
     const tenant = world.globex;
     const client = await world.login(tenant);
-    const forged = resigned(
+    const forged = resignToken(
       client.tokens!.accessToken,
       {},
       { ...(await activeKey(world, tenant)), secret: randomBytes(64) },

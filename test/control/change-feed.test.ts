@@ -284,20 +284,20 @@ describe('The change feed', () => {
         await heard;
         const late = cache.get('key');
         expect(answers).to.have.length(2);
-        expect(cache.held('key'), 'nothing is loaded yet').to.equal(undefined);
+        expect(cache.getCached('key'), 'nothing is loaded yet').to.equal(undefined);
         answers[0]?.({ revoked: false });
         expect([await early, await shared]).to.deep.equal([{ revoked: false }, { revoked: false }]);
-        expect(cache.held('key'), 'what came too late').to.equal(undefined);
+        expect(cache.getCached('key'), 'what came too late').to.equal(undefined);
         answers[1]?.({ revoked: true });
         expect(await late).to.deep.equal({ revoked: true });
-        expect(cache.held('key')?.value).to.equal(await late);
+        expect(cache.getCached('key')?.value).to.equal(await late);
         expect(await cache.get('key')).to.deep.equal({ revoked: true });
         expect(answers).to.have.length(2);
       } finally {
         await feed.stop();
       }
       expect(feed.current).to.equal(false);
-      expect(cache.held('key'), 'without a feed').to.equal(undefined);
+      expect(cache.getCached('key'), 'without a feed').to.equal(undefined);
     });
 
     it('keeps no failure: the next look-up asks again', async () => {

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { disableKey } from '../../src/operator/tenants/keys.ts';
 import { type VerifiedToken, VerifiedTokens } from '../../src/tenancy/verified-tokens.ts';
-import { activeKey, claimsOf, handMade, resigned } from '../auth/forge.ts';
+import { activeKey, claimsOf, forgeToken, resignToken } from '../auth/forge.ts';
 import { controlSql } from '../auth/sample-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
@@ -120,13 +120,13 @@ describe('A token that was verified before', () => {
     const alike = {
       'another signature': `${header}.${payload}.${signed.slice(0, -4)}AAAA`,
       'its signature over another text': `${header}.${Buffer.from(JSON.stringify(claimed)).toString('base64url')}.${signed}`,
-      'another tenant, signed by its own': resigned(accessToken, { tenant_id: id, tenant_guid: guid }, acme),
-      'another tenant, signed by that one under the kid of its own': handMade(
+      'another tenant, signed by its own': resignToken(accessToken, { tenant_id: id, tenant_guid: guid }, acme),
+      'another tenant, signed by that one under the kid of its own': forgeToken(
         { alg: 'HS512', typ: 'at+jwt', kid: acme.kid },
         claimed,
         globex.secret,
       ),
-      'another tenant, signed by that one': resigned(accessToken, { tenant_id: id, tenant_guid: guid }, globex),
+      'another tenant, signed by that one': resignToken(accessToken, { tenant_id: id, tenant_guid: guid }, globex),
       'one more segment': `${accessToken}.${signed}`,
     };
     for (const [name, token] of Object.entries(alike)) {
@@ -142,7 +142,7 @@ describe('A token that was verified before', () => {
 
     it('is found while its records are the current ones, and forgotten when they are not', () => {
       let current = true;
-      const tokens = new VerifiedTokens({ watch: () => () => current });
+      const tokens = new VerifiedTokens({ freshnessCheck: () => () => current });
       tokens.add('a', verified(1));
       expect(tokens.find('a')?.caller.tokenId).to.equal('1');
       expect(tokens.find('b')).to.equal(undefined);
@@ -153,7 +153,7 @@ describe('A token that was verified before', () => {
     });
 
     it('takes a bounded place: of 50,000 those used least are forgotten', () => {
-      const tokens = new VerifiedTokens({ watch: () => () => true });
+      const tokens = new VerifiedTokens({ freshnessCheck: () => () => true });
       for (let i = 0; i < 50_000; i++) {
         tokens.add(`token ${i}`, verified(i));
         expect(tokens.find('token 0')?.caller.tokenId).to.equal('0');

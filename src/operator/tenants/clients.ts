@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { raw } from '@mikro-orm/postgresql';
 import { normaliseEmail } from '../../auth/email.ts';
-import { live, revokeSession, revokeSessionsOf } from '../../auth/sessions.ts';
+import { revokeSession, revokeSessionsOf, unexpired } from '../../auth/sessions.ts';
 import { ApiClient, LegacyToken } from '../../control/api-client.ts';
 import { Session, User } from '../../control/user.ts';
 import { isUuid } from '../../http/uuid.ts';
@@ -13,7 +13,7 @@ import { findTenant } from './tenants.ts';
 export async function listSessions(installation: Installation, slug: string, email?: string) {
   const tenant = await findTenant(installation, slug);
   const user = email === undefined ? {} : { user: (await findUser(installation, slug, email)).id };
-  const where = { tenant: tenant.id, revokedAt: null, [raw(live)]: [], ...user };
+  const where = { tenant: tenant.id, revokedAt: null, [raw(unexpired)]: [], ...user };
   const sessions = await installation.control.em
     .fork()
     .find(Session, where, { populate: ['user'], strategy: 'select-in', orderBy: { createdAt: 'desc' } });

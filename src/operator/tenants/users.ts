@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { isEmail, normaliseEmail } from '../../auth/email.ts';
-import { passwordFault } from '../../auth/new-password.ts';
+import { passwordError } from '../../auth/new-password.ts';
 import type { Passwords } from '../../auth/passwords.ts';
 import { revokeSessionsOf } from '../../auth/sessions.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
@@ -98,7 +98,7 @@ async function requireEntity({ servers }: Installation, tenant: Tenant, id: numb
 
 /** @returns the password as it is; @throws {OperatorError} when it cannot be one */
 function checkPassword(password: string): string {
-  const fault = passwordFault(password);
+  const fault = passwordError(password);
   if (fault) throw new OperatorError(`the password ${fault}`);
   return password;
 }

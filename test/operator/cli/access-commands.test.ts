@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { claimsOf } from '../../auth/forge.ts';
-import { addPerson, controlSql, type Person } from '../../auth/sample-users.ts';
+import { addSampleUser, controlSql, type SampleUser } from '../../auth/sample-users.ts';
 import { expectNotLogged, expectNotStored } from '../../auth/secrets.ts';
 import type { Client } from '../../support/client.ts';
 import { runScript, type ScriptResult } from '../../support/command-line.ts';
@@ -51,8 +51,8 @@ describe('The operator, over access,', () => {
     for (const token of Object.values(client.tokens ?? {})) if (token) secrets.add(token);
     return client;
   };
-  const person = async (role = 'Member'): Promise<Person> => {
-    const added = await addPerson(world, world.acme, { role });
+  const person = async (role = 'Member'): Promise<SampleUser> => {
+    const added = await addSampleUser(world, world.acme, { role });
     secrets.add(added.password);
     return added;
   };
