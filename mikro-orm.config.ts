@@ -1,8 +1,8 @@
 import { MikroORM, type Options } from '@mikro-orm/postgresql';
 import { readConfig } from './src/config.ts';
 import { controlOptions } from './src/control/database.ts';
+import { Tenant } from './src/control/fleet-entities.ts';
 import { databaseUrl } from './src/control/server-urls.ts';
-import { Tenant } from './src/control/tenant.ts';
 import { runningEmbeddedUrl } from './src/embedded/postgres.ts';
 import { tenantOptions } from './src/tenancy/tenant-orm.ts';
 import { tenantEntities } from './src/tenant-entities.ts';

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import pg from 'pg';
+import { type Server, Tenant } from '../src/control/fleet-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
-import { type Server, Tenant } from '../src/control/tenant.ts';
 import { migrateTenants } from '../src/operator/migrations/migrate-tenants.ts';
 import { readSchemaSteps } from '../src/operator/schema/schema-steps.ts';
 import { ensureTemplate, migrationSettings } from '../src/operator/schema/template.ts';

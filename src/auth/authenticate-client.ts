@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Middleware } from 'koa';
-import { ApiClient } from '../control/api-client.ts';
+import { ApiClient } from '../control/client-entities.ts';
 import { type Problem, problem } from '../errors.ts';
 import { bindCaller, bindTenant, type ContextServices } from '../tenancy/request-context.ts';
 import type { AuthServices } from './auth-services.ts';

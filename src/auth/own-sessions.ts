@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Session } from '../control/user.ts';
+import { Session } from '../control/user-entities.ts';
 import { timestamp } from '../http/fields.ts';
 import { isUuid } from '../http/uuid.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Role, User } from '../control/user.ts';
+import { Role, User } from '../control/user-entities.ts';
 import { problem } from '../errors.ts';
 import { lengths, text } from '../http/fields.ts';
 import { bodyLimits } from '../http/route.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { User } from '../control/user.ts';
+import { User } from '../control/user-entities.ts';
 import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';

@@ -1,7 +1,7 @@
 import { type EntityManager, raw } from '@mikro-orm/postgresql';
 import { type ControlDatabase, transactControl } from '../control/database.ts';
 import type { UserRecord } from '../control/records.ts';
-import { Session } from '../control/user.ts';
+import { Session } from '../control/user-entities.ts';
 import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;

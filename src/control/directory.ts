@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
-import { LegacyToken } from './api-client.ts';
 import { type CacheEntry, ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
+import { LegacyToken } from './client-entities.ts';
 import { hashOfLegacyToken } from './legacy-token.ts';
 import { loadRole, loadSession, loadUser } from './load-caller.ts';
 import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
@@ -13,7 +13,7 @@ import type {
   TenantRecord,
   UserRecord,
 } from './records.ts';
-import { User } from './user.ts';
+import { User } from './user-entities.ts';
 
 /** The control database as requests ask it: five look-ups, each kept until its row changes. */
 export interface Directory {

@@ -1,7 +1,7 @@
-import { ApiClient, LegacyToken } from './api-client.ts';
+import { ApiClient, LegacyToken } from './client-entities.ts';
+import { Server, SigningKey, Tenant } from './fleet-entities.ts';
 import { migrationRunEntities } from './migration-run.ts';
-import { Server, SigningKey, Tenant } from './tenant.ts';
-import { MailToken, Role, Session, User } from './user.ts';
+import { MailToken, Role, Session, User } from './user-entities.ts';
 
 /** Every entity of the control database. */
 export const controlEntities = [

@@ -2,10 +2,10 @@ import { createSecretKey, type KeyObject } from 'node:crypto';
 import type { Logger } from 'pino';
 import { problem } from '../errors.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
+import type { TenantStatus } from './fleet-entities.ts';
 import type { TenantRecord } from './records.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 import { databaseUrl, type ServerUrls } from './server-urls.ts';
-import type { TenantStatus } from './tenant.ts';
 
 const minKeyBytes = 64; // RFC 7518 §3.2: a key of the size of the hash, or larger
 

@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto';
-import type { TenantStatus } from './tenant.ts';
-import type { Scope } from './user.ts';
+import type { TenantStatus } from './fleet-entities.ts';
+import type { Scope } from './user-entities.ts';
 
 /** A tenant as a request needs it: its identity, its opened signing keys and the URL of its database. */
 export interface TenantRecord {

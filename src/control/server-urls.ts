@@ -1,5 +1,5 @@
+import type { Server } from './fleet-entities.ts';
 import { owners, type SecretBox } from './secret-box.ts';
-import type { Server } from './tenant.ts';
 
 /** Where the servers that tenants are placed on are reached. */
 export interface ServerUrls {

@@ -5,7 +5,7 @@ import type { TenantDriver } from '../connections/tenant-driver.ts';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
-import type { Scope } from '../control/user.ts';
+import type { Scope } from '../control/user-entities.ts';
 import { Representation } from '../http/representation.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';

@@ -1,7 +1,7 @@
 import { createHmac } from 'node:crypto';
 import jwt from 'jsonwebtoken';
+import { SigningKey } from '../../src/control/fleet-entities.ts';
 import { owners } from '../../src/control/secret-box.ts';
-import { SigningKey } from '../../src/control/tenant.ts';
 import type { TestTenant, World } from '../support/world.ts';
 
 /** A tenant's signing key, as only its service should know it. */

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { User } from '../../src/control/user.ts';
+import type { User } from '../../src/control/user-entities.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 import { addUser } from '../../src/operator/tenants/users.ts';
 import { withConnection } from '../../src/postgres/connection.ts';

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { createPasswords } from '../../auth/passwords.ts';
-import { scopes } from '../../control/user.ts';
+import { scopes } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { findTenant, listUsers } from '../tenants/tenants.ts';
 import { addUser, generatePassword, setDisabled, setPassword } from '../tenants/users.ts';

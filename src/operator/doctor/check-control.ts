@@ -1,6 +1,6 @@
 import type pg from 'pg';
+import { Server, SigningKey, Tenant } from '../../control/fleet-entities.ts';
 import { owners } from '../../control/secret-box.ts';
-import { Server, SigningKey, Tenant } from '../../control/tenant.ts';
 import type { Installation } from '../../installation.ts';
 import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import type { Finding } from './finding.ts';

@@ -1,5 +1,5 @@
+import type { Server, Tenant } from '../../control/fleet-entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
-import type { Server, Tenant } from '../../control/tenant.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { isPhysicalName, warmName, warmNumber } from '../provisioning/physical-names.ts';
 import { ownedBy } from '../provisioning/tenant-database.ts';

@@ -1,7 +1,7 @@
 import pg from 'pg';
+import type { Tenant } from '../../control/fleet-entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import type { Tenant } from '../../control/tenant.ts';
 import type { Installation } from '../../installation.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';

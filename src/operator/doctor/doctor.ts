@@ -1,5 +1,5 @@
+import type { Server, Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import type { Server, Tenant } from '../../control/tenant.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { shortText } from '../migrations/migrate-tenant.ts';

@@ -1,5 +1,5 @@
+import { Tenant } from '../../control/fleet-entities.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
-import { Tenant } from '../../control/tenant.ts';
 import type { Installation } from '../../installation.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
 import { fingerprintKey } from '../schema/template-fingerprint.ts';

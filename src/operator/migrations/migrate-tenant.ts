@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { Tenant } from '../../control/tenant.ts';
+import { Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { lockSpaces } from '../../postgres/advisory-locks.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Server, Tenant } from '../../control/fleet-entities.ts';
 import type { RunState } from '../../control/migration-run.ts';
-import { Server, Tenant } from '../../control/tenant.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';

@@ -1,7 +1,7 @@
 import type { Passwords } from '../../auth/passwords.ts';
+import type { Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import type { Tenant } from '../../control/tenant.ts';
-import { Role, User } from '../../control/user.ts';
+import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

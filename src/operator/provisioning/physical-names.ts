@@ -1,4 +1,4 @@
-import type { Server } from '../../control/tenant.ts';
+import type { Server } from '../../control/fleet-entities.ts';
 
 type Prefixed = Pick<Server, 'prefix'>;
 

@@ -1,11 +1,11 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type { Passwords } from '../../auth/passwords.ts';
+import { Tenant } from '../../control/fleet-entities.ts';
 import { initialRoles } from '../../control/permissions.ts';
 import { owners } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { Tenant } from '../../control/tenant.ts';
-import { Role, User } from '../../control/user.ts';
+import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';

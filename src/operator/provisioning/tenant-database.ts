@@ -1,7 +1,7 @@
 import type pg from 'pg';
+import type { Server, Tenant } from '../../control/fleet-entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import type { Server, Tenant } from '../../control/tenant.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

@@ -1,6 +1,6 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type pg from 'pg';
-import { Server } from '../../control/tenant.ts';
+import { Server } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';

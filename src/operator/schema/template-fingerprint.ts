@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { ControlDatabase } from '../../control/database.ts';
+import type { Server } from '../../control/fleet-entities.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import type { Server } from '../../control/tenant.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';

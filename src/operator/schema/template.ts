@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type pg from 'pg';
+import type { Server } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import type { Server } from '../../control/tenant.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';

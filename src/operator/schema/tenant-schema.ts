@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import type { Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import type { Tenant } from '../../control/tenant.ts';
 import type { Installation } from '../../installation.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';

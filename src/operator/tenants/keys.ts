@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
+import { Server, SigningKey, Tenant } from '../../control/fleet-entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
-import { Server, SigningKey, Tenant } from '../../control/tenant.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';

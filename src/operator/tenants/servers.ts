@@ -1,5 +1,5 @@
+import { Server } from '../../control/fleet-entities.ts';
 import { owners } from '../../control/secret-box.ts';
-import { Server } from '../../control/tenant.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';

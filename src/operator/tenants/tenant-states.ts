@@ -1,6 +1,6 @@
 import type pg from 'pg';
+import { Tenant, type TenantStatus } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { Tenant, type TenantStatus } from '../../control/tenant.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';

@@ -1,5 +1,5 @@
-import { SigningKey, Tenant } from '../../control/tenant.ts';
-import { User } from '../../control/user.ts';
+import { SigningKey, Tenant } from '../../control/fleet-entities.ts';
+import { User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { expect } from 'chai';
+import { Tenant } from '../../../src/control/fleet-entities.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { Tenant } from '../../../src/control/tenant.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { migrationNames } from '../../../src/postgres/migration-steps.ts';
 import { Client } from '../../support/client.ts';

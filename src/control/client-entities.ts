@@ -1,6 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
-import { Tenant } from './tenant.ts';
-import { User } from './user.ts';
+import { Tenant } from './fleet-entities.ts';
+import { User } from './user-entities.ts';
 
 /** An old program that acts for a user. */
 const ApiClientSchema = defineEntity({

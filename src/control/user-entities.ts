@@ -1,5 +1,5 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
-import { Tenant } from './tenant.ts';
+import { Tenant } from './fleet-entities.ts';
 
 /** A named set of permissions of one tenant. */
 const RoleSchema = defineEntity({
