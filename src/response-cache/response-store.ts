@@ -1,5 +1,4 @@
 import { LRUCache } from 'lru-cache';
-import type { TenantRecord } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
 import type { Representation } from '../http/representation.ts';
 

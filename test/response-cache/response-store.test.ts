@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { TenantRecord } from '../../src/control/directory.ts';
+import type { TenantRecord } from '../../src/control/records.ts';
 import { Representation } from '../../src/http/representation.ts';
 import { type CachedResponse, ResponseStore } from '../../src/response-cache/response-store.ts';
 
