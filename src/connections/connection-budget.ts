@@ -1,3 +1,4 @@
+import { timeLimits } from '../postgres/connection.ts';
 import { ConnectLimiter } from './connect-limiter.ts';
 import { Contention } from './contention.ts';
 import { IdleConnections } from './idle-connections.ts';
@@ -34,7 +35,6 @@ export interface BudgetCounts extends WaitCounts {
   readonly evicted: number;
 }
 
-const idleMs = 30_000;
 const sweepMs = 5_000;
 
 /**
@@ -234,7 +234,7 @@ export class ConnectionBudget {
   }
 
   #closeStale(): void {
-    for (const client of this.#idle.takeOlderThan(performance.now() - idleMs)) this.#close(client);
+    for (const client of this.#idle.takeOlderThan(performance.now() - timeLimits.api.idleMs)) this.#close(client);
   }
 }
 

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type EntityManager, type MikroORM, PostgreSqlConnection, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import { PostgresDialect } from 'kysely';
+import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { isConnectionLost } from '../postgres/database-error.ts';
 import { sourceExpression } from '../postgres/server-address.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
@@ -34,9 +35,6 @@ interface Change {
   /** Tells every process that the resource changes, before the first change of a burst is made. */
   announce: () => Promise<void>;
 }
-
-const statementTimeoutMs = 8_000; // a request is answered within 10 s
-const silenceMs = statementTimeoutMs + 1_000;
 
 // Whoever changes a resource holds its lock, shared, until the change is committed.
 const isUnchanged = {
@@ -76,14 +74,11 @@ export class TenantDriver extends PostgreSqlDriver {
     this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
     this.pool = this.connection.pool = new TenantPool(budget, {
       ...this.connection.mapOptions({}), // how values of the types are read
-      connectionString: withSettings(url),
-      application_name: 'backoffice-api',
-      statement_timeout: statementTimeoutMs,
-      idle_in_transaction_session_timeout: statementTimeoutMs,
+      ...connectionConfig(url, 'api', { timezone: 'UTC', datestyle: 'ISO' }), // moments as text are the same in every session
       keepAlive: true,
       pipeline: true,
       expected,
-      silenceMs,
+      silenceMs: timeLimits.api.silenceMs,
       openMs: connectTimeoutMs,
     });
     this.platform = orm.driver.getPlatform();
@@ -146,19 +141,6 @@ export class TenantDriver extends PostgreSqlDriver {
   entityManager(): EntityManager {
     return this.createEntityManager(false) as EntityManager;
   }
-}
-
-/**
- * How moments are written; and when the server gives up a session whose process has vanished without a word, which may
- * hold locks. The pool closes what is idle long before.
- */
-const sessionSettings = '-c timezone=UTC -c datestyle=ISO -c idle_session_timeout=60000';
-
-function withSettings(address: string): string {
-  const url = new URL(address);
-  const { searchParams } = url;
-  searchParams.set('options', `${searchParams.get('options') ?? ''} ${sessionSettings}`.trim());
-  return url.href;
 }
 
 const locks = new Map<string, string>();

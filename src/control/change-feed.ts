@@ -1,5 +1,6 @@
 import pg from 'pg';
 import type { Logger } from 'pino';
+import { connectionConfig } from '../postgres/connection.ts';
 
 const heartbeatMs = 250;
 /** A revocation must be obeyed within 1 s: what was not confirmed as current for this long is not served from memory. */
@@ -54,9 +55,7 @@ export class ChangeFeed {
 
   async #connect(): Promise<void> {
     const client = new pg.Client({
-      connectionString: this.#url,
-      application_name: 'backoffice-change-feed',
-      connectionTimeoutMillis: 2_000,
+      ...connectionConfig(this.#url, 'change-feed'),
       query_timeout: currentForMs,
       keepAlive: true,
     });

@@ -1,6 +1,7 @@
 import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options } from '@mikro-orm/postgresql';
 import type pg from 'pg';
+import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationNames, migrationOptions } from '../postgres/migration-steps.ts';
 import { controlEntities } from './entities.ts';
@@ -20,24 +21,16 @@ export function controlOptions(url: string): Options {
   });
 }
 
-const statementTimeoutMs = 8_000; // a request is answered within 10 s
-const silenceMs = statementTimeoutMs + 1_000;
-
 /** Opens no connection yet: the pool connects on first use. Close it with `control.close()`. */
 export function openControlDatabase(url: string, connections = 2): ControlDatabase {
   return new MikroORM({
     ...controlOptions(url),
     driverOptions: {
-      connectionString: url,
-      application_name: 'backoffice-control',
+      ...connectionConfig(url, 'control', { datestyle: 'ISO' }), // moments as text are the same in every session
       max: connections,
-      idleTimeoutMillis: 30_000,
-      connectionTimeoutMillis: 3_000,
-      statement_timeout: statementTimeoutMs,
-      idle_in_transaction_session_timeout: 30_000,
+      idleTimeoutMillis: timeLimits.control.idleMs,
       keepAlive: true,
-      options: '-c datestyle=ISO', // moments as text are the same in every session
-      onPoolCreated: (pool: pg.Pool) => dropDeadConnections(pool, silenceMs),
+      onPoolCreated: (pool: pg.Pool) => dropDeadConnections(pool, timeLimits.control.silenceMs),
     },
   });
 }

@@ -4,6 +4,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { connectionConfig } from '../postgres/connection.ts';
 import {
   binaries,
   createCluster,
@@ -141,11 +142,7 @@ async function isServerOf(data: string, pid: number): Promise<boolean> {
 /** A connection that counts as a user of the server; undefined while the server starts or stops. */
 async function joinServer(port: number, password: string): Promise<pg.Client | undefined> {
   if (!port) return undefined;
-  const client = new pg.Client({
-    connectionString: urlOf(port, password),
-    application_name: 'backoffice-embedded',
-    connectionTimeoutMillis: 5_000,
-  });
+  const client = new pg.Client(connectionConfig(urlOf(port, password), 'embedded'));
   client.on('error', () => {});
   try {
     await client.connect();

@@ -1,35 +1,115 @@
 import pg from 'pg';
 import type { Queryable } from './shared-connection.ts';
 
-/** Runs `work` on one connection with the rights of the operator, outside of any pool, and closes it. */
-export async function withConnection<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client({
-    connectionString: url,
-    application_name: 'backoffice-operator',
-    connectionTimeoutMillis: 5_000,
-  });
-  client.on('error', () => {}); // the query that runs fails by itself
-  await client.connect();
+/** The time limits of a connection, in milliseconds. A limit that is absent does not apply. */
+interface TimeLimits {
+  /** Longest time to connect and log in. */
+  readonly connectMs?: number;
+  /** Longest run of one statement; PostgreSQL cancels it (`statement_timeout`). */
+  readonly statementMs?: number;
+  /** Longest wait of a statement for one lock (`lock_timeout`). */
+  readonly lockMs?: number;
+  /** Longest pause inside a transaction, which holds locks meanwhile (`idle_in_transaction_session_timeout`). */
+  readonly idleInTransactionMs?: number;
+  /** After this time without a byte from the server during a query, the connection counts as dead. Above `statementMs`. */
+  readonly silenceMs?: number;
+  /** A pool closes a connection that has been idle for this long. */
+  readonly idleMs?: number;
+  /** The server ends a session that has been idle for this long (`idle_session_timeout`). Above `idleMs`. */
+  readonly idleSessionMs?: number;
+}
+
+const requestStatementMs = 8_000; // a request is answered within 10 s
+
+/** The time limits of each kind of connection. The kind is also its name in `pg_stat_activity`: `backoffice-<kind>`. */
+export const timeLimits = {
+  /**
+   * Requests, to a tenant database. `ACQUIRE_TIMEOUT_MS` limits the time to connect. The session limit is for a process
+   * that vanished without closing its connections, which may hold locks: the pool closes idle connections long before.
+   */
+  api: {
+    statementMs: requestStatementMs,
+    idleInTransactionMs: requestStatementMs,
+    silenceMs: requestStatementMs + 1_000,
+    idleMs: 30_000,
+    idleSessionMs: 60_000,
+  },
+  /** Requests, to the control database. */
+  control: {
+    connectMs: 3_000,
+    statementMs: requestStatementMs,
+    idleInTransactionMs: 30_000,
+    silenceMs: requestStatementMs + 1_000,
+    idleMs: 30_000,
+  },
+  /** `ChangeFeed`. Gives up early and retries, because caches serve nothing while it is down. */
+  'change-feed': { connectMs: 2_000 },
+  /** Commands of an operator. Their statements (`create database`, for example) may take as long as they need. */
+  operator: { connectMs: 5_000 },
+  /** Migrations. While one waits for a lock on a table, every later query of that table waits behind it. */
+  migrations: { connectMs: 5_000, lockMs: 5_000, statementMs: 5 * 60_000 },
+  /** Checks inside a tenant database. */
+  doctor: { connectMs: 5_000, statementMs: 30_000 },
+  /** The connection that marks this process as a user of the embedded server. */
+  embedded: { connectMs: 5_000 },
+} as const satisfies Record<string, TimeLimits>;
+
+type ConnectionKind = keyof typeof timeLimits;
+type SessionSettings = Readonly<Record<string, string | number>>;
+
+/** JIT compilation costs more than it saves: the planner overestimates queries of the system catalogs. */
+export const catalogQuerySettings: SessionSettings = { jit: 'off' };
+
+/** The configuration of a `pg.Client` or a `pg.Pool`. `settings` are server settings of the session, by name. */
+export function connectionConfig(url: string, kind: ConnectionKind, settings: SessionSettings = {}): pg.ClientConfig {
+  const limits: TimeLimits = timeLimits[kind];
+  const { idleSessionMs } = limits;
+  return {
+    connectionString: withSettings(
+      url,
+      idleSessionMs ? { ...settings, idle_session_timeout: idleSessionMs } : settings,
+    ),
+    application_name: `backoffice-${kind}`,
+    connectionTimeoutMillis: limits.connectMs,
+    statement_timeout: limits.statementMs,
+    lock_timeout: limits.lockMs,
+    idle_in_transaction_session_timeout: limits.idleInTransactionMs,
+  };
+}
+
+/** Adds settings to those that the URL has. They must be in the URL: `pg` ignores `options` beside a URL that has its own. */
+function withSettings(address: string, settings: SessionSettings): string {
+  const flags = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
+  if (flags.length === 0) return address;
+  const url = new URL(address);
+  url.searchParams.set('options', [url.searchParams.get('options') ?? '', ...flags].join(' ').trim());
+  return url.href;
+}
+
+/** Runs `work` on one connection outside of any pool, and closes the connection. */
+export async function withConnection<T>(
+  url: string,
+  work: (client: pg.Client) => Promise<T>,
+  { kind = 'operator', settings = {} }: { kind?: ConnectionKind; settings?: SessionSettings } = {},
+): Promise<T> {
+  const client = new pg.Client(connectionConfig(url, kind, settings));
+  client.on('error', () => {}); // the running query rejects
   try {
+    await client.connect();
     return await work(client);
   } finally {
     await client.end().catch(() => {});
   }
 }
 
-/** Runs `work` with a few connections: commits that arrive together cost one write to the disk. */
+/** Runs `work` with up to `max` operator connections. Commits that arrive together cost one write to the disk. */
 export async function withConnectionPool<T>(
   url: string,
   max: number,
-  work: (books: Queryable) => Promise<T>,
+  work: (pool: Queryable) => Promise<T>,
 ): Promise<T> {
-  const pool = new pg.Pool({
-    connectionString: url,
-    application_name: 'backoffice-operator',
-    max,
-    connectionTimeoutMillis: 5_000,
-  });
-  pool.on('error', () => {}); // the query that runs fails by itself
+  const pool = new pg.Pool({ ...connectionConfig(url, 'operator'), max });
+  pool.on('error', () => {}); // the running query rejects
   try {
     return await work(pool);
   } finally {

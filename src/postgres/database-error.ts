@@ -1,6 +1,6 @@
 import { type Problem, problem } from '../errors.ts';
 
-/** Why there is no connection, though the database said nothing of it. */
+/** No connection could be had, for a reason that did not come from PostgreSQL. */
 export class PoolError extends Error {
   override name = 'PoolError';
   readonly code: 'POOL_TIMEOUT' | 'POOL_CLOSED' | 'ETIMEDOUT';
@@ -12,44 +12,44 @@ export class PoolError extends Error {
 }
 
 /**
- * The SQLSTATE (PostgreSQL, appendix A), or the code of the driver or of Node, of an error that came from a database;
- * undefined for any other error.
+ * Returns the SQLSTATE (PostgreSQL, appendix A) of an error that came from a database, or the code that the driver, Node
+ * or this project gave it; undefined for any other error. The only place that reads such a code.
  */
 export function sqlState(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code } = error as { code?: unknown };
   if (typeof code === 'string') return code;
-  // Two failures of `pg` carry no code.
+  // These failures of `pg` carry no code.
   if (/timeout exceeded when trying to connect/.test(error.message)) return 'POOL_TIMEOUT';
+  if (/^timeout expired$/.test(error.message)) return 'ETIMEDOUT';
   if (/Connection terminated|Query read timeout|Client has encountered a connection error/.test(error.message))
     return '08006';
   return undefined;
 }
 
-/** Whether the connection went away, or what was prepared on it is good no more: another connection may well do. */
+/** True when the connection was lost, or its prepared statements are no longer valid: another connection may succeed. */
 export function isConnectionLost(error: unknown): boolean {
   return /^(08...|57P01|0A000|26000|ECONNRESET|EPIPE)$/.test(sqlState(error) ?? '');
 }
 
-/** The constraint that a change broke, by its name; undefined for other errors. */
-export function brokenConstraint(error: unknown): string | undefined {
-  const { constraint } = error as { constraint?: unknown };
-  return typeof constraint === 'string' ? constraint : undefined;
-}
+/** Matches a whole SQLSTATE or code; a dot stands for any character, so `08...` is a class of SQLSTATEs. */
+const codes = (...patterns: string[]): RegExp => new RegExp(`^(${patterns.join('|')})$`);
+const network = ['ECONN.*', 'ENOTFOUND', 'EAI_AGAIN', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'EPIPE'];
+/** Lost connections, refused logins, deadlocks, exhausted resources, cancelled statements, failures of the server. */
+const serverStates = '08... 0A000 26000 25006 28... 3D000 40001 40P01 42501 53... 55P03 55000 57... 58... XX00.'.split(
+  ' ',
+);
 
-/** Every failure of a database that a client is told of in another way than 500, by class of SQLSTATE or by code. */
+/** The failures of a database that a client sees as something else than 500. The first match decides. */
 const problemByCode: [RegExp, (cause: unknown) => Problem][] = [
-  [/^23505$/, cause => problem('duplicate', { cause })],
-  [/^23503$/, cause => problem('in_use', { cause })],
-  [/^(TENANT_VERSION)$/, cause => problem('migration_pending', { cause })],
-  [/^(53300|POOL_TIMEOUT)$/, cause => problem('overloaded', { cause })],
-  [
-    /^(TENANT_IDENTITY|POOL_CLOSED|08...|0A000|26000|25006|28...|3D000|40001|40P01|42501|53...|55P03|55000|57...|58...|XX00.|ECONN.*|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EPIPE)$/,
-    cause => problem('unavailable', { cause }),
-  ],
+  [codes('23505'), cause => problem('duplicate', { cause })],
+  [codes('23503'), cause => problem('in_use', { cause })],
+  [codes('TENANT_VERSION'), cause => problem('migration_pending', { cause })],
+  [codes('53300', 'POOL_TIMEOUT'), cause => problem('overloaded', { cause })],
+  [codes('TENANT_IDENTITY', 'POOL_CLOSED', ...serverStates, ...network), cause => problem('unavailable', { cause })],
 ];
 
-/** What a client is told of a failing database; undefined when the error is not one that can be explained. */
+/** Returns the problem that a client sees when a database fails; undefined when the error is an unexpected one. */
 export function databaseProblem(error: unknown): Problem | undefined {
   const code = sqlState(error);
   return code === undefined ? undefined : problemByCode.find(([codes]) => codes.test(code))?.[1](error);

@@ -2,6 +2,7 @@ import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { type Migration, Migrator } from '@mikro-orm/migrations';
 import { MikroORM, type Options } from '@mikro-orm/postgresql';
+import { connectionConfig } from './connection.ts';
 
 export type MigrationFolder = 'control' | 'tenant';
 type MigrationClass = new (...args: ConstructorParameters<typeof Migration>) => Migration;
@@ -41,10 +42,6 @@ export async function loadMigrations(folder: MigrationFolder): Promise<{ name: s
   );
 }
 
-/** A migration must not hang a tenant behind its own lock. */
-const lockTimeoutMs = 5_000;
-const statementTimeoutMs = 5 * 60_000;
-
 /**
  * Brings one database to the end of `migrationsList`, all pending migrations in one transaction. The caller holds the
  * lock that keeps others from migrating the same database, and knows that the database exists.
@@ -63,15 +60,8 @@ export async function runMigrations(
     ensureDatabase: false,
     extensions: [Migrator],
     driverOptions: {
-      connectionString: url,
-      application_name: 'backoffice-migrations',
+      ...connectionConfig(url, 'migrations', settings),
       max: 1,
-      connectionTimeoutMillis: 5_000,
-      lock_timeout: lockTimeoutMs,
-      statement_timeout: statementTimeoutMs,
-      options: Object.entries(settings)
-        .map(([name, value]) => `-c ${name}=${value}`)
-        .join(' '),
     },
     migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
   });

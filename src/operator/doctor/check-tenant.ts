@@ -1,8 +1,9 @@
-import pg from 'pg';
+import type pg from 'pg';
 import type { Tenant } from '../../control/fleet-entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
+import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
@@ -19,7 +20,6 @@ export interface Head {
 
 /** Nothing may change what was written there. */
 const appendOnlyTables = ['audit_log', 'activities'];
-const statementTimeoutMs = 30_000;
 
 /**
  * Looks into one tenant's database. It goes in the way the service does, with the tenant's own login, so that what keeps
@@ -131,19 +131,6 @@ async function tooMuch(client: pg.Client, role: string): Promise<{ grantee: stri
   return rows;
 }
 
-async function connected(connectionString: string, work: (client: pg.Client) => Promise<void>): Promise<void> {
-  const client = new pg.Client({
-    connectionString,
-    application_name: 'backoffice-doctor',
-    connectionTimeoutMillis: 5_000,
-    statement_timeout: statementTimeoutMs,
-    options: '-c jit=off', // questions to the catalogue look expensive, and are not
-  });
-  client.on('error', () => {}); // the query that runs fails by itself
-  await client.connect();
-  try {
-    await work(client);
-  } finally {
-    await client.end().catch(() => {});
-  }
+function connected(url: string, work: (client: pg.Client) => Promise<void>): Promise<void> {
+  return withConnection(url, work, { kind: 'doctor', settings: catalogQuerySettings });
 }

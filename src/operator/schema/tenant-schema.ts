@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
+import type pg from 'pg';
 import type { Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
+import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { migrationSettings } from './template.ts';
@@ -53,32 +54,15 @@ export async function setVersion(books: Queryable, tenant: number, version: stri
   );
 }
 
-/** A migration must not hang a tenant behind its own lock. */
-const lockTimeoutMs = 5_000;
-const statementTimeoutMs = 5 * 60_000;
-
 /** Runs `work` on a connection to a tenant's database with the rights of the operator. */
-export async function withTenantConnection<T>(
+export function withTenantConnection<T>(
   { servers }: Installation,
   tenant: Tenant,
   work: (database: pg.Client) => Promise<T>,
 ): Promise<T> {
-  const settings = Object.entries(migrationSettings(tenant.server)).map(([name, value]) => `-c ${name}=${value}`);
-  const database = new pg.Client({
-    connectionString: databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName),
-    application_name: 'backoffice-migrations',
-    connectionTimeoutMillis: 5_000,
-    lock_timeout: lockTimeoutMs,
-    statement_timeout: statementTimeoutMs,
-    options: [...settings, '-c jit=off'].join(' '), // questions to the catalogue look expensive, and are not
-  });
-  database.on('error', () => {}); // the query that runs fails by itself
-  try {
-    await database.connect();
-    return await work(database);
-  } finally {
-    await database.end().catch(() => {});
-  }
+  const url = databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName);
+  const settings = { ...migrationSettings(tenant.server), ...catalogQuerySettings };
+  return withConnection(url, work, { kind: 'migrations', settings });
 }
 
 const lockAttempts = 3;
