@@ -2,7 +2,10 @@ import { ConfigError } from './config.ts';
 import { describeError } from './log.ts';
 import { sqlState } from './postgres/database-error.ts';
 
-/** Something an operator can mend: shown as one line, without a stack. `usage` errors exit with 2. */
+/**
+ * An error that an operator can resolve: shown as one line, without a stack. The message says what is wrong and what to
+ * do next, and never holds a password. `usage` errors exit with 2, all others with 1.
+ */
 export class OperatorError extends Error {
   override name = 'OperatorError';
   readonly usage: boolean;
@@ -13,25 +16,34 @@ export class OperatorError extends Error {
   }
 }
 
-const reasons: Record<string, string> = {
-  ECONNREFUSED: 'nothing listens at that address',
-  ENOTFOUND: 'there is no such host',
-  EAI_AGAIN: 'the host name cannot be resolved',
-  ETIMEDOUT: 'there is no answer',
-  POOL_TIMEOUT: 'there is no answer',
+/** Why a PostgreSQL server cannot be used, by SQLSTATE, or by the code of the driver or of Node. */
+const connectFailures: Record<string, string> = {
+  ECONNREFUSED: 'nothing listens at its address',
+  ENOTFOUND: 'its host does not exist',
+  EAI_AGAIN: 'its host name cannot be resolved at the moment',
+  ETIMEDOUT: 'it does not respond',
+  POOL_TIMEOUT: 'it does not respond',
   '28P01': 'the password is wrong',
-  '28000': 'the login is refused',
-  '3D000': 'there is no such database',
-  '42501': 'the login lacks a right that is needed',
+  '28000': 'it refuses the login',
+  '3D000': 'the database does not exist',
+  '42501': 'the login lacks a privilege',
   '53300': 'it has no connection left',
-  '57P03': 'it is starting up',
+  '57P03': 'it is starting up; try again in a moment',
 };
 
-/** One line for a person at a terminal: what is wrong and what to do; never a password or a statement. */
+/** Returns why a PostgreSQL server could not be used, in words; undefined for every other error. */
+export function connectFailure(error: unknown): string | undefined {
+  return connectFailures[sqlState(error) ?? ''];
+}
+
+/**
+ * Explains an error in one line for the operator: what is wrong and what to do. Never contains a password or a statement.
+ * Only an unexpected error takes several lines: its details help whoever repairs the program.
+ */
 export function explain(error: unknown): string {
-  if (error instanceof ConfigError) return `The configuration is not right: ${error.message}.`;
-  if (error instanceof OperatorError) return `${error.message}.`.replace(/\.\.$/, '.');
-  const code = sqlState(error);
-  if (code && reasons[code]) return `The control database (DATABASE_URL) cannot be used: ${reasons[code]}.`;
-  return `An error that should not happen: ${JSON.stringify(describeError(error), null, 2)}`;
+  if (error instanceof ConfigError) return `Correct the configuration: ${error.message}.`;
+  if (error instanceof OperatorError) return error.message.replace(/([^.?!])$/, '$1.');
+  const reason = connectFailure(error);
+  if (reason) return `PostgreSQL cannot be used: ${reason}. Check DATABASE_URL and the servers of the tenants.`;
+  return `Unexpected error. Report it with these details: ${JSON.stringify(describeError(error), null, 2)}`;
 }

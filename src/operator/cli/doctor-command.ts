@@ -1,48 +1,51 @@
 import type { Command } from 'commander';
 import { type Diagnosis, diagnose } from '../doctor/doctor.ts';
-import { printJson, withInstallation } from './command.ts';
+import { withInstallation } from './command.ts';
+import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { Progress } from './progress.ts';
 
-/** `doctor`: what is wrong anywhere. */
+/** Adds `doctor`: checks the whole installation and prints what is wrong. */
 export function addDoctorCommand(tenant: Command): void {
   tenant
     .command('doctor')
-    .description('what is wrong anywhere: orphans, stuck states, wrong rights, keys and secrets, drift of the schema')
+    .description('find orphans, stuck states, wrong privileges, bad keys and secrets, schema drift')
     .option(
       '--fix',
-      'mend what can be mended without a risk: rights; and drop what nobody will use: warm databases, templates of other builds',
+      'repair what can be repaired without risk: privileges; drop leftover warm databases and templates of other builds',
     )
-    .option('--json', 'one JSON document on stdout')
-    .addHelpText('after', '\nExit 1 when something is wrong, and still is at the end.')
+    .option(...jsonOption)
+    .addHelpText('after', '\nExit code: 0 when nothing is wrong or everything was fixed, otherwise 1.')
     .action(
-      withInstallation(async (installation, { fix, json }: { fix?: boolean; json?: boolean }) => {
+      withInstallation(async (installation, { fix, ...options }: OutputOptions & { fix?: boolean }) => {
         const progress = process.stderr.isTTY ? new Progress() : undefined;
         const diagnosis = await diagnose(installation, {
           fix,
           onStart: total => progress?.start(total),
-          onTenant: wrong => progress?.advance(wrong),
+          onTenant: hasFindings => progress?.advance(hasFindings),
         }).finally(() => progress?.end());
         const healthy = diagnosis.findings.every(({ fixed }) => fixed);
-        if (json) printJson(documentOf(diagnosis, healthy));
-        else print(diagnosis);
+        printResult(options, documentOf(diagnosis, healthy), () => textOf(diagnosis));
         return healthy;
       }),
     );
 }
 
-/** Without the statements, which may hold a password. */
+/** Leaves out the statements, which may hold a password. */
 function documentOf({ servers, tenants, findings }: Diagnosis, healthy: boolean) {
   return { healthy, servers, tenants, findings: findings.map(({ repair, ...finding }) => finding) };
 }
 
-function print({ servers, tenants, findings }: Diagnosis): void {
-  const write = (line: string) => process.stdout.write(`${line}\n`);
-  for (const { server, tenant, problem, remedy, fixed } of findings) {
-    write(`${tenant ?? server}: ${problem}\n  ${fixed ? 'mended' : `→ ${remedy}`}`);
-  }
-  const looked = `${tenants} tenants on ${servers} ${servers === 1 ? 'server' : 'servers'}`;
-  const left = findings.filter(({ fixed }) => !fixed).length;
-  if (findings.length === 0) write(`Nothing is wrong with ${looked}.`);
-  else
-    write(`\nOf ${looked}: ${left} ${left === 1 ? 'thing is' : 'things are'} wrong, ${findings.length - left} mended.`);
+function textOf({ servers, tenants, findings }: Diagnosis): string {
+  const checked = `Checked ${count(tenants, 'tenant')} on ${count(servers, 'server')}`;
+  if (findings.length === 0) return `${checked}: nothing is wrong.`;
+  const lines = findings.map(
+    ({ server, tenant, problem, remedy, fixed }) =>
+      `${tenant ?? server}: ${problem}\n  ${fixed ? 'fixed' : `→ ${remedy}`}`,
+  );
+  const fixed = findings.filter(finding => finding.fixed).length;
+  return `${lines.join('\n')}\n\n${checked}: ${count(findings.length - fixed, 'open problem')}, ${fixed} fixed.`;
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? '' : 's'}`;
 }

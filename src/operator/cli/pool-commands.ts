@@ -1,34 +1,37 @@
 import type { Command } from 'commander';
 import { fillPool, listPool } from '../provisioning/warm-pool.ts';
-import { positive, printJson, printTable, withInstallation } from './command.ts';
-import { during } from './spinner.ts';
+import { parsePositive, withInstallation } from './command.ts';
+import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { withSpinner } from './spinner.ts';
+import { tableText } from './text-table.ts';
 
+/** Warm databases on each server. */
 const defaultSize = 10;
 
-/** `pool`: databases that wait for tenants. Nobody fills it but this command. */
+/** Adds the commands of `pool`: databases made ahead for new tenants. Only `pool fill` makes them. */
 export function addPoolCommands(pool: Command): void {
   pool
     .command('fill')
-    .description('make databases ready for tenants to come, and drop those that no tenant of this build can have')
-    .option('--size <databases>', 'how many are to wait on each server', positive, defaultSize)
-    .option('--json', 'one JSON document on stdout')
+    .description('make warm databases for new tenants, and drop those that no tenant of this build can use')
+    .option('--size <databases>', 'warm databases on each server', parsePositive, defaultSize)
+    .option(...jsonOption)
     .action(
-      withInstallation(async (installation, { size, json }: { size: number; json?: boolean }) => {
-        const filled = await during('copying the template', fillPool(installation, size));
-        if (json) printJson(filled);
-        else printTable([...filled] as never, 'No servers.');
-        return filled.every(({ error }) => error === null);
+      withInstallation(async (installation, { size, ...options }: OutputOptions & { size: number }) => {
+        const servers = await withSpinner('copying the template', fillPool(installation, size));
+        printResult(options, servers, () => tableText(servers, 'There is no server.'));
+        return servers.every(({ error }) => error === null);
       }),
     );
   pool
     .command('list')
-    .description('the databases that wait for tenants')
-    .option('--json', 'one JSON document on stdout')
+    .description('list the warm databases')
+    .option(...jsonOption)
     .action(
-      withInstallation(async (installation, { json }: { json?: boolean }) => {
-        const pool = await listPool(installation);
-        if (json) printJson(pool);
-        else printTable([...pool] as never, 'None: npm run -s tenant -- pool fill');
+      withInstallation(async (installation, options: OutputOptions) => {
+        const databases = await listPool(installation);
+        printResult(options, databases, () =>
+          tableText(databases, 'The pool is empty. Fill it: npm run -s tenant -- pool fill'),
+        );
       }),
     );
 }

@@ -1,6 +1,6 @@
 const redrawMs = 100;
 
-/** How far a long work has come, on the last line of a terminal, rewritten in place on stderr. */
+/** A progress bar on the last line of a terminal, redrawn in place on stderr at most every 100 ms. */
 export class Progress {
   readonly #startedAt = performance.now();
   #total = 0;
@@ -8,6 +8,7 @@ export class Progress {
   #failed = 0;
   #drawnAt = 0;
 
+  /** Draws the bar. With a total of 0 nothing is ever drawn. */
   start(total: number): void {
     this.#total = total;
     this.#draw();
@@ -19,7 +20,7 @@ export class Progress {
     if (performance.now() - this.#drawnAt > redrawMs || this.#done === this.#total) this.#draw();
   }
 
-  /** Leaves the terminal as it was. */
+  /** Clears the line. */
   end(): void {
     if (this.#total > 0) process.stderr.write('\r\x1b[K');
   }
@@ -34,7 +35,7 @@ export class Progress {
 }
 
 /** `[████░░░░] 12/40 · 1 failed · 8.3/s · 4 s left` */
-export function progressText(done: number, total: number, failed: number, elapsedMs: number): string {
+function progressText(done: number, total: number, failed: number, elapsedMs: number): string {
   const width = 20;
   const filled = Math.floor((done / total) * width);
   const rate = done / (elapsedMs / 1_000);

@@ -7,70 +7,75 @@ import { checkManifest, type Manifest, readManifest } from '../provisioning/mani
 import { type Provisioned, provision } from '../provisioning/provision.ts';
 import { provisionFolder } from '../provisioning/provision-folder.ts';
 import { summarise } from '../tenants/tenants.ts';
-import { printFields, printJson, withInstallation } from './command.ts';
-import { during } from './spinner.ts';
+import { withInstallation } from './command.ts';
+import { type OutputOptions, printPart, printResult, printText } from './output.ts';
+import { withSpinner } from './spinner.ts';
+import { fieldsText } from './text-table.ts';
 
-interface Options {
+interface ProvisionOptions extends OutputOptions {
   file?: string;
   name?: string;
   appId?: string;
   feature: string[];
   server?: string;
   adminEmail?: string;
-  json?: boolean;
 }
 
+/** Adds `provision`: makes one tenant from arguments or a manifest, or many from a folder of manifests. */
 export function addProvisionCommand(tenant: Command): void {
   tenant
     .command('provision')
     .description('make a tenant: its database, roles, signing key and first administrator')
     .argument('[slug]', 'short name, in lower case')
-    .option(
-      '--file <manifest>',
-      'take everything from a manifest, such as tenants/demo.json, or from all manifests of a folder',
-    )
+    .option('--file <manifest>', 'read everything from a manifest, such as tenants/demo.json, or from a folder of them')
     .option('--name <name>', 'name of the company')
-    .option('--app-id <id>', 'application identifier (the slug)')
+    .option('--app-id <id>', 'application identifier (default: the slug)')
     .option('--feature <feature>', 'a feature to enable; may be repeated', collect, [])
-    .option('--server <server>', 'PostgreSQL server to place it on (the one with the most room)')
-    .option('--admin-email <address>', 'the first administrator, whose password is generated and shown once')
-    .option('--json', 'one JSON document on stdout; of a folder, one line for each manifest')
+    .option('--server <server>', 'PostgreSQL server to place it on (default: the one with the most room)')
+    .option(
+      '--admin-email <address>',
+      'e-mail address of the first administrator; the password is generated and shown only once',
+    )
+    .option('--json', 'print one JSON document on stdout; for a folder, one line for each manifest')
     .action(
-      withInstallation(async (installation, slug: string | undefined, options: Options) => {
-        if (options.file && (await isFolder(options.file))) return folder(installation, options.file, options.json);
+      withInstallation(async (installation, slug: string | undefined, options: ProvisionOptions) => {
+        if (options.file && (await isFolder(options.file))) {
+          return provisionManifests(installation, options.file, options);
+        }
         const manifest = options.file ? await readManifest(options.file) : manifestOf(slug, options);
-        const provisioned = await during(
-          `provisioning ${manifest.slug}`,
-          provision(installation, createPasswords(), manifest),
-        );
+        const work = provision(installation, createPasswords(), manifest);
+        const provisioned = await withSpinner(`provisioning ${manifest.slug}`, work);
         if (!provisioned.created && !options.file) {
           const { slug: taken, status } = provisioned.tenant;
           throw new OperatorError(
-            `there is a tenant ${taken} already, ${status}; see: npm run -s tenant -- show ${taken}`,
+            `The tenant ${taken} exists already and is ${status}. Show it: npm run -s tenant -- show ${taken}`,
           );
         }
-        if (options.json) printJson(documentOf(provisioned));
-        else print(provisioned);
+        printResult(options, documentOf(provisioned), () => textOf(provisioned));
+        return true;
       }),
     );
 }
 
-/** @returns false when one of them failed */
-async function folder(installation: Installation, path: string, json = false): Promise<boolean> {
+/** Provisions every manifest of a folder. @returns false when one of them failed */
+async function provisionManifests(
+  installation: Installation,
+  folder: string,
+  options: OutputOptions,
+): Promise<boolean> {
   let failures = 0;
   let total = 0;
-  await provisionFolder(installation, createPasswords(), path, ({ file, provisioned, error }) => {
+  await provisionFolder(installation, createPasswords(), folder, ({ file, provisioned, error }) => {
     total++;
-    if (!provisioned) failures++;
-    const text = provisioned ? undefined : explain(error);
-    if (json)
-      process.stdout.write(
-        `${JSON.stringify(provisioned ? { file, ...documentOf(provisioned) } : { file, error: text })}\n`,
-      );
-    else if (provisioned) print(provisioned);
-    else process.stdout.write(`${file}: ${text}\n`);
+    if (provisioned) {
+      printPart(options, { file, ...documentOf(provisioned) }, () => textOf(provisioned));
+    } else {
+      failures++;
+      const reason = explain(error);
+      printPart(options, { file, error: reason }, () => `${file}: ${reason}`);
+    }
   });
-  if (!json) process.stdout.write(`\n${total} manifests, ${failures} failed.\n`);
+  printText(options, () => `\n${total} manifests, ${failures} failed.`);
   return failures === 0;
 }
 
@@ -78,19 +83,19 @@ function documentOf({ tenant, created, logins: [admin, ...users] }: Provisioned)
   return { ...summarise(tenant), created, ...(admin ? { admin } : {}), ...(users.length ? { users } : {}) };
 }
 
-function print({ tenant, created, logins }: Provisioned): void {
-  if (!created) {
-    process.stdout.write(`${tenant.slug} is there already: nothing was changed.\n`);
-    return;
-  }
-  process.stdout.write(`Provisioned ${tenant.slug}. Passwords are shown this once.\n\n`);
-  printFields(summarise(tenant) as never);
-  for (const { email, password } of logins) printFields({ email, password });
+function textOf({ tenant, created, logins }: Provisioned): string {
+  if (!created) return `${tenant.slug} exists already: nothing was changed.`;
+  return [
+    `Provisioned ${tenant.slug}. Passwords are shown only this once.\n`,
+    fieldsText(summarise(tenant)),
+    ...logins.map(({ email, password }) => fieldsText({ email, password })),
+  ].join('\n');
 }
 
-function manifestOf(slug: string | undefined, { name, appId, feature, server, adminEmail }: Options): Manifest {
+function manifestOf(slug: string | undefined, options: ProvisionOptions): Manifest {
+  const { name, appId, feature, server, adminEmail } = options;
   if (!slug || !name || !adminEmail) {
-    throw new OperatorError('a slug, --name and --admin-email are needed, or --file', { usage: true });
+    throw new OperatorError('Give a slug, --name and --admin-email, or give --file', { usage: true });
   }
   return checkManifest({ slug, name, appId, features: feature, server, admin: { email: adminEmail } }, 'the arguments');
 }
@@ -98,7 +103,7 @@ function manifestOf(slug: string | undefined, { name, appId, feature, server, ad
 async function isFolder(path: string): Promise<boolean> {
   return stat(path).then(
     found => found.isDirectory(),
-    () => false, // who reads it says so
+    () => false, // reading the file reports the error
   );
 }
 

@@ -1,44 +1,46 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { addServer, listServers } from '../tenants/servers.ts';
-import { printJson, printTable, readStdin, withInstallation } from './command.ts';
+import { readStdin, withInstallation } from './command.ts';
+import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { tableText } from './text-table.ts';
 
-/** `server`: where tenants are placed. */
+/** Adds the commands of `server`: the PostgreSQL servers that tenants are placed on. */
 export function addServerCommands(server: Command): void {
   server
     .command('add')
-    .description(
-      'make a PostgreSQL server known; its postgresql:// URL is read from stdin, because it holds a password',
-    )
+    .description('add a PostgreSQL server; its postgresql:// URL is read from stdin, because it holds a password')
     .argument('<name>')
-    .option('--capacity <tenants>', 'most tenants placed there without being asked for by name', atLeastZero)
-    .option('--json', 'one JSON document on stdout')
+    .option(
+      '--capacity <tenants>',
+      'maximum number of tenants that are placed there automatically; provision --server is not limited by it',
+      parseCapacity,
+    )
+    .option(...jsonOption)
     .action(
-      withInstallation(
-        async (installation, name: string, { capacity, json }: { capacity?: number; json?: boolean }) => {
-          await addServer(installation, name, (await readStdin()).trim(), capacity ?? null);
-          if (json) printJson({ name, capacity: capacity ?? null });
-          else process.stdout.write(`Tenants can be placed on ${name} now.\n`);
-        },
-      ),
+      withInstallation(async (installation, name: string, options: OutputOptions & { capacity?: number }) => {
+        const capacity = options.capacity ?? null;
+        await addServer(installation, name, (await readStdin()).trim(), capacity);
+        printResult(options, { name, capacity }, () => `Added ${name}. Tenants can now be placed on it.`);
+      }),
     );
   server
     .command('list')
-    .description('the servers and how many tenants are on each')
-    .option('--json', 'one JSON document on stdout')
+    .description('list the servers and the number of tenants on each')
+    .option(...jsonOption)
     .action(
-      withInstallation(async (installation, { json }: { json?: boolean }) => {
+      withInstallation(async (installation, options: OutputOptions) => {
         const servers = await listServers(installation);
-        if (json) printJson(servers);
-        else
-          printTable(
+        printResult(options, servers, () =>
+          tableText(
             servers.map(({ capacity, ...rest }) => ({ ...rest, capacity: capacity ?? 'no limit' })),
-            'No servers.',
-          );
+            'There is no server.',
+          ),
+        );
       }),
     );
 }
 
-function atLeastZero(value: string): number {
-  if (!/^\d{1,9}$/.test(value)) throw new InvalidArgumentError('a whole number is needed');
+function parseCapacity(value: string): number {
+  if (!/^\d{1,9}$/.test(value)) throw new InvalidArgumentError('Give a whole number.');
   return Number(value);
 }

@@ -1,72 +1,79 @@
 import type { Command } from 'commander';
 import { listTenants, showTenant } from '../tenants/tenants.ts';
-import { addClientCommands, addKeyCommands, addSessionCommands } from './access-commands.ts';
-import { createCommand, printFields, printJson, printTable, withInstallation } from './command.ts';
+import { addClientCommands } from './client-commands.ts';
+import { createCommand, withInstallation } from './command.ts';
 import { addDoctorCommand } from './doctor-command.ts';
-import { addMigrateCommands } from './migrate-commands.ts';
+import { addKeyCommands } from './key-commands.ts';
+import { addMigrateCommand } from './migrate-command.ts';
+import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { addPoolCommands } from './pool-commands.ts';
 import { addProvisionCommand } from './provision-command.ts';
+import { addRollbackCommand } from './rollback-command.ts';
 import { addServerCommands } from './server-commands.ts';
+import { addSessionCommands } from './session-commands.ts';
 import { addStateCommands } from './state-commands.ts';
+import { addStatusCommand } from './status-command.ts';
+import { fieldsText, tableText } from './text-table.ts';
 import { addUserCommands } from './user-commands.ts';
 
-interface Json {
-  json?: boolean;
-}
-
-/** `npm run -s tenant -- …`: the tenants and their people. */
+/** Builds `npm run -s tenant -- …`: every command on tenants, their users and their databases. */
 export function tenantCommand(): Command {
-  const tenant = createCommand('npm run -s tenant --').description(
-    'Tenants: make them, look at them, keep their databases at head',
-  );
+  const tenant = createCommand('npm run -s tenant --').description('Provision, list, migrate and check tenants');
   addProvisionCommand(tenant);
-  addList(tenant);
-  addMigrateCommands(tenant);
+  addListCommand(tenant);
+  addShowCommand(tenant);
+  addMigrateCommand(tenant);
+  addRollbackCommand(tenant);
+  addStatusCommand(tenant);
   addStateCommands(tenant);
-  addPoolCommands(tenant.command('pool').description('databases that wait for new tenants'));
+  addPoolCommands(tenant.command('pool').description('warm databases, made ahead for new tenants'));
   addServerCommands(tenant.command('server').description('PostgreSQL servers that tenants are placed on'));
-  addUserCommands(tenant.command('user').description('the people of a tenant'));
-  addKeyCommands(tenant.command('key').description('what access tokens are signed with'));
-  addSessionCommands(tenant.command('session').description('open logins'));
-  addClientCommands(tenant.command('client').description('old programs with legacy tokens'));
+  addUserCommands(tenant.command('user').description('users of a tenant'));
+  addKeyCommands(tenant.command('key').description("keys that sign a tenant's access tokens"));
+  addSessionCommands(tenant.command('session').description('open logins of users'));
+  addClientCommands(tenant.command('client').description('programs that use legacy tokens'));
   addDoctorCommand(tenant);
   return tenant;
 }
 
-function addList(tenant: Command): void {
+function addListCommand(tenant: Command): void {
   tenant
     .command('list')
-    .description('all tenants')
-    .option('--json', 'one JSON document on stdout')
+    .description('list all tenants')
+    .option(...jsonOption)
     .action(
-      withInstallation(async (installation, { json }: Json) => {
+      withInstallation(async (installation, options: OutputOptions) => {
         const tenants = await listTenants(installation);
-        if (json) printJson(tenants);
-        else
-          printTable(
-            tenants.map(({ slug, name, status, schemaVersion, server, guid }) => ({
-              slug,
-              name,
-              status,
-              schemaVersion,
-              server,
-              guid,
-            })),
-            'No tenants yet: npm run -s tenant -- provision --help',
-          );
+        const rows = tenants.map(({ slug, name, status, schemaVersion, server, guid }) => ({
+          slug,
+          name,
+          status,
+          schemaVersion,
+          server,
+          guid,
+        }));
+        printResult(options, tenants, () =>
+          tableText(rows, 'There is no tenant. Make one: npm run -s tenant -- provision --help'),
+        );
       }),
     );
+}
+
+function addShowCommand(tenant: Command): void {
   tenant
     .command('show')
-    .description('one tenant')
+    .description('show one tenant')
     .argument('<slug>')
-    .option('--json', 'one JSON document on stdout')
+    .option(...jsonOption)
     .action(
-      withInstallation(async (installation, slug: string, { json }: Json) => {
+      withInstallation(async (installation, slug: string, options: OutputOptions) => {
         const { keys, features, ...fields } = await showTenant(installation, slug);
-        if (json) return printJson({ ...fields, features, keys });
-        printFields({ ...fields, features: features.join(', ') || '–' });
-        for (const key of keys) printFields({ 'signing key': `${key.kid}  ${key.status}  since ${key.createdAt}` });
+        printResult(options, { ...fields, features, keys }, () =>
+          [
+            fieldsText({ ...fields, features: features.join(', ') || '–' }),
+            ...keys.map(key => fieldsText({ 'signing key': `${key.kid}  ${key.status}  since ${key.createdAt}` })),
+          ].join('\n'),
+        );
       }),
     );
 }

@@ -1,10 +1,10 @@
 import { Server } from '../../control/fleet-entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { connectFailure, OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 
-/** A PostgreSQL server with the number of tenants on it; its URL is never shown. */
+/** A PostgreSQL server with the number of its tenants. Its URL is secret and left out. */
 export interface ServerSummary {
   name: string;
   prefix: string;
@@ -13,9 +13,10 @@ export interface ServerSummary {
 }
 
 /**
- * Makes a server known that tenants can be placed on.
- * @param url of any database there, with a login that may create databases and roles
- * @throws {OperatorError} when it cannot be used, or the name is taken
+ * Adds a server that tenants can be placed on.
+ * @param url of any database on the server, with a login that may create databases and roles
+ * @param capacity maximum number of tenants that are placed there automatically; null for no limit
+ * @throws {OperatorError} when the server cannot be used, or the name is taken
  */
 export async function addServer(
   installation: Installation,
@@ -25,23 +26,36 @@ export async function addServer(
 ): Promise<void> {
   const { control, secrets } = installation;
   if (!/^[a-z][a-z0-9-]{0,30}$/.test(name))
-    throw new OperatorError('a name has up to 31 lower-case letters, digits and hyphens', { usage: true });
-  if (!URL.canParse(url) || !/^postgres(ql)?:$/.test(new URL(url).protocol))
-    throw new OperatorError('that is not a postgresql:// URL', { usage: true });
-  await withConnection(url, async client => {
-    const { rows } = await client.query<{ able: boolean; version: number }>(
-      `select rolsuper or (rolcreatedb and rolcreaterole) as able, current_setting('server_version_num')::int as version
-        from pg_roles where rolname = current_user`,
+    throw new OperatorError(
+      'The name of a server consists of up to 31 lower-case letters, digits and hyphens, beginning with a letter',
+      { usage: true },
     );
-    if (!rows[0]?.able) throw new OperatorError('that login may not create databases and roles');
-    if (rows[0].version < 160_000) throw new OperatorError('the server is older than PostgreSQL 16');
+  if (!URL.canParse(url) || !/^postgres(ql)?:$/.test(new URL(url).protocol))
+    throw new OperatorError('Give the URL of the server on stdin, beginning with postgresql://', { usage: true });
+  await requireUsable(url).catch(cause => {
+    const reason = connectFailure(cause);
+    throw reason === undefined ? cause : new OperatorError(`The new server cannot be used: ${reason}`, { cause });
   });
   const em = control.em.fork();
-  if (await em.findOne(Server, { name })) throw new OperatorError(`there is a server ${name} already`);
+  if (await em.findOne(Server, { name })) throw new OperatorError(`There is a server ${name} already`);
   const { prefix } = await em.findOneOrFail(Server, { name: 'default' });
   await em.insert(Server, { name, prefix, capacity, adminUrl: secrets.seal(url, owners.serverUrl(name)) });
 }
 
+/** @throws {OperatorError} when tenants cannot be placed on the server */
+async function requireUsable(url: string): Promise<void> {
+  await withConnection(url, async client => {
+    const { rows } = await client.query<{ mayCreate: boolean; version: number }>(
+      `select rolsuper or (rolcreatedb and rolcreaterole) as "mayCreate", current_setting('server_version_num')::int as version
+        from pg_roles where rolname = current_user`,
+    );
+    if (!rows[0]?.mayCreate)
+      throw new OperatorError('Give the login of the URL the attributes CREATEDB and CREATEROLE');
+    if (rows[0].version < 160_000) throw new OperatorError('Upgrade the server: PostgreSQL 16 or later is required');
+  });
+}
+
+/** Returns all servers, in the order in which they were added. */
 export async function listServers({ control }: Installation): Promise<ServerSummary[]> {
   const rows = await control.em
     .fork()
@@ -58,19 +72,23 @@ export async function listServers({ control }: Installation): Promise<ServerSumm
 }
 
 /**
- * Where a new tenant goes: to the server that is named, or to the one with the most room left, and the fewest tenants
- * among those without a limit.
+ * Chooses the server of a new tenant: the named one, otherwise the one with the most room. A server without a limit has
+ * more room than any other; among several of them, the one with the fewest tenants has the most.
+ * @throws {OperatorError} when there is no server with this name, or none has room
  */
-export async function placeTenant(installation: Installation, named: string | undefined): Promise<Server> {
+export async function placeTenant(installation: Installation, name: string | undefined): Promise<Server> {
   const em = installation.control.em.fork();
-  if (named !== undefined) {
-    const server = await em.findOne(Server, { name: named });
-    if (!server) throw new OperatorError(`there is no server ${named}`);
+  if (name !== undefined) {
+    const server = await em.findOne(Server, { name });
+    if (!server) throw new OperatorError(`There is no server ${name}. List them: npm run -s tenant -- server list`);
     return server;
   }
   const room = ({ capacity, tenants }: ServerSummary): number => (capacity ?? Number.MAX_SAFE_INTEGER) - tenants;
   const [best] = (await listServers(installation)).sort((a, b) => room(b) - room(a));
   if (!best || room(best) <= 0)
-    throw new OperatorError('no server has room for another tenant: add one, or raise a capacity');
+    throw new OperatorError(
+      'No server has room for another tenant. Add one: npm run -s tenant -- server add <name> < url-file. ' +
+        'Or raise a capacity in the control database: update servers set capacity = <n> where name = <name>',
+    );
   return em.findOneOrFail(Server, { name: best.name });
 }

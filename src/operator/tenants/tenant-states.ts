@@ -9,7 +9,7 @@ import { quoteIdentifier } from '../../postgres/quote.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { findTenant } from './tenants.ts';
 
-/** Every move between states that an operator can make. Only `active` is served. */
+/** Every transition between states that an operator can make. Only an `active` tenant is served. */
 const transitions = {
   suspend: { from: ['active'], to: 'suspended' },
   resume: { from: ['suspended'], to: 'active' },
@@ -20,60 +20,68 @@ const transitions = {
 export type Transition = keyof typeof transitions;
 
 /**
- * Moves a tenant to another state; every process obeys within a second, and what runs is finished. A tenant that is in
- * that state already is left as it is.
- * @throws {OperatorError} when the move is not possible from the state it is in
+ * Moves a tenant to another state. Every process applies it within a second; running requests are finished. A tenant that
+ * is in the target state already stays unchanged.
+ * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
  */
-export async function changeState(installation: Installation, slug: string, move: Transition): Promise<Tenant> {
-  const { from, to } = transitions[move];
+export async function changeState(installation: Installation, slug: string, transition: Transition): Promise<Tenant> {
+  const { from, to } = transitions[transition];
   const changed = await installation.control.em
     .fork()
     .nativeUpdate(Tenant, { slug, status: { $in: [...from] } }, { status: to, updatedAt: new Date() });
   const tenant = await findTenant(installation, slug);
-  if (changed === 0) requireState(tenant, move);
+  if (changed === 0) requireState(tenant, transition);
   return tenant;
 }
 
-/** @throws {OperatorError} when there is no such tenant, or the move is not possible from the state it is in */
-export async function requireTransition(installation: Installation, slug: string, move: Transition): Promise<void> {
-  requireState(await findTenant(installation, slug), move);
+/** @throws {OperatorError} when there is no such tenant, or its state does not allow the transition */
+export async function requireTransition(
+  installation: Installation,
+  slug: string,
+  transition: Transition,
+): Promise<void> {
+  requireState(await findTenant(installation, slug), transition);
 }
 
-function requireState({ slug, status }: Tenant, move: Transition): void {
-  const { from, to }: { from: readonly TenantStatus[]; to: TenantStatus } = transitions[move];
+function requireState({ slug, status }: Tenant, transition: Transition): void {
+  const { from, to }: { from: readonly TenantStatus[]; to: TenantStatus } = transitions[transition];
   if (status === to || from.includes(status)) return;
-  throw new OperatorError(`${slug} is ${status}: only a tenant that is ${from.join(' or ')} can be ${past[move]}`);
+  throw new OperatorError(
+    `${slug} is ${status}: only a tenant that is ${from.join(' or ')} can be ${participles[transition]}`,
+  );
 }
 
-/** @throws {OperatorError} when it must be deleted first */
-export function requirePurgeable({ slug, status }: Tenant): void {
-  if (status !== 'deleted' && status !== 'provisioning')
-    throw new OperatorError(`${slug} is ${status}: delete it first (npm run -s tenant -- delete ${slug})`);
-}
-
-const past: Record<Transition, string> = {
+const participles: Record<Transition, string> = {
   suspend: 'suspended',
   resume: 'resumed',
   delete: 'deleted',
   restore: 'restored',
 };
 
+/** @throws {OperatorError} when the tenant must be deleted before it can be purged */
+export function requirePurgeable({ slug, status }: Tenant): void {
+  if (status !== 'deleted' && status !== 'provisioning')
+    throw new OperatorError(`${slug} is ${status}. Delete it first: npm run -s tenant -- delete ${slug}`);
+}
+
 /**
- * Removes a deleted tenant (or one whose provisioning never ended) for good: its database, its login role, and in the
- * control database everything but a line of record. Killed anywhere, it can be run again. The slug is free afterwards;
- * the name of the database is never used again.
+ * Removes a deleted tenant, or one whose provisioning was never completed, permanently: its database, its login role, and
+ * its rows in the control database, except for one row in `purged_tenants`. It can be run again after it was killed at any
+ * point. Afterwards the slug is free; the name of the database is never used again.
+ * @throws {OperatorError} when there is no such tenant, or it must be deleted first
  */
 export async function purgeTenant(installation: Installation, slug: string): Promise<void> {
   const { control, controlUrl, servers } = installation;
   await withConnection(controlUrl, async client => {
     await acquireLock(client, lockSpaces.slug, lockKey(slug));
-    const found = await findTenant(installation, slug);
-    await acquireLock(client, lockSpaces.tenant, found.id);
+    const { id } = await findTenant(installation, slug);
+    await acquireLock(client, lockSpaces.tenant, id);
     const tenant = await findTenant(installation, slug);
     requirePurgeable(tenant);
     await withConnection(servers.adminUrl(tenant.server), async admin => {
-      if (!(await isOwn(admin, databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), tenant))) return;
-      // Who is no superuser may end the sessions of a role only as a member of it.
+      if (!(await ownsDatabase(admin, databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), tenant)))
+        return;
+      // Only a superuser or a member of a role may end its sessions, which dropping the database needs.
       const { rowCount } = await admin.query('select from pg_roles where rolname = $1', [tenant.roleName]);
       if (rowCount) await admin.query(`grant ${quoteIdentifier(tenant.roleName)} to current_user`);
       await admin.query(`drop database if exists ${quoteIdentifier(tenant.databaseName)} with (force)`);
@@ -90,8 +98,11 @@ export async function purgeTenant(installation: Installation, slug: string): Pro
   });
 }
 
-/** False when the names are those of another installation on the same server, whose database must not be dropped. */
-async function isOwn(admin: pg.Client, url: string, { guid, roleName, databaseName }: Tenant): Promise<boolean> {
+/**
+ * Returns whether the database and the login role with the tenant's names belong to the tenant. Another installation on
+ * the same server may use the same names; its database must not be dropped.
+ */
+async function ownsDatabase(admin: pg.Client, url: string, { guid, roleName, databaseName }: Tenant): Promise<boolean> {
   const { rows } = await admin.query<{ owner: string | null; open: boolean | null }>(
     `select (select shobj_description(oid, 'pg_authid') from pg_roles where rolname = $1) as owner,
             (select datallowconn and datconnlimit <> -2 from pg_database where datname = $2) as open`,
@@ -100,6 +111,6 @@ async function isOwn(admin: pg.Client, url: string, { guid, roleName, databaseNa
   const owner = rows[0]?.owner ?? null;
   if (owner !== null) return owner === guid;
   if (!rows[0]?.open) return true;
-  const inside = await withConnection(url, readSchemaState);
-  return inside.guid === null || inside.guid === guid;
+  const identity = await withConnection(url, readSchemaState);
+  return identity.guid === null || identity.guid === guid;
 }

@@ -3,7 +3,7 @@ import { User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 
-/** A tenant as the operator sees it. */
+/** A tenant as the command line shows it. */
 export interface TenantSummary {
   id: number;
   guid: string;
@@ -17,7 +17,7 @@ export interface TenantSummary {
   createdAt: string;
 }
 
-/** The tenant's row without anything secret. Its server must be loaded. */
+/** Returns the fields of a tenant that are not secret. `tenant.server` must be loaded. */
 export function summarise(tenant: Tenant): TenantSummary {
   return {
     id: tenant.id,
@@ -33,18 +33,20 @@ export function summarise(tenant: Tenant): TenantSummary {
   };
 }
 
+/** Returns all tenants, ordered by slug. */
 export async function listTenants({ control }: Installation): Promise<TenantSummary[]> {
   const tenants = await control.em.fork().findAll(Tenant, { populate: ['server'], orderBy: { slug: 'asc' } });
   return tenants.map(summarise);
 }
 
+/** Returns a tenant with its server loaded. @throws {OperatorError} when there is none with this slug */
 export async function findTenant({ control }: Installation, slug: string): Promise<Tenant> {
   const tenant = await control.em.fork().findOne(Tenant, { slug }, { populate: ['server'] });
-  if (!tenant) throw new OperatorError(`there is no tenant ${slug}; see: npm run -s tenant -- list`);
+  if (!tenant) throw new OperatorError(`There is no tenant ${slug}. List the tenants: npm run -s tenant -- list`);
   return tenant;
 }
 
-/** One tenant with its keys (not their secrets), features and the number of its users. */
+/** Returns one tenant with its features, its number of users, and its keys without their secrets, oldest key first. */
 export async function showTenant(installation: Installation, slug: string) {
   const tenant = await findTenant(installation, slug);
   const em = installation.control.em.fork();
@@ -55,22 +57,4 @@ export async function showTenant(installation: Installation, slug: string) {
     users: await em.count(User, { tenant }),
     keys: keys.map(({ kid, status, createdAt }) => ({ kid, status, createdAt: createdAt.toISOString() })),
   };
-}
-
-/** The people of a tenant. */
-export async function listUsers(installation: Installation, slug: string) {
-  const tenant = await findTenant(installation, slug);
-  const users = await installation.control.em
-    .fork()
-    .find(User, { tenant }, { populate: ['role'], orderBy: { email: 'asc' } });
-  return users.map(user => ({
-    guid: user.guid,
-    email: user.email,
-    firstName: user.firstName,
-    lastName: user.lastName,
-    role: user.role.name,
-    scope: user.scope,
-    entityId: user.entityId ?? null,
-    state: user.disabledAt ? 'disabled' : user.confirmedAt ? 'active' : 'unconfirmed',
-  }));
 }

@@ -10,7 +10,7 @@ import { Role, type Scope, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { findUser } from './clients.ts';
+import { findTenant } from './tenants.ts';
 
 export interface NewUser {
   tenant: Tenant;
@@ -23,41 +23,67 @@ export interface NewUser {
   password: string;
 }
 
+/** Returns the users of a tenant, ordered by e-mail address. */
+export async function listUsers(installation: Installation, slug: string) {
+  const tenant = await findTenant(installation, slug);
+  const users = await installation.control.em
+    .fork()
+    .find(User, { tenant }, { populate: ['role'], orderBy: { email: 'asc' } });
+  return users.map(user => ({
+    guid: user.guid,
+    email: user.email,
+    firstName: user.firstName,
+    lastName: user.lastName,
+    role: user.role.name,
+    scope: user.scope,
+    entityId: user.entityId ?? null,
+    state: user.disabledAt ? 'disabled' : user.confirmedAt ? 'active' : 'unconfirmed',
+  }));
+}
+
+/** @throws {OperatorError} when the tenant has no user with this address */
+export async function findUser(installation: Installation, slug: string, address: string): Promise<User> {
+  const tenant = await findTenant(installation, slug);
+  const email = normaliseEmail(address);
+  const user = await installation.control.em.fork().findOne(User, { tenant: tenant.id, email });
+  if (!user) {
+    throw new OperatorError(`${slug} has no user ${email}. List its users: npm run -s tenant -- user list ${slug}`);
+  }
+  return user;
+}
+
 /**
  * Adds a confirmed user to a tenant.
- * @throws {OperatorError} for an unknown role or entity, an address that is not one or is taken, a bad password
+ * @throws {OperatorError} when the role or the entity does not exist, the e-mail address is invalid or taken, or the
+ * password is not acceptable
  */
 export async function addUser(installation: Installation, passwords: Passwords, user: NewUser): Promise<User> {
   if (user.entityId !== null) await requireEntity(installation, user.tenant, user.entityId);
   return insertUser(installation.control.em.fork(), passwords, user);
 }
 
-/** The same, as a part of a larger change; the entity is known to exist. */
+/** The same as `addUser` in the transaction of the caller, who guarantees that the entity exists. */
 export async function insertUser(
   em: EntityManager,
   passwords: Passwords,
   { role: roleName, password, ...user }: NewUser,
 ): Promise<User> {
+  const { slug, id: tenant } = user.tenant;
   const email = normaliseEmail(user.email);
-  if (!isEmail(email)) throw new OperatorError('that is not an e-mail address', { usage: true });
-  const role = await em.findOne(Role, { tenant: user.tenant.id, name: roleName });
-  if (!role) throw new OperatorError(`${user.tenant.slug} has no role ${roleName}`);
-  if (await em.findOne(User, { tenant: user.tenant.id, email }))
-    throw new OperatorError(`${user.tenant.slug} has a user ${email} already`);
-  const passwordHash = await passwords.hash(checkPassword(password));
-  const added = em.create(User, {
-    ...user,
-    tenant: user.tenant.id,
-    email,
-    role,
-    passwordHash,
-    confirmedAt: new Date(),
-  });
+  if (!isEmail(email)) throw new OperatorError(`${user.email} is not an e-mail address`, { usage: true });
+  const role = await em.findOne(Role, { tenant, name: roleName });
+  if (!role) throw new OperatorError(`${slug} has no role ${roleName}`);
+  if (await em.findOne(User, { tenant, email })) throw new OperatorError(`${slug} has a user ${email} already`);
+  const passwordHash = await passwords.hash(requireAcceptable(password));
+  const added = em.create(User, { ...user, tenant, email, role, passwordHash, confirmedAt: new Date() });
   await em.flush();
   return added;
 }
 
-/** Sets a password and ends every session of the user. */
+/**
+ * Sets the password of a user and revokes all of the user's sessions, in one transaction.
+ * @throws {OperatorError} when there is no such user, or the password is not acceptable
+ */
 export async function setPassword(
   installation: Installation,
   passwords: Passwords,
@@ -66,7 +92,7 @@ export async function setPassword(
   password: string,
 ): Promise<User> {
   const user = await findUser(installation, slug, email);
-  const passwordHash = await passwords.hash(checkPassword(password));
+  const passwordHash = await passwords.hash(requireAcceptable(password));
   await installation.control.em.fork().transactional(async em => {
     await em.nativeUpdate(User, { id: user.id }, { passwordHash });
     await revokeSessionsOf(em, user.id, 'password_changed');
@@ -74,7 +100,10 @@ export async function setPassword(
   return user;
 }
 
-/** Shuts a user out, ending every session, or lets them in again. */
+/**
+ * Disables a user, which also revokes all of the user's sessions, or enables the user again.
+ * @throws {OperatorError} when there is no such user
+ */
 export async function setDisabled(
   installation: Installation,
   slug: string,
@@ -96,16 +125,17 @@ async function requireEntity({ servers }: Installation, tenant: Tenant, id: numb
   });
 }
 
-/** @returns the password as it is; @throws {OperatorError} when it cannot be one */
-function checkPassword(password: string): string {
+/** @returns the password unchanged @throws {OperatorError} when it is too short, too long or too common */
+function requireAcceptable(password: string): string {
   const fault = passwordError(password);
-  if (fault) throw new OperatorError(`the password ${fault}`);
+  if (fault) throw new OperatorError(`The password ${fault}`);
   return password;
 }
 
-const alphabet = 'abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789'; // none that look alike
+/** Letters and digits, without those that look alike. */
+const alphabet = 'abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789';
 
-/** 20 random characters: 115 bits. */
+/** Returns 20 random characters: 115 bits of entropy. */
 export function generatePassword(): string {
   return Array.from({ length: 20 }, () => alphabet[randomInt(alphabet.length)]).join('');
 }

@@ -18,13 +18,14 @@ interface Key {
   retiredAt: string | null;
 }
 
-interface OldProgram {
+interface ApiClient {
   id: string;
   secret: string;
 }
 
-describe('The operator, over access,', () => {
+describe('access commands', () => {
   let world: World;
+  /** Every secret that a test receives: none of them may appear in the log of the service. */
   const secrets = new Set<string>();
 
   before(async () => {
@@ -36,7 +37,7 @@ describe('The operator, over access,', () => {
   const tenant = (args: string[], environment: Record<string, string> = {}): Promise<ScriptResult> =>
     runScript('scripts/tenant.ts', args, { ...world.environment, ...environment });
 
-  /** Runs a command that must succeed, and tells what it printed. */
+  /** Runs a command that must succeed. @returns what it printed */
   async function text(args: string[]): Promise<string> {
     const { code, stdout, stderr } = await tenant(args);
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
@@ -46,42 +47,42 @@ describe('The operator, over access,', () => {
     return JSON.parse(await text([...args, '--json'])) as Document;
   }
 
-  const login = async (who: { email: string; password: string } = world.acme.admin): Promise<Client> => {
-    const client = await world.login(world.acme, who);
+  const login = async (credentials: { email: string; password: string } = world.acme.admin): Promise<Client> => {
+    const client = await world.login(world.acme, credentials);
     for (const token of Object.values(client.tokens ?? {})) if (token) secrets.add(token);
     return client;
   };
-  const person = async (role = 'Member'): Promise<SampleUser> => {
+  const addUser = async (role = 'Member'): Promise<SampleUser> => {
     const added = await addSampleUser(world, world.acme, { role });
     secrets.add(added.password);
     return added;
   };
   const sid = ({ tokens }: Client): string => String(claimsOf(tokens?.accessToken ?? '').sid);
-  const works = async (client: Client): Promise<boolean> => (await client.get(path)).status === 200;
-  const expectEnded = (...clients: Client[]): Promise<boolean> =>
+  const isServed = async (client: Client): Promise<boolean> => (await client.get(path)).status === 200;
+  const expectRefused = (...clients: Client[]): Promise<boolean> =>
     eventually(async () => {
-      const answers = await Promise.all(clients.map(client => client.get(path)));
-      return answers.every(({ status, body }) => status === 401 && body.code === 'invalid_token');
+      const responses = await Promise.all(clients.map(client => client.get(path)));
+      return responses.every(({ status, body }) => status === 401 && body.code === 'invalid_token');
     }, 1_000);
 
-  describe('of keys,', () => {
-    it('lists them without their secrets, rotates, and disables, in words', async () => {
+  describe('keys', () => {
+    it('key list, rotate and disable print text, and the list shows no secret', async () => {
       const client = await login();
       const rotated = await text(['key', 'rotate', 'acme']);
       const kid = uuid.exec(rotated)?.[0] ?? '';
-      expect(rotated).to.equal(`acme signs with ${kid} now.\n`);
-      expect(await works(client)).to.equal(true);
+      expect(rotated).to.equal(`acme now signs with key ${kid}.\n`);
+      expect(await isServed(client)).to.equal(true);
       const [list, disabled] = [await text(['key', 'list', 'acme']), await text(['key', 'disable', 'acme', kid])];
       const lines = list.trimEnd().split('\n');
       expect(lines[0]).to.match(/^kid +status +createdAt +retiredAt$/);
       expect(lines).to.have.length(3);
       expect(lines[1]).to.match(new RegExp(`^${uuid.source} +retiring +\\S+ +\\S+Z$`));
       expect(lines[2]).to.match(new RegExp(`^${kid} +active +\\S+ +–$`));
-      expect(disabled).to.equal(`${kid} is disabled: its tokens are refused.\n`);
-      expect(await works(client), 'of the key before it').to.equal(true);
+      expect(disabled).to.equal(`Key ${kid} is disabled: its tokens are refused.\n`);
+      expect(await isServed(client), 'a token of the previous key').to.equal(true);
     });
 
-    it('the same as JSON, obeyed by the running service within 1 s', async () => {
+    it('key list, rotate and disable print JSON, and the running service applies the change within 1 s', async () => {
       const before = await json<Key[]>(['key', 'list', 'acme']);
       for (const key of before) expect(key).to.have.all.keys('kid', 'status', 'createdAt', 'retiredAt');
       const client = await login();
@@ -89,24 +90,24 @@ describe('The operator, over access,', () => {
       expect([others, before.some(key => key.kid === kid)]).to.deep.equal([{}, false]);
       const kidOf = ({ tokens }: Client): string =>
         JSON.parse(Buffer.from(tokens?.accessToken.split('.')[0] ?? '', 'base64url').toString()).kid;
-      const next = await eventually(async () => {
-        const found = await login();
-        return kidOf(found) === kid && found;
+      const withNewKey = await eventually(async () => {
+        const client = await login();
+        return kidOf(client) === kid && client;
       }, 1_000);
-      expect(await works(client)).to.equal(true);
+      expect(await isServed(client)).to.equal(true);
       expect(await json(['key', 'disable', 'acme', kid])).to.deep.equal({ kid, status: 'disabled' });
-      await expectEnded(next);
-      expect(await works(client), 'of the key before it').to.equal(true);
+      await expectRefused(withNewKey);
+      expect(await isServed(client), 'a token of the previous key').to.equal(true);
       const [{ active } = { active: '' }] = await controlSql<{ active: string }>(
         world,
         `select count(*) as active from signing_keys where status = 'active' and tenant_id = ?`,
         [world.acme.id],
       );
       expect(active).to.equal('1');
-      expect(await works(await login())).to.equal(true);
+      expect(await isServed(await login())).to.equal(true);
     });
 
-    it('cannot change them with a wrong master key, and the service goes on', async () => {
+    it('a command with a wrong master key changes no signing key, and the service continues', async () => {
       const before = await controlSql(world, 'select kid, status from signing_keys order by kid');
       const [{ kid } = { kid: '' }] = await controlSql<{ kid: string }>(
         world,
@@ -124,22 +125,22 @@ describe('The operator, over access,', () => {
         expect(stderr).to.match(/MASTER_KEY/);
       }
       expect(await controlSql(world, 'select kid, status from signing_keys order by kid')).to.deep.equal(before);
-      expect(await works(await login())).to.equal(true);
+      expect(await isServed(await login())).to.equal(true);
     });
   });
 
-  describe('of sessions,', () => {
-    it('lists the open ones, of a tenant or a user, the newest first, in words and as JSON', async () => {
-      const one = await person();
-      const [idle, first, second] = [await login(one), await login(one), await login(one)];
+  describe('sessions', () => {
+    it('session list returns the open sessions of a tenant or a user, newest first, as text and as JSON', async () => {
+      const user = await addUser();
+      const [idle, first, second] = [await login(user), await login(user), await login(user)];
       await controlSql(world, `update sessions set refreshed_at = now() - interval '8 days' where id = ?`, [sid(idle)]);
       const foreign = await world.login(world.globex);
       const [all, table, none] = await Promise.all([
         json<Record<string, string>[]>(['session', 'list', 'acme']),
-        text(['session', 'list', 'acme', one.email.toUpperCase()]),
-        text(['session', 'list', 'acme', (await person()).email]),
+        text(['session', 'list', 'acme', user.email.toUpperCase()]),
+        text(['session', 'list', 'acme', (await addUser()).email]),
       ]);
-      const own = all.filter(({ email }) => email === one.email);
+      const own = all.filter(({ email }) => email === user.email);
       expect(own.map(({ id }) => id)).to.deep.equal([sid(second), sid(first)]);
       for (const session of all) expect(session).to.have.all.keys('id', 'email', 'createdAt', 'refreshedAt');
       expect(all.map(({ id }) => id)).to.not.include(sid(foreign));
@@ -149,96 +150,97 @@ describe('The operator, over access,', () => {
       expect(none).to.equal('No open sessions.\n');
     });
 
-    it('ends one, or all of a user, which the running service obeys within 1 s; others go on', async () => {
-      const [one, two] = [await person(), await person()];
-      const [lost, also, kept] = [await login(one), await login(one), await login(one)];
-      const [other, third, admin] = [await login(two), await login(two), await login()];
-      for (const client of [lost, also, kept, other, third, admin]) expect(await works(client)).to.equal(true);
+    it('session revoke ends one session or all sessions of a user within 1 s, and no others', async () => {
+      const [one, two] = [await addUser(), await addUser()];
+      const [revoked, alsoRevoked, kept] = [await login(one), await login(one), await login(one)];
+      const [ofTwo, alsoOfTwo, admin] = [await login(two), await login(two), await login()];
+      for (const client of [revoked, alsoRevoked, kept, ofTwo, alsoOfTwo, admin])
+        expect(await isServed(client)).to.equal(true);
       const revoke = ['session', 'revoke', 'acme'];
-      const said = await Promise.all([
-        json([...revoke, sid(lost)]),
+      const printed = await Promise.all([
+        json([...revoke, sid(revoked)]),
         json([...revoke, '--user', two.email]),
-        text([...revoke, sid(also)]),
+        text([...revoke, sid(alsoRevoked)]),
       ]);
-      expect(said).to.deep.equal([
-        { revoked: sid(lost) },
+      expect(printed).to.deep.equal([
+        { revoked: sid(revoked) },
         { revoked: two.email },
-        'Revoked: refused everywhere within a second.\n',
+        `Session ${sid(alsoRevoked)} is revoked: every process refuses its tokens within a second.\n`,
       ]);
-      await expectEnded(lost, also, other, third);
-      for (const client of [kept, admin]) expect(await works(client)).to.equal(true);
+      await expectRefused(revoked, alsoRevoked, ofTwo, alsoOfTwo);
+      for (const client of [kept, admin]) expect(await isServed(client)).to.equal(true);
       const [row] = await controlSql(world, 'select distinct revoked_reason from sessions where user_id = ?', [two.id]);
       expect(row).to.deep.equal({ revoked_reason: 'operator' });
     });
   });
 
-  describe('of old clients,', () => {
-    const generate = ({ id, secret }: OldProgram) =>
+  describe('API clients', () => {
+    const generate = ({ id, secret }: ApiClient) =>
       world.anonymous.get('/api/Data/GenerateToken', {
         Authorization: `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`,
       });
 
-    it('adds one, whose secret is shown once and works at once; lists; and revokes it with its tokens, within 1 s', async () => {
-      const [user, other] = [await person(), await person()];
-      const [none, added, words] = await Promise.all([
+    it('client add shows the secret only once, client list shows none, and client revoke refuses all tokens within 1 s', async () => {
+      const [user, other] = [await addUser(), await addUser()];
+      const [none, added, addedText] = await Promise.all([
         text(['client', 'list', 'globex']),
-        json<OldProgram>(['client', 'add', 'acme', user.email, '--name', 'Price list']),
+        json<ApiClient>(['client', 'add', 'acme', user.email, '--name', 'Price list']),
         text(['client', 'add', 'acme', other.email, '--name', 'Till']),
       ]);
       expect(none).to.equal('No API clients.\n');
       expect(added).to.have.all.keys('id', 'secret');
-      const [, id = '', secret = ''] = /^id +(client-[0-9a-f]{16})\nsecret +([\w-]{43})\n$/.exec(words) ?? [];
-      const programs = [added, { id, secret }];
+      const [, id = '', secret = ''] = /^id +(client-[0-9a-f]{16})\nsecret +([\w-]{43})\n$/.exec(addedText) ?? [];
+      const apiClients = [added, { id, secret }];
       const clients: Client[] = [];
-      for (const program of programs) {
-        const { status, body } = await generate(program);
+      for (const apiClient of apiClients) {
+        const { status, body } = await generate(apiClient);
         expect(status).to.equal(200);
-        secrets.add(program.secret).add(body.token);
+        secrets.add(apiClient.secret).add(body.token);
         clients.push(world.anonymous.withToken(body.token));
-        expect(await works(clients.at(-1)!)).to.equal(true);
-        await expectNotStored(world, [program.secret, body.token]);
+        expect(await isServed(clients.at(-1)!)).to.equal(true);
+        await expectNotStored(world, [apiClient.secret, body.token]);
       }
 
       const [listed, table] = await Promise.all([
         json<Record<string, unknown>[]>(['client', 'list', 'acme']),
         text(['client', 'list', 'acme']),
       ]);
-      const found = listed.find(each => each.id === added.id);
-      expect(found).to.include({ name: 'Price list', user: user.email, state: 'active', tokens: 1 });
-      expect(found).to.have.all.keys('id', 'name', 'user', 'state', 'tokens', 'uses', 'lastUsedAt');
+      const client = listed.find(each => each.id === added.id);
+      expect(client).to.include({ name: 'Price list', user: user.email, state: 'active', tokens: 1 });
+      expect(client).to.have.all.keys('id', 'name', 'user', 'state', 'tokens', 'uses', 'lastUsedAt');
       expect(table).to.match(/^id +name +user +state +tokens +uses +lastUsedAt$/m);
       expect(table).to.match(new RegExp(`^${id} +Till +${other.email} +active +1 `, 'm'));
-      for (const shown of [JSON.stringify(listed), table])
-        for (const kept of secrets) expect(shown.includes(kept)).to.equal(false);
+      for (const output of [JSON.stringify(listed), table])
+        for (const each of secrets) expect(output.includes(each)).to.equal(false);
 
-      const said = await Promise.all([
+      const printed = await Promise.all([
         json(['client', 'revoke', 'acme', added.id]),
         text(['client', 'revoke', 'acme', id]),
       ]);
-      expect(said).to.deep.equal([{ id: added.id, state: 'revoked' }, `${id} is revoked, and so are its tokens.\n`]);
-      await expectEnded(...clients);
-      for (const program of programs) expect((await generate(program)).status).to.equal(401);
+      expect(printed).to.deep.equal([{ id: added.id, state: 'revoked' }, `Client ${id} and its tokens are revoked.\n`]);
+      await expectRefused(...clients);
+      for (const apiClient of apiClients) expect((await generate(apiClient)).status).to.equal(401);
       const again = await tenant(['client', 'revoke', 'acme', id]);
       expect({ code: again.code, stdout: again.stdout }).to.deep.equal({ code: 1, stdout: '' });
       expectOneLine(again.stderr);
     });
   });
 
-  describe('of users,', () => {
-    it('shuts one out within 1 s, all sessions, and lets them in again with a new login', async () => {
-      const [one, two] = [await person(), await person()];
+  describe('users', () => {
+    it('user disable ends all sessions within 1 s, and user enable allows a new login but restores no session', async () => {
+      const [one, two] = [await addUser(), await addUser()];
       const clients = [await login(one), await login(two)];
       const other = await login();
-      for (const client of clients) expect(await works(client)).to.equal(true);
-      const said = await Promise.all([
+      for (const client of clients) expect(await isServed(client)).to.equal(true);
+      const printed = await Promise.all([
         json(['user', 'disable', 'acme', one.email]),
         text(['user', 'disable', 'acme', two.email.toUpperCase()]),
       ]);
-      expect(said).to.deep.equal([
+      expect(printed).to.deep.equal([
         { guid: one.guid, email: one.email, state: 'disabled' },
         `${two.email} is disabled.\n`,
       ]);
-      await expectEnded(...clients);
+      await expectRefused(...clients);
       for (const { email, password } of [one, two]) {
         const refused = await world.anonymous.post(
           '/api/v1/auth/login',
@@ -247,21 +249,21 @@ describe('The operator, over access,', () => {
         );
         expect(refused.status).to.equal(401);
       }
-      const saidThen = await Promise.all([
+      const printedThen = await Promise.all([
         json(['user', 'enable', 'acme', one.email]),
         text(['user', 'enable', 'acme', two.email]),
       ]);
-      expect(saidThen).to.deep.equal([
+      expect(printedThen).to.deep.equal([
         { guid: one.guid, email: one.email, state: 'enabled' },
         `${two.email} is enabled.\n`,
       ]);
-      for (const who of [one, two]) expect(await works(await login(who))).to.equal(true);
-      for (const client of clients) expect((await client.get(path)).status, 'the session of before').to.equal(401);
-      expect(await works(other)).to.equal(true);
+      for (const user of [one, two]) expect(await isServed(await login(user))).to.equal(true);
+      for (const client of clients) expect((await client.get(path)).status, 'a session that was revoked').to.equal(401);
+      expect(await isServed(other)).to.equal(true);
     });
   });
 
-  it('is told in one line what failed, with 1, and nothing was changed', async () => {
+  it('a command that fails prints one line, exits with 1 and changes nothing', async () => {
     const foreign = await world.login(world.globex);
     const [key] = await controlSql<{ kid: string }>(world, 'select kid from signing_keys where tenant_id = ?', [
       world.globex.id,
@@ -289,18 +291,18 @@ describe('The operator, over access,', () => {
       ['user', 'disable', 'acme', 'nobody@acme.test'],
     ];
     await Promise.all(
-      failing.map(async (each, at) => {
-        const args = at % 2 ? each : [...each, '--json'];
+      failing.map(async (each, index) => {
+        const args = index % 2 ? each : [...each, '--json'];
         const { code, stdout, stderr } = await tenant(args);
         expect({ code, stdout }, args.join(' ')).to.deep.equal({ code: 1, stdout: '' });
         expectOneLine(stderr);
       }),
     );
     expect(await state()).to.deep.equal(before);
-    expect(await works(foreign)).to.equal(true);
+    expect(await isServed(foreign)).to.equal(true);
   });
 
-  it('is told of wrong usage with 2, before anything is done', async () => {
+  it('a command with wrong usage exits with 2 before it changes anything', async () => {
     const wrong = [
       ['session', 'revoke', 'acme'],
       ['session', 'revoke', 'acme', randomUUID(), '--user', world.acme.admin.email],
@@ -314,30 +316,30 @@ describe('The operator, over access,', () => {
         expect(stderr).not.to.equal('');
       }),
     );
-    expect(await works(await login())).to.equal(true);
+    expect(await isServed(await login())).to.equal(true);
   });
 
-  describe('seals again,', () => {
-    it('also when the master key is the same, without a pause of the service', async () => {
+  describe('control reseal', () => {
+    it('control reseal under the same master key seals every secret again while the service keeps serving', async () => {
       const client = await login();
       const before = await controlSql(world, 'select secret from signing_keys order by kid');
       const { code, stdout, stderr } = await runScript('scripts/control.ts', ['reseal'], world.environment);
       expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
       expect(stdout).to.match(/^\d+ secrets are sealed under MASTER_KEY\.\n$/);
       expect(await controlSql(world, 'select secret from signing_keys order by kid')).to.not.deep.equal(before);
-      expect(await works(client)).to.equal(true);
-      expect(await works(await login())).to.equal(true);
+      expect(await isServed(client)).to.equal(true);
+      expect(await isServed(await login())).to.equal(true);
     });
   });
 
-  describe('is told nothing in the log of the service', () => {
-    it('that is secret', () => {
+  describe('log of the service', () => {
+    it('the log of the service contains no password, token or client secret', () => {
       expect(secrets.size).to.be.above(30);
       expectNotLogged(world, [...secrets, world.acme.admin.password]);
     });
   });
 
-  /** One line for a person: no stack, nothing secret. */
+  /** Expects one line without a stack and without a secret. */
   function expectOneLine(line: string): void {
     expect(line.trimEnd()).to.match(/\S/).and.not.include('\n');
     expect(line).not.to.match(/\bat .*\.ts|node_modules|:\/\/\S+@/);

@@ -14,7 +14,7 @@ import { createWorld, sql, type TestTenant, type World } from '../../support/wor
 
 const path = '/api/v1/EntityStatus';
 
-describe('the command line', () => {
+describe('command line', () => {
   let world: World;
   let head: string;
 
@@ -27,7 +27,7 @@ describe('the command line', () => {
   const tenant = (args: string[], input?: string): Promise<ScriptResult> =>
     runScript('scripts/tenant.ts', args, world.environment, input);
 
-  /** Runs a command that must succeed, and parses the one document that it prints. */
+  /** Runs a command with --json that must succeed. @returns the document that it printed */
   async function json<Document>(args: string[], input?: string): Promise<Document> {
     const { code, stdout, stderr } = await tenant([...args, '--json'], input);
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
@@ -37,7 +37,7 @@ describe('the command line', () => {
   const logIn = (email: string, password: string, { guid }: TestTenant = world.acme) =>
     world.anonymous.post('/api/v1/auth/login', { email, password }, { 'X-Tenant': guid });
 
-  /** One line for a person: no stack, no file of ours, nothing secret. */
+  /** Expects one line without a stack, without a file name of the project and without a secret. */
   function expectOneLine(text: string): void {
     expect(text.trimEnd()).to.match(/\S/).and.not.include('\n');
     expect(text).not.to.match(/\bat .*\.ts|node_modules|:\/\/\S+@/);
@@ -45,8 +45,8 @@ describe('the command line', () => {
       expect(text).not.to.include(secret);
   }
 
-  describe('says how it ended', () => {
-    it('with 0 after help, at every level', async () => {
+  describe('exit codes', () => {
+    it('--help exits with 0 on every level of commands', async () => {
       const levels = [['--help'], ['provision', '--help'], ['user', 'add', '--help']];
       for (const { code, stdout, stderr } of await Promise.all(
         levels.map(args => runScript('scripts/tenant.ts', args, {})),
@@ -56,7 +56,7 @@ describe('the command line', () => {
       }
     });
 
-    it('with 2 after wrong usage, and does nothing', async () => {
+    it('wrong usage exits with 2 and changes no tenant', async () => {
       const before = await listOf(world);
       const wrong = [
         ['nothing'],
@@ -77,7 +77,7 @@ describe('the command line', () => {
       expect(await listOf(world)).to.deep.equal(before);
     });
 
-    it('with 1 and one line on stderr when something failed', async () => {
+    it('a failure exits with 1 and prints one line on stderr and nothing on stdout', async () => {
       const failing = [
         ['user', 'add', 'acme', 'x@acme.test', '--role', 'Emperor'],
         ['user', 'add', 'acme', 'x@acme.test', '--entity', '4711'],
@@ -95,7 +95,7 @@ describe('the command line', () => {
       expect((await listOf(world)).map(({ slug }) => slug)).to.deep.equal(['acme', 'globex']);
     });
 
-    it('with 1 and one line when the control database cannot be reached, has no schema, or is not named right', async () => {
+    it('an unreachable, empty or wrongly named control database exits with 1 and one line without a secret', async () => {
       const wrong: [Record<string, string>, RegExp][] = [
         [{ DATABASE_URL: 'postgresql://nobody:secret-word@127.0.0.1:1/none' }, /DATABASE_URL/],
         [
@@ -106,14 +106,14 @@ describe('the command line', () => {
         [{ DATABASE_URL: 'mysql://localhost/secret-word', MASTER_KEY: 'secret-word' }, /DATABASE_URL.*MASTER_KEY/],
       ];
       await Promise.all(
-        wrong.map(async ([settings, names]) => {
+        wrong.map(async ([settings, message]) => {
           const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['list'], {
             ...world.environment,
             ...settings,
           });
           expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
           expect(stderr)
-            .to.match(names)
+            .to.match(message)
             .and.not.match(/secret-word/);
           expectOneLine(stderr);
         }),
@@ -121,8 +121,8 @@ describe('the command line', () => {
     });
   });
 
-  describe('shows', () => {
-    it('all tenants, and one, as JSON without anything secret', async () => {
+  describe('list and show', () => {
+    it('list and show --json contain only fields that are not secret', async () => {
       const all = await json<Record<string, unknown>[]>(['list']);
       expect(all.map(({ slug, status }) => [slug, status])).to.deep.equal([
         ['acme', 'active'],
@@ -153,7 +153,7 @@ describe('the command line', () => {
       expect((one.keys as object[])[0]).to.have.all.keys('kid', 'status', 'createdAt');
     });
 
-    it('the same as text for people', async () => {
+    it('list and show print aligned text without --json', async () => {
       const [{ code, stdout }, shown] = await Promise.all([tenant(['list']), tenant(['show', 'globex'])]);
       expect(code).to.equal(0);
       expect(stdout.split('\n')[0]).to.match(/^slug +name +status/);
@@ -163,8 +163,8 @@ describe('the command line', () => {
     });
   });
 
-  describe('keeps the people of a tenant', () => {
-    it('adds one to the named tenant only, with a password that is shown once', async () => {
+  describe('users', () => {
+    it('user add adds the user to the named tenant only, and shows the generated password only once', async () => {
       const added = await json<Record<string, string>>([
         'user',
         'add',
@@ -189,7 +189,7 @@ describe('the command line', () => {
       ]);
     });
 
-    it('reads a password from stdin, and does not repeat it', async () => {
+    it('user add --password-stdin reads the password from stdin and never prints it', async () => {
       const password = 'correct horse battery staple';
       const added = await tenant(
         ['user', 'add', 'acme', 'dave@acme.test', '--password-stdin', '--json'],
@@ -210,18 +210,18 @@ describe('the command line', () => {
       expect((await logIn('erin@acme.test', 'short')).status).to.equal(401);
     });
 
-    it('takes no password as an argument', async () => {
-      const ways = [
+    it('a password as an argument is refused as wrong usage', async () => {
+      const attempts = [
         ['user', 'add', 'acme', 'frank@acme.test', '--password', 'in-the-arguments'],
         ['user', 'password', 'acme', world.acme.admin.email, 'in-the-arguments'],
         ['provision', 'initech', '--name', 'x', '--admin-email', 'a@b.test', '--admin-password', 'in-the-arguments'],
       ];
-      const ended = await Promise.all(ways.map(args => tenant(args)));
+      const ended = await Promise.all(attempts.map(args => tenant(args)));
       expect(ended.map(({ code }) => code)).to.deep.equal([2, 2, 2]);
       expect((await logIn(world.acme.admin.email, world.acme.admin.password)).status).to.equal(200);
     });
 
-    it('shows no secret to those who list the processes', async () => {
+    it('the process list shows no secret of a running command', async () => {
       const running = startScript(
         'scripts/tenant.ts',
         ['user', 'add', 'acme', 'henry@acme.test', '--password-stdin'],
@@ -235,7 +235,7 @@ describe('the command line', () => {
       expect(commandLine).not.to.include(world.environment.MASTER_KEY);
     });
 
-    it('sets a password, which ends every session of the user at once', async () => {
+    it('user password sets a new password and revokes every session of the user within 1 s', async () => {
       const { globex } = world;
       const [phone, laptop] = [await world.login(globex), await world.login(globex)];
       const other = await world.login(world.acme);
@@ -267,17 +267,17 @@ describe('the command line', () => {
     });
   });
 
-  describe('migrates', () => {
-    it('nothing when every tenant is at head, and opens no tenant database', async () => {
+  describe('migrate', () => {
+    it('migrate with every tenant at head does nothing and opens no tenant database', async () => {
       for (const each of [world.acme, world.globex])
         await withConnection(postgresUrl(), client =>
           client.query(`alter database "${each.database}" allow_connections false`),
         );
       try {
-        const ways = [tenant(['migrate', '--all']), tenant(['migrate', 'acme', '--json'])] as const;
-        const [{ code, stdout, stderr }, lines] = await Promise.all(ways);
+        const runs = [tenant(['migrate', '--all']), tenant(['migrate', 'acme', '--json'])] as const;
+        const [{ code, stdout, stderr }, withJson] = await Promise.all(runs);
         expect({ code, stdout, stderr }).to.deep.equal({ code: 0, stdout: 'Nothing to do.\n', stderr: '' });
-        expect([lines.code, lines.stdout]).to.deep.equal([0, '']);
+        expect([withJson.code, withJson.stdout]).to.deep.equal([0, '']);
       } finally {
         for (const each of [world.acme, world.globex])
           await withConnection(postgresUrl(), client =>
@@ -286,12 +286,12 @@ describe('the command line', () => {
       }
     });
 
-    it('a tenant that the books have behind, which meanwhile alone is answered with 503', async () => {
+    it('a tenant behind head gets 503 until migrate brings it to head, and other tenants are served', async () => {
       const [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
       await world.control.em.fork().nativeUpdate(Tenant, { id: world.acme.id }, { schemaVersion: '0001-foundation' });
       const refused = await eventually(async () => {
-        const answer = await acme.get(path);
-        return answer.status !== 200 && answer;
+        const response = await acme.get(path);
+        return response.status !== 200 && response;
       }, 1_000);
       expect([refused.status, refused.body.code]).to.deep.equal([503, 'migration_pending']);
       expect(Number(refused.headers.get('retry-after'))).to.be.at.least(1);
@@ -309,7 +309,7 @@ describe('the command line', () => {
       await eventually(async () => (await acme.get(path)).status === 200, 1_000);
     });
 
-    it('nothing when a migration wants to run outside of a transaction, and says what to write instead', async () => {
+    it('migrate refuses a migration that runs outside a transaction, and names the alternative', async () => {
       const build = await makeNextBuild(`
         import { Migration } from '@mikro-orm/migrations';
         export class Alone extends Migration {
@@ -329,7 +329,7 @@ describe('the command line', () => {
       }
     });
 
-    it('everybody else when one tenant fails, tells which, and ends with 1', async () => {
+    it('migrate exits with 1 and names the failed tenant, and migrates all other tenants', async () => {
       const lost = await world.provision('lost');
       await withConnection(postgresUrl(), client => client.query(`drop database "${lost.database}" with (force)`));
       await world.control.em
@@ -359,10 +359,10 @@ describe('the command line', () => {
       const { rowCount } = await withConnection(postgresUrl(), client =>
         client.query('select from pg_database where datname = $1', [lost.database]),
       );
-      expect(rowCount, 'a database that is gone is not made anew, empty').to.equal(0);
+      expect(rowCount, 'a missing database is not created again, empty').to.equal(0);
     });
 
-    it('a control database once, when two processes do it at the same time', async () => {
+    it('two processes that migrate the control database at the same time apply each migration once', async () => {
       const name = `control_${randomBytes(5).toString('hex')}`;
       const environment = { ...world.environment, DATABASE_URL: databaseUrl(postgresUrl(), name) };
       const migrate = () => runScript('scripts/control.ts', ['migrate', '--json'], environment);
@@ -377,16 +377,16 @@ describe('the command line', () => {
       expect([again.code, again.stdout]).to.deep.equal([0, 'Nothing to do.\n']);
     });
 
-    it('a tenant once, when two processes do it at the same time', async () => {
+    it('two processes that migrate a tenant at the same time apply each migration once', async () => {
       const twice = await world.provision('twice');
-      // An empty database, as if no migration had run.
+      // Makes the database empty, as if no migration had run.
       await sql(twice, 'drop schema public cascade');
       await sql(twice, 'create schema public');
       await world.control.em.fork().nativeUpdate(Tenant, { id: twice.id }, { schemaVersion: null });
       const both = await Promise.all([tenant(['migrate', 'twice', '--json']), tenant(['migrate', 'twice', '--json'])]);
       for (const { code, stdout, stderr } of both) {
         expect({ code, stderr, stdout }).to.include({ code: 0, stderr: '' });
-        // The second one found it done, or waited for the first.
+        // One process migrates the tenant. The other one waits for it, or finds the tenant at head.
         if (stdout !== '') expect(JSON.parse(stdout)).to.include({ slug: 'twice', state: 'migrated', to: head });
       }
       const applied = await sql<{ name: string }>(twice, 'select name from migrations order by id');
@@ -396,7 +396,7 @@ describe('the command line', () => {
   });
 });
 
-/** The tenants as the control database has them. */
+/** Returns the tenants from the control database. */
 async function listOf({ control }: World): Promise<{ slug: string; schemaVersion: string | null }[]> {
   return control.em.fork().execute('select slug, schema_version as "schemaVersion", status from tenants order by slug');
 }

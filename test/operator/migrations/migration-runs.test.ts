@@ -125,7 +125,7 @@ describe('a migration run', function () {
       await failIn(tenants[2] as TestTenant);
       const limited = await tenant(['migrate', '--all', '--max-failures', '2', '--concurrency', '1']);
       expect([limited.code, limited.stdout]).to.satisfy(
-        ([code, text]: [number, string]) => code === 1 && /^Halted: 0 migrated, 2 failed, 9 not begun\.$/m.test(text),
+        ([code, text]: [number, string]) => code === 1 && /^Halted: 0 migrated, 2 failed, 9 not started\.$/m.test(text),
       );
       expect(await states()).to.include({ acme: 'current', globex: 'failed', 'tenant-01': 'failed' });
       await sql(tenants[1] as TestTenant, 'drop table labels');

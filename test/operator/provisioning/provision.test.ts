@@ -191,7 +191,7 @@ describe('provision', () => {
     const entities = await sql<{ name: string }>(at(first), 'select name from entities order by name');
     expect(entities.map(({ name }) => name)).to.deep.equal(['Endframe', 'Raviga']);
     const text = await runScript('scripts/tenant.ts', ['provision', '--file', file], world.environment);
-    expect([text.code, text.stdout]).to.deep.equal([0, 'hooli is there already: nothing was changed.\n']);
+    expect([text.code, text.stdout]).to.deep.equal([0, 'hooli exists already: nothing was changed.\n']);
   });
 
   it('of a name that is none is refused, and nothing is made', async () => {

@@ -190,7 +190,7 @@ describe('The warm pool', () => {
       const again = await tenant('provision', '--file', folder);
       expect(again.code).to.equal(1);
       expect(again.stdout)
-        .to.include('folder-0 is there already: nothing was changed.')
+        .to.include('folder-0 exists already: nothing was changed.')
         .and.to.include('27 manifests, 3 failed.');
       await expectNoOrphan();
     } finally {

@@ -1,0 +1,98 @@
+import type { Command } from 'commander';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { planRun } from '../migrations/dry-run.ts';
+import { migrateTenants, type RunReport } from '../migrations/migrate-tenants.ts';
+import type { RunRequest } from '../migrations/migration-runs.ts';
+import { parsePositive, withInstallation } from './command.ts';
+import { outcomeText, plansText, reportText } from './migrate-text.ts';
+import { type OutputOptions, printPart, printResult, printText } from './output.ts';
+import { Progress } from './progress.ts';
+import { withSpinner } from './spinner.ts';
+
+interface MigrateOptions extends RunRequest, OutputOptions {
+  all?: boolean;
+  dryRun?: boolean;
+}
+
+const help = `
+Each tenant is migrated in one transaction, and its schema is compared with the template before the commit.
+Meanwhile requests for that tenant get 503 migration_pending; all other tenants are served. A tenant whose
+migration fails stays as it was, and the run continues with the others. A tenant that is already at the version
+of this build costs no connection.
+
+Run the command again after an interruption of any kind: it does what is left, and nothing twice. Two runs at the
+same time share the work. Ctrl-C starts no further tenant and waits for the running migrations.
+
+  npm run -s tenant -- migrate --all --dry-run            print what would run, and for which tenants
+  npm run -s tenant -- migrate --all --canary 2           migrate two tenants first
+  npm run -s tenant -- status                             show what failed, and why
+  npm run -s tenant -- migrate --retry-failed             migrate the failed tenants again
+
+Exit code: 0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage.`;
+
+/** Adds `migrate`: brings tenant databases to head. */
+export function addMigrateCommand(tenant: Command): void {
+  tenant
+    .command('migrate')
+    .description('bring tenant databases to the version of this build')
+    .argument('[slug...]', 'only these tenants')
+    .option('--all', 'every tenant')
+    .option('--concurrency <n>', 'tenants migrated at the same time on each server', parsePositive, 4)
+    .option('--canary <n>', 'migrate n tenants first, and stop if one of them fails', parsePositive)
+    .option('--max-failures <n>', 'start no further tenant after n failures', parsePositive)
+    .option('--retry-failed', 'only tenants whose last migration failed')
+    .option('--dry-run', 'print the SQL that would run, and for which tenants; opens no tenant database')
+    .option('--json', 'print one JSON line for each tenant on stdout (with --dry-run: one JSON document)')
+    .addHelpText('after', help)
+    .action(
+      withInstallation(async (installation, slugs: string[], options: MigrateOptions) => {
+        const { all, dryRun, json = false, ...request } = options;
+        if (slugs.length === 0 && !all && !request.retryFailed) {
+          throw new OperatorError('Name tenants, or give --all or --retry-failed', { usage: true });
+        }
+        const only = all || slugs.length === 0 ? undefined : slugs;
+        if (dryRun) {
+          const plan = await planRun(installation, only);
+          printResult({ json }, plan, () => plansText(plan));
+          return true;
+        }
+        const report = await runMigrations(installation, { ...request, slugs: only }, json);
+        printText({ json }, () => reportText(report));
+        return report.state === 'succeeded';
+      }),
+    );
+}
+
+/** Runs the migrations with a progress bar on a terminal. Prints the outcome of each tenant when it is known. */
+async function runMigrations(installation: Installation, request: RunRequest, json: boolean): Promise<RunReport> {
+  const progress = process.stderr.isTTY ? new Progress() : undefined;
+  const interrupted = new AbortController();
+  process.once('SIGINT', () => {
+    interrupted.abort();
+    progress?.end();
+    process.stderr.write(
+      'Ctrl-C: waiting for the running migrations. Press it again to end at once; no data is lost.\n',
+    );
+  });
+  const started = Promise.withResolvers<void>();
+  const spinner = withSpinner('reading the template', started.promise);
+  try {
+    return await migrateTenants(installation, request, {
+      signal: interrupted.signal,
+      onStart: total => {
+        started.resolve();
+        progress?.start(total);
+      },
+      onOutcome: outcome => {
+        progress?.advance(outcome.state === 'failed');
+        // On a terminal the progress bar replaces these lines, and the report lists the failures.
+        if (json || !progress) printPart({ json }, outcome, () => outcomeText(outcome));
+      },
+    });
+  } finally {
+    started.resolve();
+    await spinner;
+    progress?.end();
+  }
+}

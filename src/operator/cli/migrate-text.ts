@@ -1,0 +1,40 @@
+import type { planRun } from '../migrations/dry-run.ts';
+import type { RunReport, TenantOutcome } from '../migrations/migrate-tenants.ts';
+import { tableText } from './text-table.ts';
+
+/** Formats the outcome of one tenant as one line. */
+export function outcomeText({ slug, state, from, to, ms, error }: TenantOutcome): string {
+  if (state === 'failed') return `${slug}: failed at ${from ?? 'no version'}: ${error}`;
+  if (state === 'current') return `${slug}: is at ${to} (${ms} ms)`;
+  return `${slug}: ${from ?? 'no version'} → ${to} (${ms} ms)`;
+}
+
+/** Formats the end of a run: the failed tenants as a table, and a line of counts. */
+export function reportText({ state, outcomes, skipped }: RunReport): string {
+  if (outcomes.length === 0 && skipped === 0) return 'Nothing to do.';
+  const count = (wanted: string) => outcomes.filter(outcome => outcome.state === wanted).length;
+  const failures = outcomes
+    .filter(outcome => outcome.state === 'failed')
+    .map(({ slug, from, error }) => ({ tenant: slug, at: from, error }));
+  const counts = [`${count('migrated')} migrated`, `${failures.length} failed`];
+  if (count('current') > 0) counts.push(`${count('current')} current`);
+  if (skipped > 0) counts.push(`${skipped} not started`);
+  return [
+    ...(failures.length > 0 ? ['', tableText(failures, ''), ''] : []),
+    `${state === 'halted' ? 'Halted: ' : ''}${counts.join(', ')}.`,
+    ...(failures.length > 0 ? ['Migrate the failed tenants again: npm run -s tenant -- migrate --retry-failed'] : []),
+    ...(skipped > 0 ? ['Migrate the rest: npm run -s tenant -- migrate --all'] : []),
+  ].join('\n');
+}
+
+/** Formats what a run would do: SQL, with the tenants it is for in SQL comments. */
+export function plansText({ head, plans }: Awaited<ReturnType<typeof planRun>>): string {
+  if (plans.length === 0) return 'Nothing to do.';
+  const lines = plans.flatMap(({ version, tenants, migrations, note }) => [
+    `-- ${version ?? 'unknown version'}${note ? '' : ` → ${head}`}: ${tenants.length} (${tenants.join(', ')})`,
+    ...(note ? [`-- ${note}`] : []),
+    ...migrations.flatMap(({ name, sql }) => [`-- ${name}`, ...sql.map(statement => `${statement.trim()};`)]),
+    '',
+  ]);
+  return lines.join('\n');
+}

@@ -1,0 +1,39 @@
+import type { Command } from 'commander';
+import { type FleetStatus, fleetStatus } from '../migrations/fleet-status.ts';
+import { withInstallation } from './command.ts';
+import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { tableText } from './text-table.ts';
+
+/** Adds `status`: the schema versions of the fleet and the last migration run. */
+export function addStatusCommand(tenant: Command): void {
+  tenant
+    .command('status')
+    .description('show the fleet by schema version and state, and the outcome of the last migration run')
+    .option(...jsonOption)
+    .action(
+      withInstallation(async (installation, options: OutputOptions) => {
+        const { head, fleet, failing, lastRun } = await fleetStatus(installation);
+        const status: FleetStatus = { head, fleet, failing, lastRun };
+        printResult(options, status, () => textOf(status));
+      }),
+    );
+}
+
+function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
+  const rows = fleet.map(row => ({ ...row, schemaVersion: row.schemaVersion ?? 'between versions' }));
+  const lines = [`This build: ${head}`, '', tableText(rows, 'There is no tenant.')];
+  if (lastRun) {
+    const { id, state, requestedBy, startedAt, outcomes } = lastRun;
+    const counts = Object.entries(outcomes).map(([name, count]) => `${count} ${name}`);
+    lines.push('', `Last run: ${id}, ${state}, ${startedAt} by ${requestedBy}: ${counts.join(', ')}`);
+  }
+  if (failing.length > 0) {
+    const command = 'npm run -s tenant -- migrate --retry-failed';
+    lines.push(
+      '',
+      `The last migration of these tenants failed. Migrate them again: ${command}`,
+      tableText(failing, ''),
+    );
+  }
+  return lines.join('\n');
+}
