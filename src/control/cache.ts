@@ -3,111 +3,113 @@ import type { ChangeFeed } from './change-feed.ts';
 
 interface CacheOptions<Value> {
   feed: ChangeFeed;
-  /** The table whose changes drop entries, by the key that its trigger announces. */
+  /** The table whose changes remove entries, by the key that its trigger announces. */
   table: string;
   load: (key: string) => Promise<Value | undefined>;
   max: number;
   ttlMs: number;
-  /** How many keys without a value are remembered, so that asking for them again costs no query. 0: none. */
+  /** Limit of the keys that are remembered as absent, so that a further look-up of them needs no query. Default 0: none. */
   maxAbsent?: number;
 }
 
-interface Kept<Value> {
+/** A cached value, for callers that would look it up again and again. It is current only while the change feed is. */
+export interface CacheEntry<Value> {
+  readonly value: Value | undefined;
+  /** True as soon as the cache has removed the entry. An expired entry is removed by the next look-up of its key. */
+  readonly removed: boolean;
+}
+
+interface Entry<Value> {
   readonly loading: Promise<Value | undefined>;
   /** Undefined until it is loaded. */
   value: Value | undefined;
-  dropped: boolean;
+  removed: boolean;
 }
 
-/** A value that is kept, for who would look it up again and again. It counts while the change feed is current as well. */
-export interface CacheEntry<Value> {
-  readonly value: Value | undefined;
-  /** True as soon as the cache has let go of it; that it has grown too old is noticed when it is looked up. */
-  readonly dropped: boolean;
-}
-
-const clockMs = 1_000; // entries live for minutes: their age is read from a clock that is looked at once a second
+const clockMs = 1_000; // entries live for minutes, so their age is computed from a clock that is read once a second
 
 /**
- * Look-ups of the control database, kept in memory while the change feed says that they are current.
+ * Caches look-ups of the control database while the change feed is current.
  *
- * The *promise* of a value is what is kept, from the moment it is asked for: many askers share one query, and a change
- * announced while the query runs drops the promise, so an answer that may be older than the change is never kept.
+ * An entry holds the *promise* of a value from the moment of the first look-up. So concurrent look-ups share one query, and
+ * a change that is announced while the query runs removes the promise: a result that may be older than the change is never
+ * cached.
  */
 export class ControlCache<Value extends object> {
   readonly #options: CacheOptions<Value>;
-  readonly #kept: LRUCache<string, Kept<Value>>;
+  readonly #entries: LRUCache<string, Entry<Value>>;
   readonly #absent: LRUCache<string, true>;
-  #changes = 0;
+  #changeCount = 0;
 
   constructor(options: CacheOptions<Value>) {
     this.#options = options;
-    this.#kept = new LRUCache({
+    this.#entries = new LRUCache({
       max: options.max,
       ttl: options.ttlMs,
       ttlResolution: clockMs,
-      dispose: kept => {
-        kept.dropped = true;
+      dispose: entry => {
+        entry.removed = true;
       },
     });
     this.#absent = new LRUCache({ max: options.maxAbsent || 1, ttl: options.ttlMs });
     options.feed.subscribe(options.table, key => this.invalidate(key));
   }
 
+  /** Returns the value of a key, from memory or from the database; undefined when it has none. @throws what `load` throws */
   async get(key: string): Promise<Value | undefined> {
     const { feed, load, maxAbsent } = this.#options;
     if (!feed.current) return load(key);
     if (maxAbsent && this.#absent.has(key)) return undefined;
-    const kept = this.#kept.get(key);
-    if (kept !== undefined) return kept.loading;
+    const cached = this.#entries.get(key);
+    if (cached !== undefined) return cached.loading;
 
-    const asked = this.#keep(key, load(key));
+    const entry = this.#add(key, load(key));
     try {
-      asked.value = await asked.loading;
-      if (asked.value === undefined && this.#forget(key, asked) && maxAbsent) this.#absent.set(key, true);
-      return asked.value;
+      entry.value = await entry.loading;
+      if (entry.value === undefined && this.#remove(key, entry) && maxAbsent) this.#absent.set(key, true);
+      return entry.value;
     } catch (error) {
-      this.#forget(key, asked);
+      this.#remove(key, entry);
       throw error;
     }
   }
 
-  /** What `get` would give from memory, at this moment; undefined when it would have to ask. */
+  /** Returns the entry whose value `get` would return without a query; undefined when `get` would need one. */
   getCached(key: string): CacheEntry<Value> | undefined {
-    const kept = this.#options.feed.current ? this.#kept.get(key) : undefined;
-    return kept?.value && kept;
+    const entry = this.#options.feed.current ? this.#entries.get(key) : undefined;
+    return entry?.value && entry;
   }
 
-  /** How many changes have been heard of. To be asked before something is read that is then offered. */
+  /** How many changes were received. Read it before the query whose result is passed to `addIfUnchanged`. */
   get changeCount(): number {
-    return this.#changes;
+    return this.#changeCount;
   }
 
-  /** Keeps a value that was read together with something else, unless anything has changed since. */
-  addIfUnchanged(key: string, value: Value, since: number): void {
-    if (this.#options.feed.current && this.#changes === since && !this.#kept.has(key))
-      this.#keep(key, Promise.resolve(value), value);
+  /** Adds a value that was loaded by another query, unless a change was received since `changeCount` had this value. */
+  addIfUnchanged(key: string, value: Value, changeCount: number): void {
+    if (this.#options.feed.current && this.#changeCount === changeCount && !this.#entries.has(key))
+      this.#add(key, Promise.resolve(value), value);
   }
 
-  #keep(key: string, loading: Kept<Value>['loading'], value?: Value): Kept<Value> {
-    const kept: Kept<Value> = { loading, value, dropped: false };
-    this.#kept.set(key, kept);
-    return kept;
+  #add(key: string, loading: Entry<Value>['loading'], value?: Value): Entry<Value> {
+    const entry: Entry<Value> = { loading, value, removed: false };
+    this.#entries.set(key, entry);
+    return entry;
   }
 
-  /** Drops the entry if it is still this one; false when a change or a later look-up has replaced it. */
-  #forget(key: string, asked: Kept<Value>): boolean {
-    return this.#kept.peek(key) === asked && this.#kept.delete(key);
+  /** Removes this very entry; returns false when a change has removed it or a later look-up has replaced it. */
+  #remove(key: string, entry: Entry<Value>): boolean {
+    return this.#entries.peek(key) === entry && this.#entries.delete(key);
   }
 
-  /** Forgets a key, or all of them (`*`). The change feed does it; who changes a row here need not wait for that. */
+  /** Removes a key, or all of them (`*`). Called by the change feed, and by code that has just changed the row itself. */
   invalidate(key: string): void {
-    this.#changes++;
+    this.#changeCount++;
     if (key === '*') {
-      this.#kept.clear();
+      this.#entries.clear();
       this.#absent.clear();
     } else {
-      this.#kept.delete(key);
+      this.#entries.delete(key);
       this.#absent.delete(key);
     }
   }

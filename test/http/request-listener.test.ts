@@ -152,8 +152,7 @@ describe('request listener', () => {
     expect(JSON.parse(String(await bytesOf('/object')))).to.deep.equal({ name: 'ünïcode', list: [1, null] });
     for (const path of ['/no-content', '/no-content-before-text', '/not-modified', '/ok-null'])
       expect(await bytesOf(path), path).to.have.length(0);
-    for (const path of Object.keys(handlers))
-      expect(await bytesOf(path, 'HEAD'), path).to.have.length(0);
+    for (const path of Object.keys(handlers)) expect(await bytesOf(path, 'HEAD'), path).to.have.length(0);
   });
 
   it('a stream that fails midway ends the connection, so the client sees that the response is not complete', async () => {
