@@ -38,20 +38,20 @@ const maxAgeMs = 60_000;
 const announcementTable = 'answers';
 
 /**
- * Serves responses from memory, as the bytes that are sent, while they are known to be current. It caches only responses
- * that are the same for every caller who has the permission.
+ * Serves responses from memory, as the bytes that are sent, while they are known to be current. It caches only
+ * responses that are the same for every caller who has the permission.
  *
  * Invariants, each with the assumption that it depends on:
  *
  *   I1 (write) A write commits only while its connection holds the lock of the resource, shared, and only after the
- *      control database has accepted an announcement that was sent after the lock was acquired. Later writes of the same
- *      burst commit under the same lock and need no announcement of their own.
- *      Assumes: all writes of the service take the lock by `WriteLocks.hold`, which releases it only when no transaction
- *      is open. When a connection ends, PostgreSQL releases its locks and rolls back its open transaction.
+ *      control database has accepted an announcement that was sent after the lock was acquired. Later writes of the
+ *      same burst commit under the same lock and need no announcement of their own.
+ *      Assumes: all writes of the service take the lock by `WriteLocks.hold`, which releases it only when no
+ *      transaction is open. When a connection ends, PostgreSQL releases its locks and rolls back its open transaction.
  *
  *   I2 (read) A cacheable read sees every write whose lock was acquired before the read checked the lock.
- *      Assumes: `TenantDriver.readCacheable` checks first and selects afterwards, and reports the read as cacheable only
- *      when no connection held the lock, its own included. So each such write had released its lock, that is, had
+ *      Assumes: `TenantDriver.readCacheable` checks first and selects afterwards, and reports the read as cacheable
+ *      only when no connection held the lock, its own included. So each such write had released its lock, that is, had
  *      committed or failed, before the select took its snapshot.
  *
  *   I3 (store) A response is stored only in the `CachedResource` that was in the store before its read began. A process
@@ -59,10 +59,10 @@ const announcementTable = 'answers';
  *      Assumes: the object is fetched before the query is sent, and `ResponseStore.set` compares objects by identity.
  *
  *   I4 (delivery) A process receives an announcement within a second after the control database has accepted it, or
- *      serves nothing from memory until it has dropped everything.
- *      Assumes: `ChangeFeed.current` is true only if a query of the listening connection was sent less than a second ago
- *      and has been answered, and PostgreSQL delivers pending notifications before it completes that answer. After a
- *      reconnection the feed drops everything before `current` becomes true.
+ *      serves nothing from memory until it has received it or has dropped everything.
+ *      Assumes: `ChangeFeed.current` is true only if a query of the listening connection was sent less than a second
+ *      ago and has been answered, and PostgreSQL delivers pending notifications before it completes that answer. After
+ *      a reconnection the feed drops everything before `current` becomes true.
  *
  * Proof that a cached response R is served for at most a second after a write W that R does not contain:
  *
@@ -80,14 +80,14 @@ const announcementTable = 'answers';
  *      requests do not find it. A read that is not cacheable may be older than a write that the waiting request knows
  *      of. That request then shares or starts a read that began after its own arrival.
  *
- *   I6 (age) Nobody announces a change that was made outside the service (psql, replication). It becomes visible after at
- *      most `maxAgeMs`, or at once after `tenant refresh`. The age of a response counts from its read, or from the
+ *   I6 (age) Nobody announces a change that was made outside the service (psql, replication). It becomes visible after
+ *      at most `maxAgeMs`, or at once after `tenant refresh`. The age of a response counts from its read, or from the
  *      latest moment until which `WriteMonitor` proves that the database has not changed since that read.
  */
 export class ResponseCache {
   /**
-   * Counts since the start of the process: responses served from memory, responses that were read, and expired responses
-   * that were served without a query because the write monitor proved their database unchanged.
+   * Counts since the start of the process: responses served from memory, responses that were read, and expired
+   * responses that were served without a query because the write monitor proved their database unchanged.
    */
   readonly counts = { hits: 0, misses: 0, revalidations: 0 };
   readonly #feed: ChangeFeed;

@@ -35,7 +35,7 @@ const overhead = 500;
 /** One tenant takes at most this share of the memory. */
 const tenantShare = 1 / 16;
 
-/** Responses by tenant and resource, in bounded memory. The least recently used tenants are evicted first, each in O(1). */
+/** Responses by tenant and resource, in bounded memory. Evicts the least recently used tenant, in O(1). */
 export class ResponseStore<Loading> {
   readonly #tenants: LRUCache<string, CachedTenant<Loading>>;
   readonly #maxTenantBytes: number;

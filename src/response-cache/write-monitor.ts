@@ -52,10 +52,10 @@ const statement = {
  *
  *   I1 (counting) A committed change of rows raises the counters of its database. Its session adds to the counters some
  *      time after the commit, but before it stops being counted in `numbackends`.
- *      Assumes: PostgreSQL counts the rows of the catalogs too, so that TRUNCATE and DDL raise the counters as well; and
- *      `track_counts` is on. Only a superuser can hide a change: by turning `track_counts` off in a session, or with
- *      code that writes to tables without counting. While the server has `track_counts` off, or is in recovery, the poll
- *      returns no rows.
+ *      Assumes: PostgreSQL counts the rows of the catalogs too, so that TRUNCATE and DDL raise the counters as well;
+ *      and `track_counts` is on. Only a superuser can hide a change: by turning `track_counts` off in a session, or
+ *      with code that writes to tables without counting. While the server has `track_counts` off, or is in recovery,
+ *      the poll returns no rows.
  *
  *   I2 (order) A poll reads the connections of all databases before the first counter.
  *      Assumes: PostgreSQL evaluates the columns of a query from left to right, and takes one snapshot of all
@@ -68,7 +68,8 @@ const statement = {
  *
  *   I4 (identity) A read and a poll with the same source are of the same database in the same run of the same server.
  *      Assumes: the server itself names the source (`sourceExpression`), in the same words to the poll and to the
- *      connection of the read. The address of a server would not do: it may lead to another server later, or to several.
+ *      connection of the read. The address of a server would not do: it may lead to another server later, or to
+ *      several.
  *
  * Proof that a database did not change from a read at time r until time b, where poll A was answered at a < r, poll B
  * began at b, both returned the same fingerprint, and B found no connection:
@@ -79,8 +80,8 @@ const statement = {
  *      B read them. The counters that B returned include W.
  *   4. By I3, 2 and 3, the fingerprints differ: a contradiction.
  *
- * A poll that finds a connection proves nothing. A later poll that finds none, with the same fingerprint, also proves the
- * time in between.
+ * A poll that finds a connection proves nothing. A later poll that finds none, with the same fingerprint, also proves
+ * the time in between.
  */
 export class WriteMonitor {
   readonly #options: WriteMonitorOptions;
