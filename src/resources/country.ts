@@ -1,7 +1,7 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { lengths, text, timestamp } from '../http/fields.ts';
-import { defineResource } from './resource.ts';
+import { defineResource } from './rest/define-resource.ts';
 
 const CountrySchema = defineEntity({
   name: 'Country',

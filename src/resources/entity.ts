@@ -4,8 +4,8 @@ import { int32, lengths, longId, text, timestamp } from '../http/fields.ts';
 import { Country } from './country.ts';
 import { Currency } from './currency.ts';
 import { EntityStatus } from './entity-status.ts';
-import { byCode, refuse } from './record.ts';
-import { defineResource } from './resource.ts';
+import { codeCondition, fieldProblem } from './record.ts';
+import { defineResource } from './rest/define-resource.ts';
 
 export const entityTypes = ['supplier', 'customer'] as const;
 
@@ -60,12 +60,13 @@ export const entities = defineResource({
   example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
   onMissing: 'not_found',
   validate: async (entity, em, before) => {
-    if (!(await em.findOne(EntityStatus, { id: entity.statusId }))) throw refuse('StatusId', 'is not an entity status');
+    if (!(await em.findOne(EntityStatus, { id: entity.statusId })))
+      throw fieldProblem('StatusId', 'is not an entity status');
     if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
     if (entity.countryCode && entity.countryCode !== before.countryCode) {
-      const [sql, ...values] = byCode('countryCode', entity.countryCode) ?? ['false'];
+      const [sql, ...values] = codeCondition('countryCode', entity.countryCode) ?? ['false'];
       const country = await em.findOne(Country, { [raw(sql, values)]: [], isDeleted: false });
-      if (!country) throw refuse('CountryCode', 'is not a country');
+      if (!country) throw fieldProblem('CountryCode', 'is not a country');
       entity.countryCode = country.countryCode;
     }
   },
@@ -75,5 +76,5 @@ export const entities = defineResource({
 /** A record may refer to a currency that is there and not deleted. */
 export async function requireCurrency(id: number | null | undefined, em: EntityManager): Promise<void> {
   if (id == null) return;
-  if (!(await em.findOne(Currency, { id, isDeleted: false }))) throw refuse('CurrencyId', 'is not a currency');
+  if (!(await em.findOne(Currency, { id, isDeleted: false }))) throw fieldProblem('CurrencyId', 'is not a currency');
 }

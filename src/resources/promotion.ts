@@ -7,8 +7,8 @@ import { TableStatements } from '../postgres/table-statements.ts';
 import { defineRoute } from '../tenancy/define-route.ts';
 import type { Caller } from '../tenancy/request-context.ts';
 import { Entity, requireCurrency } from './entity.ts';
-import { refuse } from './record.ts';
-import { defineResource } from './resource.ts';
+import { fieldProblem } from './record.ts';
+import { defineResource } from './rest/define-resource.ts';
 
 const discountTypes = ['Percentage', 'Amount'] as const;
 
@@ -114,10 +114,11 @@ async function findPair(
 }
 
 function requireUsable({ isActive, startsAt, endsAt, entityIds }: Promotion, entity: Entity, now: Date): void {
-  if (!isActive) throw refuse('PromotionId', 'is not active');
-  if ((startsAt && startsAt > now) || (endsAt && endsAt <= now)) throw refuse('PromotionId', 'is outside its period');
+  if (!isActive) throw fieldProblem('PromotionId', 'is not active');
+  if ((startsAt && startsAt > now) || (endsAt && endsAt <= now))
+    throw fieldProblem('PromotionId', 'is outside its period');
   if (entityIds.length > 0 && !entityIds.includes(entity.id))
-    throw refuse('EntityId', 'is not one of the entities of the promotion');
+    throw fieldProblem('EntityId', 'is not one of the entities of the promotion');
 }
 
 export const promotions = defineResource({
@@ -161,9 +162,9 @@ export const promotions = defineResource({
   validate: async (promotion, em, before) => {
     const { discountType, discountValue, currencyId, startsAt, endsAt } = promotion;
     if (discountType === 'Percentage' && discountValue > 100)
-      throw refuse('DiscountValue', 'must be at most 100 for a percentage');
-    if (discountType === 'Amount' && currencyId == null) throw refuse('CurrencyId', 'is required for an amount');
-    if (startsAt && endsAt && endsAt <= startsAt) throw refuse('EndsAt', 'must be after StartsAt');
+      throw fieldProblem('DiscountValue', 'must be at most 100 for a percentage');
+    if (discountType === 'Amount' && currencyId == null) throw fieldProblem('CurrencyId', 'is required for an amount');
+    if (startsAt && endsAt && endsAt <= startsAt) throw fieldProblem('EndsAt', 'must be after StartsAt');
     if (currencyId !== before.currencyId) await requireCurrency(currencyId, em);
     promotion.entityIds = [...new Set(promotion.entityIds)];
     const ids = promotion.entityIds;
@@ -172,7 +173,7 @@ export const promotions = defineResource({
     const found = await em.execute('select id from entities where id = any (?::bigint[]) for key share', [
       `{${ids.join(',')}}`,
     ]);
-    if (found.length !== ids.length) throw refuse('EntityIds', 'must all be entities');
+    if (found.length !== ids.length) throw fieldProblem('EntityIds', 'must all be entities');
   },
   extraRoutes: [readUse, recordUse],
 });

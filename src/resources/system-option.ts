@@ -2,7 +2,7 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { int32, lengths, moment, text, timestamp } from '../http/fields.ts';
 import { maxInt32 } from '../http/route.ts';
-import { defineResource } from './resource.ts';
+import { defineResource } from './rest/define-resource.ts';
 
 const SystemOptionSchema = defineEntity({
   name: 'SystemOption',

@@ -2,7 +2,7 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { decimal, int32, lengths, text, timestamp } from '../http/fields.ts';
 import { maxInt32 } from '../http/route.ts';
-import { defineResource } from './resource.ts';
+import { defineResource } from './rest/define-resource.ts';
 
 const TaxCodeSchema = defineEntity({
   name: 'TaxCode',

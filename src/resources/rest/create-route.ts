@@ -1,0 +1,36 @@
+import { pascalCase, toRow } from '../../casing.ts';
+import type { RowValues } from '../../postgres/table-statements.ts';
+import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import { requireScopeAll, writeRecord } from './resource-access.ts';
+import { documentation, type ResourceDefinition } from './resource-definition.ts';
+
+/** POST of the collection: creates a record, which gets its audit entry from a trigger of the database. */
+export function createRoute(resource: ResourceDefinition): TenantRoute {
+  const { name, path, access, table, view, create, example, validate } = resource;
+  return defineRoute({
+    ...documentation(resource),
+    method: 'POST',
+    path,
+    access: access.write,
+    summary: `Create one ${name} record`,
+    body: create,
+    example,
+    response: view,
+    status: 201,
+    location: record => locationOf(resource, record),
+    handler: async ({ body }, context) => {
+      requireScopeAll(resource, context.caller);
+      const [created] = await writeRecord(resource, context, async ({ em }) => {
+        const row = toRow(body);
+        await validate?.(row, em, {});
+        return table.insert(row);
+      });
+      return created;
+    },
+  });
+}
+
+function locationOf({ path, key }: ResourceDefinition, record: RowValues): string {
+  if ('id' in key) return `${path}/${record.Id}`;
+  return `${path}/code/${encodeURIComponent(String(record[pascalCase(key.code)]))}`;
+}

@@ -1,0 +1,29 @@
+import { problem } from '../../errors.ts';
+import { pathId } from '../../http/route.ts';
+import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
+import { keyCondition, requireScopeAll, visibleTo, writeRecord } from './resource-access.ts';
+import { documentation, type ResourceDefinition } from './resource-definition.ts';
+
+/** DELETE of one record: removes the row, or marks it as deleted. */
+export function deleteRoute(resource: ResourceDefinition): TenantRoute {
+  const { name, recordPath, key, access, table, softDelete, onMissing, isReferenced } = resource;
+  return defineRoute({
+    ...documentation(resource),
+    method: 'DELETE',
+    path: recordPath,
+    access: access.write,
+    summary: softDelete ? `Mark one ${name} record as deleted` : `Delete one ${name} record`,
+    handler: async ({ params }, context) => {
+      requireScopeAll(resource, context.caller);
+      const id = 'id' in key ? pathId(params.id, key.id) : undefined;
+      if (id !== undefined && (await isReferenced?.(id, context))) throw problem('in_use');
+      const condition = keyCondition(resource, params);
+      if (!condition) throw problem(onMissing);
+      const conditions = [condition, ...visibleTo(resource, context.caller)];
+      const deleted = await writeRecord(resource, context, async () =>
+        softDelete ? table.update({ isDeleted: true, deletedAt: new Date() }, conditions) : table.delete(conditions),
+      );
+      if (deleted.length === 0) throw problem(onMissing);
+    },
+  });
+}

@@ -1,0 +1,66 @@
+import { pascalCase, snakeCase } from '../../casing.ts';
+import type { TenantTransaction } from '../../connections/tenant-transaction.ts';
+import { problem } from '../../errors.ts';
+import { pathId, type RouteInput } from '../../http/route.ts';
+import type { Condition, RowValues, Statement } from '../../postgres/table-statements.ts';
+import type { Caller, RequestContext } from '../../tenancy/request-context.ts';
+import { codeCondition } from '../record.ts';
+import type { ResourceDefinition } from './resource-definition.ts';
+
+export type PathParams = RouteInput<never>['params'];
+
+/** Conditions for the records that a caller may see, without deleted ones unless the query includes them. */
+export function visibleTo(
+  { softDelete, scopedBy }: ResourceDefinition,
+  caller: Caller,
+  query: { includeDeleted?: boolean } = {},
+): (Condition | undefined)[] {
+  return [
+    softDelete && !query.includeDeleted ? ['not is_deleted'] : undefined,
+    scopedBy && caller.scope === 'Self' ? [`${snakeCase(scopedBy)} = ?`, caller.entityId ?? 0] : undefined,
+  ];
+}
+
+/** The condition for the record that a path or a body names; undefined when no record can have that key. */
+export function keyCondition(
+  { key }: ResourceDefinition,
+  params: PathParams,
+  body: Record<string, unknown> = {},
+): Condition | undefined {
+  if ('code' in key) return codeCondition(key.code, params.code ?? body[pascalCase(key.code)]);
+  const id = pathId(params.id, key.id);
+  return id === undefined ? undefined : ['id = ?', id];
+}
+
+/**
+ * The response that `toResponse` makes of the selected rows: from the response cache if the resource is cached.
+ * The rows have exactly the fields of the view, so the result has the type of the route's response: hence `never`.
+ *
+ * @param cacheKey names the response among those of the resource
+ */
+export async function respondWith(
+  { name, isCached }: ResourceDefinition,
+  context: RequestContext,
+  cacheKey: string,
+  select: () => Statement,
+  toResponse: (rows: RowValues[]) => unknown,
+): Promise<never> {
+  const response = isCached
+    ? await context.cached(name, cacheKey, select, toResponse)
+    : toResponse(await context.read(select()));
+  return response as never;
+}
+
+/** Runs a change in a transaction; invalidates the cached responses of the resource. Returns the rows of the statement. */
+export function writeRecord(
+  { name, isCached }: ResourceDefinition,
+  context: RequestContext,
+  prepare: (transaction: TenantTransaction) => Promise<Statement>,
+): Promise<RowValues[]> {
+  return context.write(prepare, isCached ? name : undefined);
+}
+
+/** Records by which scopes are measured are created and deleted only by callers of scope `All`. */
+export function requireScopeAll({ scopedBy }: ResourceDefinition, caller: Caller): void {
+  if (scopedBy && caller.scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
+}

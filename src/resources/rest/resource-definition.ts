@@ -1,0 +1,50 @@
+import type { EntityClass, EntityManager } from '@mikro-orm/postgresql';
+import type { z } from 'zod';
+import { type RowValues, TableStatements } from '../../postgres/table-statements.ts';
+import type { CommonOptions, ResourceOptions } from './resource-options.ts';
+
+/**
+ * What the route builders of a resource share: its options and its table. The options no longer carry the type of the
+ * entity, because the compiler has checked by then that entity, view and contracts agree: a row is an object of values.
+ */
+export interface ResourceDefinition extends CommonOptions {
+  readonly entity: EntityClass<object>;
+  readonly key: { id: number } | { code: string };
+  readonly lookup?: { property: string; param: string };
+  readonly orderBy: Readonly<Record<string, 'asc' | 'desc'>>;
+  readonly view: z.ZodObject;
+  readonly create: z.ZodObject;
+  readonly update?: z.ZodObject;
+  readonly example: Record<string, unknown>;
+  readonly scopedBy?: string;
+  readonly validate?: (record: RowValues, em: EntityManager, before: RowValues) => Promise<void>;
+  readonly table: TableStatements;
+  /** The path of one record. */
+  readonly recordPath: string;
+  /** True when responses are the same for every caller, and may come from the cache. */
+  readonly isCached: boolean;
+}
+
+/** @throws when `options.entity` is not an entity of MikroORM */
+export function createDefinition<
+  Row extends object,
+  View extends z.ZodObject,
+  Create extends z.ZodObject,
+  Update extends z.ZodObject,
+>(options: ResourceOptions<Row, View, Create, Update>): ResourceDefinition {
+  const { name, path, key, scopedBy } = options;
+  const entity = options.entity as EntityClass<object>;
+  const view: z.ZodObject = options.view.meta({ title: name });
+  return {
+    ...(options as unknown as ResourceDefinition),
+    view,
+    table: new TableStatements(entity, view),
+    recordPath: 'id' in key ? `${path}/:id` : `${path}/code/:code`,
+    isCached: !scopedBy,
+  };
+}
+
+/** What the documentation says of every route of a resource. */
+export function documentation({ name, description }: ResourceDefinition) {
+  return { tag: name, description };
+}

@@ -1,0 +1,73 @@
+import type { EntityClass, EntityManager, QueryOrderMap } from '@mikro-orm/postgresql';
+import type { z } from 'zod';
+import type { Permission } from '../../control/permissions.ts';
+import type { TenantRoute } from '../../tenancy/define-route.ts';
+import type { RequestContext } from '../../tenancy/request-context.ts';
+
+/** The properties of an entity as JSON has them: names in PascalCase, dates as ISO 8601 strings. */
+type Stored<Row> = {
+  [Key in keyof Row & string as Capitalize<Key>]: Row[Key] extends Date
+    ? string
+    : Row[Key] extends Date | null | undefined
+      ? string | null
+      : Exclude<Row[Key], undefined>;
+};
+
+/** A contract or view that the entity does not agree with is an error at compile time. */
+type Reads<Row, View extends z.ZodObject> = Stored<Row> extends z.input<View> ? View : never;
+type Writes<Row, Contract extends z.ZodObject> =
+  z.output<Contract> extends Partial<{ [Key in keyof Row & string as Capitalize<Key>]: Row[Key] | undefined }>
+    ? Contract
+    : never;
+
+/** The options that do not depend on the type of the entity. */
+export interface CommonOptions {
+  /** Names one record in the documentation and in audit entries. */
+  name: string;
+  path: string;
+  description: string;
+  access: { read: Permission | 'user'; write: Permission };
+  /** The list is served in pages and may be empty. Other lists are complete, and an empty one is a 404. */
+  paged?: boolean;
+  /** The problem of PUT and DELETE when the record does not exist. */
+  onMissing: 'not_found' | 'unknown_record';
+  /** DELETE marks the row and keeps it. The entity has `isDeleted` and `deletedAt`. */
+  softDelete?: boolean;
+  /** True when something without a foreign key refers to the record; DELETE then refuses with `in_use`. */
+  isReferenced?: (id: number, context: RequestContext) => Promise<boolean>;
+  /** Endpoints of this resource beside the standard ones. */
+  extraRoutes?: TenantRoute[];
+}
+
+/** A resource: its table, its contracts, and how it differs from other resources. */
+export interface ResourceOptions<
+  Row extends object,
+  View extends z.ZodObject,
+  Create extends z.ZodObject,
+  Update extends z.ZodObject,
+> extends CommonOptions {
+  entity: EntityClass<Row>;
+  /**
+   * How PUT and DELETE find a record: by the numeric id in the path (`id` is the largest value that the column holds), or
+   * by a code, which PUT takes from the body and DELETE from the path.
+   */
+  key: { id: number } | { code: keyof Row & string };
+  /** The property that `GET …/code/{param}` searches, without regard to letter case. */
+  lookup?: { property: keyof Row & string; param: string };
+  orderBy: QueryOrderMap<Row>;
+  /** The fields of a response, in their order. Each is a property of the entity. */
+  view: Reads<Row, View>;
+  /** The fields that POST accepts. */
+  create: Writes<Row, Create>;
+  /** A body of POST for the documentation. */
+  example: z.input<Create>;
+  /** The fields that PUT accepts when it changes only those that are sent. Without it, PUT accepts the fields of POST. */
+  update?: Writes<Row, Update>;
+  /** The property with the id of the business entity that owns a record: a caller of scope `Self` reaches only its own. */
+  scopedBy?: keyof Row & string;
+  /**
+   * Checks references and rules across fields against the database, before a record is written. Throws a problem.
+   * `before` is the stored record, empty on POST. A reference that does not change is not checked again.
+   */
+  validate?: (record: Row, em: EntityManager, before: Partial<Row>) => Promise<void>;
+}
