@@ -1,4 +1,4 @@
-import { writeDocument } from '../src/docs/openapi-document.ts';
+import { openApiText } from '../src/docs/openapi-document.ts';
 import { documentedRoutes } from '../src/routes.ts';
 
-process.stdout.write(writeDocument(documentedRoutes()));
+process.stdout.write(openApiText(documentedRoutes()));

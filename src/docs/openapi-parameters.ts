@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
 
-/** What a request carries beside its body. */
+/** The parameters of a route: `X-Tenant`, path parameters, query parameters. */
 export function parameters(route: TenantRoute): Json[] {
   return [...tenantHeader(route), ...pathParameters(route), ...queryParameters(route)];
 }
@@ -36,26 +36,29 @@ const pathDescriptions: Record<string, string> = {
   promoCode: 'The promo code, in any letter case.',
 };
 
-const parameterDescriptions: Record<string, string> = {
-  limit: 'How many records at most: 1 or more, 20 unless given. More than 1,000 counts as 1,000.',
-  after: 'Only records after this id: the last one of the page before.',
-  includeDeleted: 'Whether records marked as deleted are shown.',
-  userId: 'Only of this user.',
-  entityId: 'Only of this entity.',
-  resource: 'Only of this resource, such as `Country`.',
-  key: 'Only of the record with this id or code.',
+const queryDescriptions: Record<string, string> = {
+  limit: 'The maximum number of records: 20 by default. A value above 1,000 counts as 1,000.',
+  after: 'Return the records whose id is greater than this one: the last id of the previous page.',
+  includeDeleted: 'Whether to include records that are marked as deleted.',
+  userId: 'Return only entries of this user.',
+  entityId: 'Return only entries of this entity.',
+  resource: 'Return only entries of this resource, such as `Country`.',
+  key: 'Return only entries of the record with this id or code.',
 };
 
-/** What a parameter stands for once read, since a query string itself has no numbers. */
+/** A query string holds text only. The types are those of the values that the text stands for. */
 function queryParameters({ query }: TenantRoute): Json[] {
   return Object.entries(query?.shape ?? {}).map(([name, field]) => {
-    const { data: fallback } = (field as z.ZodType).safeParse(undefined); // what the handler gets when it is not sent
-    const type = typeof fallback === 'boolean' ? 'boolean' : /^(limit|after|.*Id)$/.test(name) ? 'integer' : 'string';
-    const schema = {
-      type,
-      ...(type === 'integer' ? { minimum: 1 } : {}),
-      ...(fallback === undefined ? {} : { default: fallback }),
-    };
-    return { name, in: 'query', required: false, description: parameterDescriptions[name] ?? name, schema };
+    const { data: defaultValue } = (field as z.ZodType).safeParse(undefined);
+    const schema = querySchema(name, defaultValue);
+    return { name, in: 'query', required: false, description: queryDescriptions[name] ?? name, schema };
   });
+}
+
+/** @param defaultValue what the handler receives when the client does not send the parameter */
+function querySchema(name: string, defaultValue: unknown): Json {
+  const withDefault = defaultValue === undefined ? {} : { default: defaultValue };
+  if (typeof defaultValue === 'boolean') return { type: 'boolean', ...withDefault };
+  if (/^(limit|after|.*Id)$/.test(name)) return { type: 'integer', minimum: 1, ...withDefault };
+  return { type: 'string', ...withDefault };
 }

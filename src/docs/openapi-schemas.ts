@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 
-/** A part of a JSON document. */
+/** An object of a JSON document. */
 export type Json = Record<string, unknown>;
 
-/** What answers hold that has a name of its own: the title of its schema. */
+/** The schemas of the response views that have a title, by that title. */
 export function namedSchemas(routes: readonly TenantRoute[]): Json {
   const items = routes.flatMap(({ response }) => (response ? [itemOf(response)] : []));
   const named = items.flatMap(item => {
@@ -14,8 +14,8 @@ export function namedSchemas(routes: readonly TenantRoute[]): Json {
   return Object.fromEntries(named);
 }
 
-/** What an answer is, by name where it has one. */
-export function answerSchema(response: z.ZodType): Json {
+/** The schema of a response body; a view that has a title is referenced by it. */
+export function responseSchema(response: z.ZodType): Json {
   const item = itemOf(response);
   const name = item.meta()?.title;
   const schema = name ? { $ref: `#/components/schemas/${name}` } : toSchema(item, 'output');
@@ -26,14 +26,14 @@ function itemOf(response: z.ZodType): z.ZodType {
   return response instanceof z.ZodArray ? (response.element as z.ZodType) : response;
 }
 
-/** A contract as JSON Schema. */
+/** Converts a contract to JSON Schema. */
 export function toSchema(schema: z.ZodType, io: 'input' | 'output'): Json {
   const { $schema, ...rest } = z.toJSONSchema(schema, {
     io,
     target: 'draft-2020-12',
     unrepresentable: 'any',
     override: ({ jsonSchema }) => {
-      if (jsonSchema.format === 'date-time') delete jsonSchema.pattern; // the format says it in a word
+      if (jsonSchema.format === 'date-time') delete jsonSchema.pattern; // long, and the format says the same
     },
   }) as Json;
   return rest;

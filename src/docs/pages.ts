@@ -4,7 +4,7 @@ import type { Middleware } from 'koa';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { errorsPage } from './errors-page.ts';
 import { guidePage } from './guide.ts';
-import { openApiDocument, writeDocument } from './openapi-document.ts';
+import { openApiDocument, openApiText } from './openapi-document.ts';
 import { operatorsPage } from './operators-page.ts';
 import { referencePage } from './reference.ts';
 import { swaggerFile, swaggerPage, swaggerStart } from './swagger.ts';
@@ -35,7 +35,7 @@ export function documentationPages(routes: readonly TenantRoute[], base: string)
     ['/docs/reference', { type: 'html', load: () => referencePage(openApiDocument(routes)) }],
     ['/docs/errors', { type: 'html', load: errorsPage }],
     ['/docs/operators', { type: 'html', load: operatorsPage }],
-    ['/docs/openapi.json', { type: 'json', load: () => writeDocument(routes) }],
+    ['/docs/openapi.json', { type: 'json', load: () => openApiText(routes) }],
     ['/css/docs.css', { type: 'css', load: () => readFile(new URL('style.css', import.meta.url), 'utf8') }],
     ['/swagger', { type: 'html', load: () => swaggerPage }],
     ['/swagger/start.js', { type: 'js', load: () => swaggerStart }],

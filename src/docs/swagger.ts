@@ -2,13 +2,13 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { html } from './html.ts';
 
-/** A file of Swagger UI, from its package. */
+/** Reads a file of Swagger UI from the package `swagger-ui-dist`. */
 export function swaggerFile(name: string): Promise<string> {
   const require = createRequire(import.meta.url);
   return readFile(require.resolve(`swagger-ui-dist/${name}`), 'utf8');
 }
 
-/** The explorer's page. */
+/** The page of the explorer (Swagger UI). */
 export const swaggerPage = html`<!doctype html>
 <html lang="en">
 <head>
@@ -19,7 +19,7 @@ export const swaggerPage = html`<!doctype html>
 <link rel="stylesheet" href="/swagger/swagger-ui.css">
 </head>
 <body>
-<noscript>The explorer needs scripts. The <a href="/docs/reference">reference</a> does not.</noscript>
+<noscript>The explorer needs JavaScript. The <a href="/docs/reference">reference</a> works without it.</noscript>
 <div id="explorer"></div>
 <script src="/swagger/swagger-ui-bundle.js"></script>
 <script src="/swagger/start.js"></script>
@@ -27,6 +27,6 @@ export const swaggerPage = html`<!doctype html>
 </html>
 `.html;
 
-/** Scripts stand in files of their own, so that the page may forbid all others. */
+/** The script that starts Swagger UI. It is a file of its own, because the content security policy forbids inline scripts. */
 export const swaggerStart = `document.documentElement.classList.toggle('dark-mode', matchMedia('(prefers-color-scheme: dark)').matches);
 SwaggerUIBundle({ url: '/docs/openapi.json', dom_id: '#explorer', deepLinking: true, tryItOutEnabled: true, docExpansion: 'list', defaultModelsExpandDepth: -1, validatorUrl: null });\n`;

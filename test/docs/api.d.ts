@@ -15,7 +15,7 @@ export interface paths {
         put?: never;
         /**
          * Log in with e-mail address and password
-         * @description Needs no token, but `X-Tenant`.
+         * @description Needs `X-Tenant`, but no token.
          */
         post: operations["postAuthLogin"];
         delete?: never;
@@ -35,7 +35,7 @@ export interface paths {
         put?: never;
         /**
          * Exchange a refresh token for a new pair of tokens
-         * @description Needs no token, but `X-Tenant`.
+         * @description Needs `X-Tenant`, but no token.
          */
         post: operations["postAuthRefresh"];
         delete?: never;
@@ -139,7 +139,7 @@ export interface paths {
          * Add a user, who gets a mail to confirm the address
          * @description Open to anyone when the company has the feature `selfRegistration`; otherwise it needs a token with the permission `users.manage`. The answer does not tell whether the address was known.
          *
-         *     Needs `X-Tenant`, or a token.
+         *     Needs `X-Tenant` or a token.
          */
         post: operations["postAuthRegister"];
         delete?: never;
@@ -159,7 +159,7 @@ export interface paths {
         put?: never;
         /**
          * Confirm an e-mail address
-         * @description Needs no token, but `X-Tenant`.
+         * @description Needs `X-Tenant`, but no token.
          */
         post: operations["postAuthConfirm"];
         delete?: never;
@@ -181,7 +181,7 @@ export interface paths {
          * Ask for a mail that lets one set a new password, or set it
          * @description With `email`: 202, and a mail if there is such a user. With `token` (of that mail, good once, for an hour) and `newPassword`: 204, and every session of the user is ended.
          *
-         *     Needs no token, but `X-Tenant`.
+         *     Needs `X-Tenant`, but no token.
          */
         post: operations["postAuthResetPassword"];
         delete?: never;
@@ -1104,7 +1104,7 @@ export interface components {
             IPAddress: string | null;
             TraceId: string | null;
         };
-        /** @description RFC 9457 problem details. */
+        /** @description Problem details (RFC 9457). */
         Problem: {
             /** Format: uri-reference */
             type: string;
@@ -1115,7 +1115,7 @@ export interface components {
             /** Format: uuid */
             traceId: string;
             detail?: string;
-            /** @description What is wrong, by the name of the field. */
+            /** @description What is wrong, by field name. */
             errors?: {
                 [key: string]: string[];
             };
@@ -1396,15 +1396,15 @@ export interface components {
     parameters: never;
     requestBodies: never;
     headers: {
-        /** @description The id of this request, also the `traceId` of a problem. */
+        /** @description The id of this request. A problem repeats it as `traceId`. */
         RequestId: string;
-        /** @description The path at which the new record is read. */
+        /** @description The path of the new record. */
         Location: string;
-        /** @description To be sent back as `If-None-Match`. */
+        /** @description Send it back as `If-None-Match`. */
         ETag: string;
-        /** @description How many seconds to wait. */
+        /** @description The number of seconds to wait. */
         RetryAfter: number;
-        /** @description What is wrong with the token, or missing. */
+        /** @description What is missing or wrong in the credentials. */
         WWWAuthenticate: string;
     };
     pathItems: never;
@@ -1436,7 +1436,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1479,7 +1479,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1508,7 +1508,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1536,7 +1536,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1562,7 +1562,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1593,7 +1593,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1640,7 +1640,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1687,7 +1687,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1730,7 +1730,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1743,7 +1743,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1770,7 +1770,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1802,7 +1802,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1813,7 +1813,7 @@ export interface operations {
                     "application/json": components["schemas"]["EntityStatus"][];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1889,7 +1889,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1900,7 +1900,7 @@ export interface operations {
                     "application/json": components["schemas"]["EntityStatus"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1944,7 +1944,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1978,7 +1978,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -1999,7 +1999,7 @@ export interface operations {
     getCountries: {
         parameters: {
             query?: {
-                /** @description Whether records marked as deleted are shown. */
+                /** @description Whether to include records that are marked as deleted. */
                 includeDeleted?: boolean;
             };
             header?: never;
@@ -2008,7 +2008,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2019,7 +2019,7 @@ export interface operations {
                     "application/json": components["schemas"]["Country"][];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2060,7 +2060,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2128,7 +2128,7 @@ export interface operations {
     getCountriesCodeByCode: {
         parameters: {
             query?: {
-                /** @description Whether records marked as deleted are shown. */
+                /** @description Whether to include records that are marked as deleted. */
                 includeDeleted?: boolean;
             };
             header?: never;
@@ -2140,7 +2140,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2151,7 +2151,7 @@ export interface operations {
                     "application/json": components["schemas"]["Country"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2182,7 +2182,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2209,7 +2209,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2220,7 +2220,7 @@ export interface operations {
                     "application/json": components["schemas"]["OrderStatus"][];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2296,7 +2296,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2307,7 +2307,7 @@ export interface operations {
                     "application/json": components["schemas"]["OrderStatus"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2352,7 +2352,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2386,7 +2386,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2413,7 +2413,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2424,7 +2424,7 @@ export interface operations {
                     "application/json": components["schemas"]["UnitOfMeasure"][];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2499,7 +2499,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2510,7 +2510,7 @@ export interface operations {
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2554,7 +2554,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2588,7 +2588,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2618,7 +2618,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2629,7 +2629,7 @@ export interface operations {
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2657,7 +2657,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2668,7 +2668,7 @@ export interface operations {
                     "application/json": components["schemas"]["SystemOption"][];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2748,7 +2748,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2759,7 +2759,7 @@ export interface operations {
                     "application/json": components["schemas"]["SystemOption"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2808,7 +2808,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2842,7 +2842,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2874,7 +2874,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2885,7 +2885,7 @@ export interface operations {
                     "application/json": components["schemas"]["PromotionUse"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2948,7 +2948,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -2959,7 +2959,7 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"][];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3049,7 +3049,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3060,7 +3060,7 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3119,7 +3119,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3153,7 +3153,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3183,7 +3183,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3194,7 +3194,7 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3216,7 +3216,7 @@ export interface operations {
     getCurrency: {
         parameters: {
             query?: {
-                /** @description Whether records marked as deleted are shown. */
+                /** @description Whether to include records that are marked as deleted. */
                 includeDeleted?: boolean;
             };
             header?: never;
@@ -3225,7 +3225,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3236,7 +3236,7 @@ export interface operations {
                     "application/json": components["schemas"]["Currency"][];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3308,7 +3308,7 @@ export interface operations {
     getCurrencyById: {
         parameters: {
             query?: {
-                /** @description Whether records marked as deleted are shown. */
+                /** @description Whether to include records that are marked as deleted. */
                 includeDeleted?: boolean;
             };
             header?: never;
@@ -3320,7 +3320,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3331,7 +3331,7 @@ export interface operations {
                     "application/json": components["schemas"]["Currency"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3381,7 +3381,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3415,7 +3415,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3442,7 +3442,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3453,7 +3453,7 @@ export interface operations {
                     "application/json": components["schemas"]["TaxCode"][];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3533,7 +3533,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3544,7 +3544,7 @@ export interface operations {
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3593,7 +3593,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3627,7 +3627,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3657,7 +3657,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3668,7 +3668,7 @@ export interface operations {
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3690,9 +3690,9 @@ export interface operations {
     getEntities: {
         parameters: {
             query?: {
-                /** @description How many records at most: 1 or more, 20 unless given. More than 1,000 counts as 1,000. */
+                /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description Only records after this id: the last one of the page before. */
+                /** @description Return the records whose id is greater than this one: the last id of the previous page. */
                 after?: number;
             };
             header?: never;
@@ -3701,7 +3701,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3712,7 +3712,7 @@ export interface operations {
                     "application/json": components["schemas"]["Entity"][];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3794,7 +3794,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3805,7 +3805,7 @@ export interface operations {
                     "application/json": components["schemas"]["Entity"];
                 };
             };
-            /** @description What `If-None-Match` names is current; no body. */
+            /** @description The representation that `If-None-Match` names is current. No body. */
             304: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3857,7 +3857,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3891,7 +3891,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done; no body. */
+            /** @description Success, without a body. */
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3921,7 +3921,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -3944,11 +3944,11 @@ export interface operations {
     getActivity: {
         parameters: {
             query?: {
-                /** @description How many records at most: 1 or more, 20 unless given. More than 1,000 counts as 1,000. */
+                /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description Only of this user. */
+                /** @description Return only entries of this user. */
                 userId?: number;
-                /** @description Only of this entity. */
+                /** @description Return only entries of this entity. */
                 entityId?: number;
             };
             header?: never;
@@ -3957,7 +3957,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -4032,13 +4032,13 @@ export interface operations {
     getAuditLog: {
         parameters: {
             query?: {
-                /** @description How many records at most: 1 or more, 20 unless given. More than 1,000 counts as 1,000. */
+                /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description Only of this resource, such as `Country`. */
+                /** @description Return only entries of this resource, such as `Country`. */
                 resource?: string;
-                /** @description Only of the record with this id or code. */
+                /** @description Return only entries of the record with this id or code. */
                 key?: string;
-                /** @description Only of this user. */
+                /** @description Return only entries of this user. */
                 userId?: number;
             };
             header?: never;
@@ -4047,7 +4047,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer. */
+            /** @description Success. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];

@@ -1,7 +1,7 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { expect } from 'chai';
 import type { z } from 'zod';
-import { writeDocument } from '../../src/docs/openapi-document.ts';
+import { openApiText } from '../../src/docs/openapi-document.ts';
 import { problems } from '../../src/errors.ts';
 import type { Client } from '../support/client.ts';
 import { runScript } from '../support/command-line.ts';
@@ -11,7 +11,7 @@ import { createWorld, type World } from '../support/world.ts';
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, path, operation })),
 );
-const written = writeDocument(routes);
+const written = openApiText(routes);
 
 /** They need mail and secrets. */
 const testedOnTheirOwn = /\/auth\/(?!login|refresh|me|logout)|\/GenerateToken/;
