@@ -1,53 +1,56 @@
 import { STATUS_CODES } from 'node:http';
 import { type ProblemCode, problems } from '../errors.ts';
-import { html, page } from './html.ts';
+import { html } from './html.ts';
+import { renderInline } from './markdown.ts';
+import { page } from './page.ts';
 
+/** What each code means to a client and what to do about it, in Markdown. */
 const meanings: Record<ProblemCode, string> = {
-  validation_failed: 'One or more fields are missing or wrong. `errors` names each.',
+  validation_failed: 'One or more fields are missing or invalid. `errors` names each field.',
   malformed_json: 'The body is not a JSON object in UTF-8.',
-  invalid_request: 'Headers contradict each other.',
-  duplicate: 'The code is taken, by a record that may be marked as deleted.',
-  in_use: 'Other records refer to the record, so it stays.',
-  unknown_record: 'The record to change or delete is not there.',
-  unauthorized: 'Send an access token.',
-  invalid_token: 'The token was changed, revoked, or is not for this service. Log in again.',
-  token_expired: 'Refresh, and try again.',
-  invalid_credentials: 'Address and password do not belong together, or the account is not active.',
-  invalid_refresh_token: 'It was used already, has expired, or its session has ended. Log in again.',
-  tenant_required: 'Without a token, `X-Tenant` must hold the guid of an active tenant.',
-  tenant_inactive: 'The company is suspended.',
-  forbidden: 'Your role lacks the permission that `WWW-Authenticate` names, or your scope is too small.',
-  not_found: 'There is nothing at this path, or no record with this key, or the list is empty.',
-  method_not_allowed: '`Allow` names the methods of this path.',
-  gone: 'This way of calling has been switched off.',
-  payload_too_large: 'Send less.',
-  unsupported_media_type: 'Send `application/json` in UTF-8, not compressed.',
-  rate_limited: 'Wait as many seconds as `Retry-After` says.',
-  internal_error: 'Our fault. Tell us the `traceId`.',
-  not_implemented: 'The service knows no such method.',
-  unavailable: 'A part of the service is down. Try again after `Retry-After` seconds.',
-  migration_pending: 'The data of this company is being upgraded. Try again after `Retry-After` seconds.',
-  overloaded: 'Too much at once. Try again after `Retry-After` seconds.',
+  invalid_request: 'The request has more than one `Authorization` header, or its request target is not well-formed.',
+  duplicate: 'Another record has this code. That record may be marked as deleted.',
+  in_use: 'The record cannot be deleted, because other records refer to it.',
+  unknown_record: 'The record to change or delete does not exist.',
+  unauthorized: 'The request has no access token. Send one.',
+  invalid_token: 'The access token was altered, was revoked, or was not issued by this service. Log in again.',
+  token_expired: 'The access token has expired. Exchange the refresh token, then repeat the request.',
+  invalid_credentials: 'The e-mail address or the password is wrong, or the account is not active.',
+  invalid_refresh_token: 'The refresh token was used before or has expired, or its session has ended. Log in again.',
+  tenant_required: 'A request without a token needs the guid of an active tenant in `X-Tenant`.',
+  tenant_inactive: 'The tenant is suspended or deleted.',
+  forbidden: 'Your role lacks the permission that `WWW-Authenticate` names, or the endpoint needs the scope `All`.',
+  not_found: 'The path does not exist, no record has this key, or the list is empty.',
+  method_not_allowed: 'The path does not support this method. `Allow` names the methods that it supports.',
+  gone: 'Legacy tokens are switched off for this tenant. Log in instead.',
+  payload_too_large: 'The body is too large. Send less.',
+  unsupported_media_type: 'The body must be `application/json` in UTF-8, not compressed.',
+  rate_limited: 'Too many requests. Wait the number of seconds in `Retry-After`.',
+  internal_error: 'The service has a fault. Report the `traceId` to its operator.',
+  not_implemented: 'The service does not support this method anywhere.',
+  unavailable: 'A part of the service is down. Repeat the request after `Retry-After` seconds.',
+  migration_pending: "The tenant's database is being upgraded. Repeat the request after `Retry-After` seconds.",
+  overloaded: 'The service is too busy. Repeat the request after `Retry-After` seconds.',
 };
 
-/** Every code that a problem can carry; the `type` of a problem points here. */
+/** A table of every problem code. The `type` of a problem links to the row of its code. */
 export function errorsPage(): string {
   const codes = Object.keys(problems) as ProblemCode[];
   const rows = codes.map(
     code =>
-      html`<tr id="${code}"><td>${problems[code].status}</td><td><code>${code}</code></td><td>${withCode(meanings[code])}</td></tr>`,
+      html`<tr id="${code}"><td>${problems[code].status}</td><td><code>${code}</code></td><td>${renderInline(meanings[code])}</td></tr>`,
   );
-  // One line for each status, which leads to its first code.
-  const first = new Map(codes.toReversed().map(code => [problems[code].status, code]));
-  const contents = [...first].reverse().map(([status, code]) => [code, `${status} ${STATUS_CODES[status]}`] as const);
+  const sections = [...firstCodes(codes)].map(([status, code]) => [code, `${status} ${STATUS_CODES[status]}`] as const);
   const body = html`
 <h1>Errors</h1>
-<p class="lead">A problem has a status, a code that does not change, and a trace id that finds its cause in the log.</p>
-<div class="table errors"><table><tr><th>Status</th><th>Code</th><th>What it means</th></tr>${rows}</table></div>`;
-  return page({ path: '/docs/errors', title: 'Errors', contents, body });
+<p>Every error response has a status, a code that never changes its meaning, and a trace id by which an operator finds the cause in the log.</p>
+<div class="table errors"><table><tr><th>Status</th><th>Code</th><th>Meaning</th></tr>${rows}</table></div>`;
+  return page({ path: '/docs/errors', title: 'Errors', sections, body });
 }
 
-/** Text in which `…` is code. */
-function withCode(text: string) {
-  return text.split('`').map((part, index) => (index % 2 ? html`<code>${part}</code>` : html`${part}`));
+/** The first code of each status. */
+function firstCodes(codes: ProblemCode[]): Map<number, ProblemCode> {
+  const first = new Map<number, ProblemCode>();
+  for (const code of codes) if (!first.has(problems[code].status)) first.set(problems[code].status, code);
+  return first;
 }

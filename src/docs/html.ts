@@ -1,70 +1,39 @@
-/** HTML that is already safe; everything else is escaped when it is put into a page. */
+/** Safe HTML: a template inserts it as it is, and escapes every other value. */
 export interface Html {
   readonly html: string;
 }
 
-type Part = Html | string | number | undefined | readonly Part[];
+type Value = Html | string | number | undefined | readonly Value[];
 
-/** A template whose values are escaped, unless they are HTML themselves. */
-export function html(strings: TemplateStringsArray, ...values: Part[]): Html {
+/** A template literal that escapes its values, except for values that are HTML. Arrays are joined; undefined is empty. */
+export function html(strings: TemplateStringsArray, ...values: Value[]): Html {
   return { html: strings.map((text, index) => text + (index < values.length ? render(values[index]) : '')).join('') };
 }
 
-function render(value: Part): string {
+function render(value: Value): string {
   if (value === undefined) return '';
   if (typeof value === 'object' && 'html' in value) return value.html;
   if (Array.isArray(value)) return value.map(render).join('');
   return escapeHtml(String(value));
 }
 
-function escapeHtml(text: string): string {
+/** Text for an element or for a quoted attribute. */
+export function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, character => `&#${character.charCodeAt(0)};`);
 }
 
-/** The little Markdown that summaries and descriptions hold: `code`, paragraphs, and line breaks. */
-export function markdown(text: string): Html {
-  const paragraphs = text
-    .split(/\n{2,}/)
-    .map(paragraph => escapeHtml(paragraph).replace(/`([^`]+)`/g, '<code>$1</code>'));
-  return { html: paragraphs.map(paragraph => `<p>${paragraph.replace(/ {2}\n/g, '<br>')}</p>`).join('\n') };
+/**
+ * A block of code. A long line scrolls sideways, so the keyboard must reach the block: it takes the focus, and `label`
+ * is what a screen reader announces.
+ */
+export function codeBlock(text: string, label: string): Html {
+  return html`<pre tabindex="0" role="group" aria-label="${label}"><code>${text}</code></pre>`;
 }
 
-const pages = [
-  ['/docs', 'Guide'],
-  ['/docs/reference', 'Reference'],
-  ['/docs/errors', 'Errors'],
-  ['/docs/operators', 'Operators'],
-  ['/swagger', 'Try it out'],
-] as const;
-
-interface Page {
-  path: string;
-  title: string;
-  /** Sections of the page, by their id. */
-  contents: readonly (readonly [string, string])[];
-  body: Html;
-}
-
-/** A whole page: readable without scripts, on a phone, and in the dark. */
-export function page({ path, title, contents, body }: Page): string {
-  return html`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${title} – Sales back office</title>
-<link rel="stylesheet" href="/css/docs.css">
-<link rel="icon" href="data:,">
-</head>
-<body>
-<header><div><strong>Sales back office</strong>${pages.map(
-    ([href, name]) => html` <a href="${href}"${href === path ? html` aria-current="page"` : ''}>${name}</a>`,
-  )}</div></header>
-<div class="page">
-<nav class="contents" aria-label="On this page"><ul>${contents.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`)}</ul></nav>
-<main>${body}</main>
-</div>
-</body>
-</html>
-`.html;
+/** A table that scrolls by itself. On a narrow screen, the style sheet shows the column names from `data-label`. */
+export function table(columns: readonly string[], rows: readonly (readonly Html[])[]): Html {
+  const cell = (content: Html, index: number): Html => html`<td data-label="${columns[index]}">${content}</td>`;
+  const head = html`<thead><tr>${columns.map(name => html`<th>${name}</th>`)}</tr></thead>`;
+  const body = html`<tbody>${rows.map(cells => html`<tr>${cells.map(cell)}</tr>`)}</tbody>`;
+  return html`<div class="table"><table>${head}${body}</table></div>`;
 }

@@ -1,0 +1,64 @@
+import { Marked, type RendererObject, type Tokens } from 'marked';
+import { codeBlock, escapeHtml, type Html, table } from './html.ts';
+import type { Section } from './page.ts';
+
+/** A rendered Markdown document with its level-2 headings. */
+export interface RenderedDocument {
+  body: Html;
+  sections: Section[];
+}
+
+const escapeRawHtml: RendererObject = { html: ({ text }) => escapeHtml(text) };
+const fragments = new Marked({ renderer: escapeRawHtml });
+
+/** Renders a description of a route: paragraphs, lists, code. HTML in it is escaped. */
+export function renderFragment(text: string): Html {
+  return { html: fragments.parse(text, { async: false }) };
+}
+
+/** Renders text of one paragraph, without the `<p>`. HTML in it is escaped. */
+export function renderInline(text: string): Html {
+  return { html: fragments.parseInline(text, { async: false }) };
+}
+
+/**
+ * Renders a document: headings get ids, code blocks and tables are those of `html.ts`, raw HTML is escaped.
+ * @param linkTarget maps the target of each link to the address that the page links to
+ */
+export function renderDocument(text: string, linkTarget: (target: string) => string): RenderedDocument {
+  const sections: Section[] = [];
+  let heading = '';
+  const renderer: RendererObject = {
+    ...escapeRawHtml,
+    heading({ tokens, depth, text }) {
+      heading = text.replaceAll('`', '');
+      const id = headingId(heading);
+      if (depth === 2) sections.push([id, heading]);
+      return `<h${depth} id="${id}">${this.parser.parseInline(tokens)}</h${depth}>\n`;
+    },
+    code: ({ text }) => `${codeBlock(text, `Code: ${heading}`).html}\n`,
+    table({ header, rows }) {
+      const inline = ({ tokens }: Tokens.TableCell): Html => ({ html: this.parser.parseInline(tokens) });
+      const names = header.map(({ text }) => text);
+      return `${
+        table(
+          names,
+          rows.map(cells => cells.map(inline)),
+        ).html
+      }\n`;
+    },
+    link({ href, tokens }) {
+      return `<a href="${escapeHtml(linkTarget(href))}">${this.parser.parseInline(tokens)}</a>`;
+    },
+  };
+  const body = { html: new Marked({ renderer }).parse(text, { async: false }) };
+  return { body, sections };
+}
+
+/** The id that code hosts give to a heading, so that one anchor works there and on the service. */
+function headingId(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+    .replaceAll(' ', '-');
+}

@@ -1,0 +1,45 @@
+import { type Html, html } from './html.ts';
+
+/** A section of a page: the id of its heading, and the text of its link. */
+export type Section = readonly [id: string, name: string];
+
+interface Page {
+  /** Path of the page on the service. */
+  path: string;
+  title: string;
+  sections: readonly Section[];
+  body: Html;
+}
+
+const navigation = [
+  ['/docs', 'Guide'],
+  ['/docs/reference', 'Reference'],
+  ['/docs/errors', 'Errors'],
+  ['/docs/operators', 'Operators'],
+  ['/swagger', 'Try it out'],
+] as const;
+
+/** A complete HTML page: header, list of sections, body. It needs no script, and fits phones and dark mode (style.css). */
+export function page({ path, title, sections, body }: Page): string {
+  const links = navigation.map(
+    ([href, name]) => html` <a href="${href}"${href === path ? html` aria-current="page"` : ''}>${name}</a>`,
+  );
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${title} – Sales back office</title>
+<link rel="stylesheet" href="/css/docs.css">
+<link rel="icon" href="data:,">
+</head>
+<body>
+<header><nav aria-label="Documentation"><strong>Sales back office</strong>${links}</nav></header>
+<div class="page">
+<nav class="contents" aria-label="On this page"><ul>${sections.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`)}</ul></nav>
+<main>${body}</main>
+</div>
+</body>
+</html>
+`.html;
+}

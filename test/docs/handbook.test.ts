@@ -1,0 +1,152 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect } from 'chai';
+import type { Command } from 'commander';
+import { documentPage } from '../../src/docs/document-page.ts';
+import { controlCommand } from '../../src/operator/cli/control-command.ts';
+import { tenantCommand } from '../../src/operator/cli/tenant-command.ts';
+import type { Check } from '../../src/operator/doctor/finding.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const programs: Record<string, Command> = { tenant: tenantCommand(), control: controlCommand() };
+
+/** Every check of `doctor`. The compiler finds a check that is missing here. */
+const checks: Record<Check, true> = {
+  server_unreachable: true,
+  missing_database: true,
+  half_dropped_database: true,
+  closed_database: true,
+  orphan_database: true,
+  orphan_role: true,
+  warm_leftover: true,
+  old_template: true,
+  stuck_provisioning: true,
+  missing_role: true,
+  missing_rights: true,
+  excess_rights: true,
+  public_access: true,
+  login_fails: true,
+  missing_key: true,
+  secret_does_not_open: true,
+  wrong_identity: true,
+  version_differs: true,
+  behind: true,
+  schema_drift: true,
+  not_examined: true,
+};
+
+describe("operators' handbook", () => {
+  let handbook: string;
+  let world: World;
+
+  before(async () => {
+    handbook = await readFile(join(root, 'docs/operators.md'), 'utf8');
+    world = await createWorld();
+  });
+  after(() => world.close());
+
+  it('the handbook has a row for every setting, with the default of .env.example', async () => {
+    const example = await readFile(join(root, '.env.example'), 'utf8');
+    const settings = [...example.matchAll(/^(#?)([A-Z_]+)=(.*)$/gm)];
+    expect(settings).to.have.length.greaterThan(20);
+    for (const [, commented, name = '', value = ''] of settings) {
+      const row = handbook.match(new RegExp(`^\\| \`${name}\` \\| (.*?) \\|`, 'm'))?.[1];
+      expect(row, name).to.be.a('string');
+      if (commented === '') expect(row, name).to.equal(value);
+    }
+  });
+
+  it('the handbook has a row for every command', () => {
+    for (const program of Object.values(programs))
+      for (const path of commandPaths(program))
+        expect(handbook, path).to.match(new RegExp(`^\\| .*\`${path}(?=[ \`])`, 'm'));
+  });
+
+  it('every command line in the handbook names a command and options that exist', () => {
+    const lines = [...handbook.matchAll(/npm run -s (tenant|control) -- ((?:[^`\n\\]|\\\n)+)/g)];
+    expect(lines).to.have.length.greaterThan(50);
+    for (const [line, program = '', text = ''] of lines) {
+      const words = text.split(/\s+/).filter(word => word !== '\\');
+      const command = words.reduce<Command>((at, word) => subcommand(at, word) ?? at, programs[program] as Command);
+      expect(command, line).not.to.equal(programs[program]);
+      for (const option of words.filter(word => word.startsWith('--')))
+        expect(['--help', ...command.options.map(({ long }) => long)], line).to.include(option);
+    }
+  });
+
+  it('the handbook has a row for every check of doctor, and no row for another one', () => {
+    const table = handbook.split('### Findings of doctor')[1]?.split('\n## ')[0] ?? '';
+    expect([...table.matchAll(/^\| `(\w+)`/gm)].map(match => match[1])).to.have.members(Object.keys(checks));
+  });
+
+  it('the handbook has a row for every metric of the service, and no row for another one', async () => {
+    const response = await fetch(`http://127.0.0.1:${world.service.managementPort}/metrics`);
+    const names = [...(await response.text()).matchAll(/^# TYPE (\w+)/gm)].map(match => match[1] ?? '');
+    const table = handbook.split('### Metrics')[1]?.split('\n### ')[0] ?? '';
+    const own = names.filter(name => !/^(process|nodejs)_/.test(name));
+    expect([...table.matchAll(/^\| `(\w+)`/gm)].map(match => match[1])).to.have.members(own);
+  });
+
+  it('the handbook has a row for every event of the log, and no row for another one', async () => {
+    const table = handbook.split('### Log')[1]?.split('\n## ')[0] ?? '';
+    expect([...table.matchAll(/^\| `(\w+)`/gm)].map(match => match[1])).to.have.members(await loggedEvents());
+  });
+});
+
+describe('Markdown pages', () => {
+  const pages = [
+    { file: 'guide.md', path: '/docs', title: 'Guide' },
+    { file: 'operators.md', path: '/docs/operators', title: 'Operators' },
+  ];
+
+  for (const page of pages) {
+    it(`every link of ${page.file} to a file leads to a file of the repository`, async () => {
+      const text = await readFile(join(root, 'docs', page.file), 'utf8');
+      const targets = [...text.matchAll(/\]\(([^)#]+)/g)].map(match => match[1] ?? '');
+      for (const target of targets) await readFile(join(root, 'docs', target));
+    });
+
+    it(`every anchor of ${page.file} names a heading of the file`, async () => {
+      const text = await readFile(join(root, 'docs', page.file), 'utf8');
+      const rendered = await documentPage({ ...page, base: 'http://backoffice.test' });
+      for (const [, id] of text.matchAll(/\]\(#([^)]+)\)/g))
+        expect(rendered).to.match(new RegExp(`<h[1-6] id="${id}">`));
+    });
+
+    it(`every code block of ${page.file} can be focused and has a label`, async () => {
+      const rendered = await documentPage({ ...page, base: 'http://backoffice.test' });
+      expect(rendered).to.include('<pre');
+      for (const [tag] of rendered.matchAll(/<pre[^>]*>/g))
+        expect(tag).to.match(/^<pre tabindex="0" role="group" aria-label="[^"]+">$/);
+    });
+
+    it(`the page of ${page.file} has the address of the service in place of the example address`, async () => {
+      const rendered = await documentPage({ ...page, base: 'https://erp.test' });
+      expect(rendered).to.include('https://erp.test/').and.not.include('api.example.com');
+    });
+  }
+});
+
+/** `provision`, `server add`, … */
+function commandPaths(command: Command, prefix = ''): string[] {
+  return command.commands.flatMap(child => {
+    const path = `${prefix}${child.name()}`;
+    return child.commands.length > 0 ? commandPaths(child, `${path} `) : [path];
+  });
+}
+
+function subcommand(command: Command, name: string): Command | undefined {
+  return command.commands.find(child => child.name() === name);
+}
+
+/** Every `event` that the sources of the service log. */
+async function loggedEvents(): Promise<string[]> {
+  const entries = await readdir(join(root, 'src'), { recursive: true });
+  const sources = await Promise.all(
+    entries.filter(name => name.endsWith('.ts')).map(name => readFile(join(root, 'src', name), 'utf8')),
+  );
+  const events = sources.flatMap(source => [...source.matchAll(/\bevent: '(\w+)'/g)].map(match => match[1] ?? ''));
+  return [...new Set(events)];
+}
