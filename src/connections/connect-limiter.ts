@@ -1,37 +1,38 @@
 const maxConnecting = 8;
-const soonMs = 250; // an opening takes 5 ms, or 20 where the server is busy; one that does not end holds up no other
+/** Opening a connection takes 5 ms, or 20 ms on a busy server. One that does not finish must not block the others. */
+const maxCountedMs = 250;
 
 /**
- * How many connections are being opened at a time. Each has taken the place of one that was of use, and on a busy server
- * many are opened no sooner than a few.
+ * Limits how many connections are opened at a time. Opening a connection evicts a useful one, and a busy server opens
+ * many no faster than a few.
  */
 export class ConnectLimiter {
   readonly #onRoom: () => void;
   #count = 0;
 
-  /** @param onRoom called when there is room again, though no opening has ended */
+  /** @param onRoom called when an opening is no longer counted although it has not finished */
   constructor(onRoom: () => void) {
     this.#onRoom = onRoom;
   }
 
-  /** How many more may be opened now. */
+  /** How many more connections may be opened now. */
   get room(): number {
     return maxConnecting - this.#count;
   }
 
-  /** Counts one, until what is returned is called, but not for long. */
+  /** Counts one opening until the returned function is called, for `maxCountedMs` at most. */
   begin(): () => void {
     this.#count++;
-    let counts = true;
+    let isCounted = true;
     const end = (): void => {
       clearTimeout(timer);
-      if (counts) this.#count--;
-      counts = false;
+      if (isCounted) this.#count--;
+      isCounted = false;
     };
     const timer = setTimeout(() => {
       end();
       this.#onRoom();
-    }, soonMs);
+    }, maxCountedMs);
     return end;
   }
 }

@@ -1,26 +1,26 @@
-const memoryMs = 1_000;
+const windowMs = 1_000;
 
-/** Whether more than one tenant is about: then what one of them may take at a time is less than when it is alone. */
+/** Detects whether more than one tenant uses a shared thing. If so, each tenant gets a smaller part of it. */
 export class Contention {
-  #latest: unknown;
+  #latestTenant: unknown;
   #latestAt = Number.NEGATIVE_INFINITY;
-  #mixedAt = Number.NEGATIVE_INFINITY;
+  /** When a tenant last followed another one within the window. */
+  #sharedAt = Number.NEGATIVE_INFINITY;
 
-  /** Somebody is here. */
   recordUse(tenant: unknown): void {
     const now = performance.now();
-    if (tenant !== this.#latest && now - this.#latestAt < memoryMs) this.#mixedAt = now;
-    this.#latest = tenant;
+    if (tenant !== this.#latestTenant && now - this.#latestAt < windowMs) this.#sharedAt = now;
+    this.#latestTenant = tenant;
     this.#latestAt = now;
   }
 
-  /** Whether there were two within the last second. */
+  /** True while more than one tenant has been active within the last second. */
   get isShared(): boolean {
     return this.sharedForMs > 0;
   }
 
-  /** Milliseconds until there is only one, if no other comes; 0 when there is. */
+  /** Milliseconds until `isShared` becomes false if no other tenant comes; 0 when it is false. */
   get sharedForMs(): number {
-    return Math.max(0, this.#mixedAt + memoryMs - performance.now());
+    return Math.max(0, this.#sharedAt + windowMs - performance.now());
   }
 }

@@ -3,13 +3,13 @@ import type { TenantClient } from './tenant-client.ts';
 
 type Pool = PoolState<TenantClient>;
 
-/** The connections to one server that nobody uses at the moment, kept for the tenants whose they are. */
+/** The idle connections to one server. Each can be used by its own tenant only. */
 export class IdleConnections {
-  /** Those that have any. */
+  /** The pools that have an idle connection. */
   readonly #pools = new Set<Pool>();
   readonly #close: (client: TenantClient) => void;
 
-  /** @param close for one that turns out to be of no more use */
+  /** @param close called with a connection that is not reusable after all */
   constructor(close: (client: TenantClient) => void) {
     this.#close = close;
   }
@@ -20,7 +20,7 @@ export class IdleConnections {
     this.#pools.add(client.pool);
   }
 
-  /** The one of this tenant used last, whose caches and memory are the warmest. */
+  /** Takes the tenant's most recently used connection, whose caches and memory are the warmest. */
   take(pool: Pool): TenantClient | undefined {
     let client = pool.idle.pop();
     while (client && !client.isReusable) {
@@ -31,25 +31,25 @@ export class IdleConnections {
     return client;
   }
 
-  /** One of the tenant whose idle connections are the least likely to be needed: by how often it is asked for, for each of them. */
+  /** Takes a connection of the tenant with the lowest usage per idle connection: it is the least likely to be needed. */
   takeLeastUsed(): TenantClient | undefined {
-    let coldest: Pool | undefined;
-    let least = Number.POSITIVE_INFINITY;
+    let leastUsed: Pool | undefined;
+    let minScore = Number.POSITIVE_INFINITY;
     for (const pool of this.#pools) {
       const score = pool.usageScore - Math.log2(pool.idle.length);
-      if (score < least) [coldest, least] = [pool, score];
+      if (score < minScore) [leastUsed, minScore] = [pool, score];
     }
-    return coldest && this.take(coldest);
+    return leastUsed && this.take(leastUsed);
   }
 
-  /** Those that have been idle since before that moment of `performance.now()`. */
-  takeOlderThan(moment: number): TenantClient[] {
-    const older = [...this.#pools].flatMap(({ idle }) => idle.filter(({ idleSince }) => idleSince < moment));
-    for (const client of older) this.remove(client);
-    return older;
+  /** Takes the connections that became idle before `moment`, a value of `performance.now()`. */
+  takeIdleSince(moment: number): TenantClient[] {
+    const clients = [...this.#pools].flatMap(({ idle }) => idle.filter(({ idleSince }) => idleSince < moment));
+    for (const client of clients) this.remove(client);
+    return clients;
   }
 
-  /** Takes this one out, if it is here. */
+  /** Removes a connection if it is idle. */
   remove(client: TenantClient): void {
     const { idle } = client.pool;
     const at = idle.indexOf(client);

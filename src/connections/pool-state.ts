@@ -1,12 +1,15 @@
 import type pg from 'pg';
+import type { ExpectedTenant } from './tenant-identity.ts';
 
 /** The settings of a tenant's connections. */
 export interface TenantClientOptions extends pg.ClientConfig {
-  /** The tenant and the schema version that a new connection must find inside the database. */
-  readonly expected: { readonly guid: string; readonly schemaVersion: string };
-  /** A server that sends nothing for this many milliseconds during a query counts as lost. Longer than `statement_timeout`. */
+  readonly expected: ExpectedTenant;
+  /**
+   * After this many milliseconds without a byte from the server during a query, the connection counts as dead. Longer
+   * than `statement_timeout`.
+   */
   readonly silenceMs: number;
-  /** How long a new connection may take until it has proved where it leads, in milliseconds. */
+  /** Longest time to connect and to verify the tenant, in milliseconds. */
   readonly openMs: number;
 }
 
@@ -22,16 +25,18 @@ export interface Waiter<Client> {
 /** The connections of one tenant as the budget, the wait queue and the idle connections count them. */
 export interface PoolState<Client> {
   readonly options: TenantClientOptions;
+  /** Idle connections; the last one was used most recently. */
   readonly idle: Client[];
+  /** Waiting requests, in the order of their arrival. */
   readonly waiting: Waiter<Client>[];
   inUse: number;
   /** Connections that are being opened. */
   opening: number;
-  /** Connections that were told to close and that the server still sees. */
+  /** Connections that are being closed: the server still counts them. */
   closing: number;
-  /** True once the pool takes no more requests. */
+  /** True once the pool accepts no more requests. */
   readonly ended: boolean;
-  /** `inUse` and `opening` together. */
+  /** Sum of `inUse` and `opening`. */
   readonly inUseOrOpening: number;
   /** How often the tenant asks for connections; see `TenantPool`. */
   readonly usageScore: number;

@@ -7,23 +7,25 @@ import { type BudgetUsage, ConnectionBudget } from './connection-budget.ts';
 import { TenantDriver } from './tenant-driver.ts';
 
 interface TenantDatabasesOptions {
-  /** Metadata of everything in a tenant database; its own database does not exist, so a mistake reaches nothing. */
+  /** Has the metadata of a tenant database. Its own database does not exist, so its use by mistake reaches nothing. */
   orm: MikroORM;
-  /** The last migration of this build: a database at another version is not served. */
+  /** The last migration of this build. A tenant at another version is refused. */
   head: string;
-  /** Address of the control database, whose connections count against the budget of its server. */
+  /** The control database: its connections count against the budget of its server. */
   controlUrl: string;
   controlConnections: number;
   /** Most connections to one PostgreSQL server, over all tenants and the control database. */
   connectionBudget: number;
-  /** Most connections of one tenant; a third of them while others use the server as well. */
+  /** Most connections of one tenant; a third of that while other tenants use the server too. */
   tenantConnections: number;
+  /** Longest wait for a connection, and longest time to open one, in milliseconds. */
   acquireTimeoutMs: number;
 }
 
-const maxOpenDatabases = 10_000; // about 14 KB each; without a connection an open database costs nothing else
+/** An open database takes about 14 KB, and nothing else while it has no connection. */
+const maxOpenDatabases = 10_000;
 
-/** The tenant databases that are open, and the connection budget of every server that they are on. */
+/** The open tenant databases, and the connection budget of each of their servers. */
 export class TenantDatabases {
   readonly #options: TenantDatabasesOptions;
   readonly #budgets = new Map<string, ConnectionBudget>();
@@ -31,82 +33,82 @@ export class TenantDatabases {
     max: maxOpenDatabases,
     dispose: driver => void driver.close(),
   });
-  #shut = false;
+  #isClosed = false;
 
   constructor(options: TenantDatabasesOptions) {
     this.#options = options;
   }
 
   /**
-   * The tenant's database. Nothing is asked of it yet.
-   * @throws {Problem} `tenant_inactive`, `migration_pending`, or `unavailable` when the service stops
+   * Returns the tenant's database; connects on first use.
+   * @throws {Problem} `tenant_inactive`, `migration_pending`, or `unavailable` after `close`
    */
   open(tenant: TenantRecord): TenantDriver {
     if (tenant.status !== 'active') throw problem('tenant_inactive');
     if (tenant.schemaVersion !== this.#options.head) throw problem('migration_pending');
-    if (this.#shut) throw problem('unavailable');
-    // With its address and password in the key, a changed pointer or password opens anew and verifies anew.
+    if (this.#isClosed) throw problem('unavailable');
+    // The URL is part of the key: after a change of address or password, new connections are opened and verified.
     const key = `${tenant.guid} ${tenant.databaseUrl}`;
     let driver = this.#open.get(key);
     if (!driver) {
-      driver = this.#driver(tenant);
+      driver = this.#createDriver(tenant);
       this.#open.set(key, driver);
     }
     return driver;
   }
 
-  /** The way to that database on a server which was opened last; undefined when there is none. */
+  /** Returns the most recently used database on a server; undefined when none is open there. */
   lastUsedOn(server: string): TenantDriver | undefined {
     const budget = this.#budgets.get(server);
     for (const driver of this.#open.values()) if (driver.pool.budget === budget) return driver;
     return undefined;
   }
 
-  /** The connections to every server, by its host and port. */
+  /** The connection budget of each server, by host and port. */
   get budgets(): ReadonlyMap<string, ConnectionBudget> {
     return this.#budgets;
   }
 
-  /** The connections to all servers together. */
+  /** The sum over all servers. */
   get usage(): BudgetUsage {
-    const all = { open: 0, inUse: 0, waiting: 0 };
+    const total = { open: 0, inUse: 0, waiting: 0 };
     for (const { usage } of this.#budgets.values()) {
-      all.open += usage.open;
-      all.inUse += usage.inUse;
-      all.waiting += usage.waiting;
+      total.open += usage.open;
+      total.inUse += usage.inUse;
+      total.waiting += usage.waiting;
     }
-    return all;
+    return total;
   }
 
-  /** Opens nothing any more, and closes every connection, those in use when they are given back. */
+  /** Opens no more databases, and closes every connection; a connection in use is closed when it is released. */
   async close(): Promise<void> {
-    this.#shut = true;
+    this.#isClosed = true;
     this.#open.clear();
     await Promise.all([...this.#budgets.values()].map(budget => budget.close()));
   }
 
-  #driver(tenant: TenantRecord): TenantDriver {
+  #createDriver(tenant: TenantRecord): TenantDriver {
     const { orm, head, acquireTimeoutMs } = this.#options;
     return new TenantDriver(orm, {
       url: tenant.databaseUrl,
       expected: { guid: tenant.guid, schemaVersion: head },
-      budget: this.#budgetOf(tenant.databaseUrl),
+      budget: this.#budgetFor(tenant.databaseUrl),
       connectTimeoutMs: acquireTimeoutMs,
     });
   }
 
-  #budgetOf(url: string): ConnectionBudget {
+  #budgetFor(url: string): ConnectionBudget {
     const { controlUrl, controlConnections, connectionBudget, tenantConnections, acquireTimeoutMs } = this.#options;
     const server = serverAddress(url);
     let budget = this.#budgets.get(server);
     if (!budget) {
       const max = connectionBudget - (server === serverAddress(controlUrl) ? controlConnections : 0);
-      const maxEach = Math.min(tenantConnections, max);
+      const maxPerTenant = Math.min(tenantConnections, max);
       budget = new ConnectionBudget({
         max,
-        maxPerTenant: maxEach,
-        maxPerTenantShared: Math.ceil(maxEach / 3),
-        waitMs: acquireTimeoutMs,
+        maxPerTenant,
+        maxPerTenantShared: Math.ceil(maxPerTenant / 3),
+        maxWaitMs: acquireTimeoutMs,
       });
       this.#budgets.set(server, budget);
     }

@@ -1,12 +1,12 @@
-import { createHash } from 'node:crypto';
-import { type EntityManager, type MikroORM, PostgreSqlConnection, PostgreSqlDriver } from '@mikro-orm/postgresql';
-import { PostgresDialect } from 'kysely';
+import { type EntityManager, type MikroORM, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { isConnectionLost } from '../postgres/database-error.ts';
-import { sourceExpression } from '../postgres/server-address.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
+import { type ResourceState, resourceLockKey, resourceState } from './resource-lock.ts';
 import type { TenantClient } from './tenant-client.ts';
+import { TenantConnection } from './tenant-connection.ts';
+import type { ExpectedTenant } from './tenant-identity.ts';
 import { TenantPool } from './tenant-pool.ts';
 import { TenantTransaction } from './tenant-transaction.ts';
 
@@ -15,53 +15,36 @@ export interface ReadResult {
   readonly rows: RowValues[];
   /** True when no write of the resource was under way when the read began. */
   readonly cacheable: boolean;
+  /** The database; see `sourceExpression`. */
   readonly source: string;
 }
 
 interface TenantDriverOptions {
   url: string;
-  /** Which tenant a connection must find inside the database, and at which version. */
-  expected: { guid: string; schemaVersion: string };
+  expected: ExpectedTenant;
   budget: ConnectionBudget;
+  /** Longest time to open a connection, in milliseconds. */
   connectTimeoutMs: number;
 }
 
 interface Change {
+  /** Who makes the change, as JSON for the audit log. */
   actor: string;
-  /** What is changed, if its answers are kept. */
+  /** The resource that changes, if its responses are cached. */
   resource: string | undefined;
-  /** Looks at what has to be looked at first, and tells the statement that makes the change. */
+  /** Makes the checks that must come first, and returns the statement that makes the change. */
   prepare: (transaction: TenantTransaction) => Promise<Statement>;
-  /** Tells every process that the resource changes, before the first change of a burst is made. */
+  /** Notifies every process that the resource changes. Called before the first change of a burst. */
   announce: () => Promise<void>;
 }
 
-// Whoever changes a resource holds its lock, shared, until the change is committed.
-const isUnchanged = {
-  name: 'is_unchanged',
-  text: `select pg_try_advisory_xact_lock($1) as free, ${sourceExpression('current_database()')} as source`,
-};
+/** Timestamps as text are the same in every session. */
+const sessionSettings = { timezone: 'UTC', datestyle: 'ISO' };
 
 /**
- * Takes its connections from the budget. Closing ends the pool and no more: it stays closed, where MikroORM's own would
- * open anew, and a transaction that runs comes to its end on the connection it has.
- */
-class TenantConnection extends PostgreSqlConnection {
-  pool!: TenantPool;
-
-  override createKyselyDialect() {
-    return new PostgresDialect({ pool: this.pool as never });
-  }
-
-  override async close(): Promise<void> {
-    await this.pool.end();
-  }
-}
-
-/**
- * One tenant's way to its own database. All tenants share the metadata of one MikroORM; what is the tenant's own is
- * this driver and its pool. It leans on protected members of MikroORM, so the version is pinned and a test asks the
- * database for its name.
+ * One tenant's MikroORM driver. All tenants share the metadata of one MikroORM; only the driver and its pool are the
+ * tenant's own. It uses protected members of MikroORM, so MikroORM's version is pinned, and a test checks
+ * `current_database()` for each kind of access.
  */
 export class TenantDriver extends PostgreSqlDriver {
   declare protected readonly connection: TenantConnection;
@@ -73,8 +56,8 @@ export class TenantDriver extends PostgreSqlDriver {
     const { pathname } = new URL(url);
     this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
     this.pool = this.connection.pool = new TenantPool(budget, {
-      ...this.connection.mapOptions({}), // how values of the types are read
-      ...connectionConfig(url, 'api', { timezone: 'UTC', datestyle: 'ISO' }), // moments as text are the same in every session
+      ...this.connection.mapOptions({}), // MikroORM's type parsers
+      ...connectionConfig(url, 'api', sessionSettings),
       keepAlive: true,
       pipeline: true,
       expected,
@@ -85,50 +68,55 @@ export class TenantDriver extends PostgreSqlDriver {
     this.setMetadata(orm.getMetadata());
   }
 
-  /** The rows of a reading statement. A connection that was cut meanwhile is replaced, once. */
+  /** Returns the rows of a reading statement. If the connection is lost meanwhile, reads once more on another one. */
   async read(select: Statement): Promise<RowValues[]> {
-    const { rows } = await this.#onceMore(client => client.query<RowValues>(select));
+    const { rows } = await this.#retryOnce(client => client.query<RowValues>(select));
     return rows;
   }
 
-  /** The rows of a statement, where they come from, and whether no change of the resource was under way when it was asked. */
+  /** Returns the rows of a reading statement of a resource, and whether they may be cached. Retries as `read` does. */
   async readCacheable(select: Statement, resource: string): Promise<ReadResult> {
-    const key = lockOf(resource);
-    return this.#onceMore(async client => {
-      // One after the other, in one round trip: first the lock, then the look at the rows.
-      const [lock, { rows }] = await client.sendTogether(() => [
-        client.query<{ free: boolean; source: string }>({ ...isUnchanged, values: [key] }),
+    const key = resourceLockKey(resource);
+    return this.#retryOnce(async client => {
+      // In one round trip, but one after the other: the lock is tried before the rows are read.
+      const [state, { rows }] = await client.sendTogether(() => [
+        client.query<ResourceState>(resourceState(key)),
         client.query<RowValues>(select),
       ]);
-      const { free = false, source = '' } = lock.rows[0] ?? {};
+      const { free = false, source = '' } = state.rows[0] ?? {};
       return { rows, cacheable: free && !client.locks.has(key), source };
     });
   }
 
-  /** Makes one change, in a transaction that carries who makes it. */
+  /** Makes one change in a transaction that carries the actor. @returns the rows of the statement */
   change({ actor, resource, prepare, announce }: Change): Promise<RowValues[]> {
-    return this.#with(async client => {
-      if (resource !== undefined) await client.locks.hold(lockOf(resource), announce);
+    return this.#withClient(async client => {
+      if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), announce);
       const transaction = new TenantTransaction(client, actor, () => this.entityManager());
       try {
         return await transaction.commit(await prepare(transaction));
       } catch (error) {
-        await transaction.rollback(); // what matters is why it failed
+        await transaction.rollback();
         throw error;
       }
     });
   }
 
-  async #onceMore<T>(query: (client: TenantClient) => Promise<T>): Promise<T> {
+  /** Creates an entity manager on this database. It never uses one from MikroORM's async context. */
+  entityManager(): EntityManager {
+    return this.createEntityManager(false) as EntityManager;
+  }
+
+  async #retryOnce<T>(query: (client: TenantClient) => Promise<T>): Promise<T> {
     try {
-      return await this.#with(query);
+      return await this.#withClient(query);
     } catch (error) {
       if (!isConnectionLost(error)) throw error;
-      return this.#with(query);
+      return this.#withClient(query);
     }
   }
 
-  async #with<T>(query: (client: TenantClient) => Promise<T>): Promise<T> {
+  async #withClient<T>(query: (client: TenantClient) => Promise<T>): Promise<T> {
     const client = await this.pool.connect();
     try {
       return await query(client);
@@ -136,21 +124,4 @@ export class TenantDriver extends PostgreSqlDriver {
       client.release();
     }
   }
-
-  /** A new unit of work on this database; it never looks for another one in an async context. */
-  entityManager(): EntityManager {
-    return this.createEntityManager(false) as EntityManager;
-  }
-}
-
-const locks = new Map<string, string>();
-
-/** The number of a resource's lock, inside the database of one tenant: 64 bits, the same in every process. */
-function lockOf(resource: string): string {
-  let lock = locks.get(resource);
-  if (lock === undefined) {
-    lock = createHash('sha256').update(`resource ${resource}`).digest().readBigInt64BE().toString();
-    locks.set(resource, lock);
-  }
-  return lock;
 }

@@ -3,14 +3,13 @@ import type { ConnectionBudget } from './connection-budget.ts';
 import type { PoolState, TenantClientOptions, Waiter } from './pool-state.ts';
 import type { TenantClient } from './tenant-client.ts';
 
-const halfLifeMs = 30_000;
+const usageHalfLifeMs = 30_000;
 
 /**
- * The connections of one tenant, all taken from the budget of its server. It has the shape of a pool of `pg`, which is
- * what Kysely, and so MikroORM, takes its connections from.
+ * The connections of one tenant, all acquired from the budget of its server. It has the methods of a `pg.Pool` that
+ * Kysely, and so MikroORM, calls: `connect` and `end`.
  */
 export class TenantPool implements PoolState<TenantClient> {
-  /** Settings of the connections. */
   readonly options: TenantClientOptions;
   readonly idle: TenantClient[] = [];
   readonly waiting: Waiter<TenantClient>[] = [];
@@ -26,36 +25,35 @@ export class TenantPool implements PoolState<TenantClient> {
     this.options = options;
   }
 
-  /** Connections that somebody has or that are on their way. */
   get inUseOrOpening(): number {
     return this.inUse + this.opening;
   }
 
   /**
-   * How often it is asked for, of late: the logarithm (base 2) of a count in which every use weighs half as much after 30 s.
-   * To be compared with that of another pool only: with time the count does not shrink, but newer uses weigh more.
+   * The logarithm (base 2) of an exponentially decaying count of uses: a use counts half as much every 30 s. Only
+   * comparable with the score of another pool: instead of decaying old uses, newer uses weigh more.
    */
   get usageScore(): number {
     return this.#usageScore;
   }
 
-  /** @throws {PoolError} */
+  /** @throws {PoolError} as `ConnectionBudget.acquire`, and `POOL_CLOSED` after `end` */
   async connect(): Promise<TenantClient> {
-    if (this.ended) throw closed();
-    const weight = performance.now() / halfLifeMs;
+    if (this.ended) throw closedError();
+    const weight = performance.now() / usageHalfLifeMs;
     const [larger, smaller] = this.#usageScore > weight ? [this.#usageScore, weight] : [weight, this.#usageScore];
     this.#usageScore = larger + Math.log2(1 + 2 ** (smaller - larger));
     return this.budget.acquire(this);
   }
 
-  /** Takes no more requests. Connections in use are closed when they are released. */
+  /** Accepts no more requests. Connections in use are closed when they are released. */
   async end(): Promise<void> {
     if (this.ended) return;
     this.ended = true;
-    this.budget.endPool(this, closed());
+    this.budget.endPool(this, closedError());
   }
 }
 
-function closed(): PoolError {
+function closedError(): PoolError {
   return new PoolError('POOL_CLOSED', 'this tenant database has been closed');
 }

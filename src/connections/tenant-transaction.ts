@@ -4,8 +4,8 @@ import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import type { TenantClient } from './tenant-client.ts';
 
 /**
- * The transaction of one change. It begins with the first thing that is asked in it, and carries who makes the change,
- * for the audit log; what can be sent together is, in one packet.
+ * The transaction of one change. It begins with its first query, and carries the actor, who is named in the audit log.
+ * Queries that can be sent together leave in one packet.
  */
 export class TenantTransaction {
   readonly #client: TenantClient;
@@ -20,13 +20,13 @@ export class TenantTransaction {
     this.#actor = actor;
   }
 
-  /** The rows that a statement returns. */
+  /** Returns the rows of a statement. */
   async query(statement: Statement): Promise<RowValues[]> {
     const [{ rows }] = await this.#send(() => [this.#client.query<RowValues>(statement)]);
     return rows;
   }
 
-  /** A unit of work in this transaction. */
+  /** An entity manager whose queries belong to this transaction. */
   get em(): EntityManager {
     if (!this.#em) {
       this.#em = this.#forkEntityManager();
@@ -35,9 +35,9 @@ export class TenantTransaction {
     return this.#em;
   }
 
-  /** Makes the change that was prepared, and commits it. @returns the rows that the statement returns */
+  /** Executes a statement and commits. @returns the rows of the statement */
   async commit(statement: Statement): Promise<RowValues[]> {
-    // Where the statement fails, the commit that follows it undoes what was done.
+    // If the statement fails, PostgreSQL turns the commit that follows into a rollback.
     const [{ rows }, { command }] = await this.#send(() => [
       this.#client.query<RowValues>(statement),
       this.#client.query('commit'),
@@ -46,29 +46,30 @@ export class TenantTransaction {
     return rows;
   }
 
-  /** Undoes what was done, if anything was. */
+  /** Rolls back if the transaction has begun. Never rejects. */
   async rollback(): Promise<void> {
     if (this.#begun) await this.#client.query('rollback').catch(() => {});
   }
 
   /**
-   * Queries, the first of which begin the transaction. Should `begin` alone fail, what follows would be done without one, and
-   * without an actor: the audit log refuses that, and so the change.
+   * Sends queries; the first call also begins the transaction, in the same packet. If `begin` alone failed, the queries
+   * would run outside of a transaction, and without the actor, which is set for the transaction only: the triggers of the
+   * audit log refuse a change without an actor.
    */
-  async #send<Queries extends readonly Promise<unknown>[] | []>(ask: () => Queries) {
-    if (this.#begun) return this.#client.sendTogether(ask);
+  async #send<Queries extends readonly Promise<unknown>[] | []>(send: () => Queries) {
+    if (this.#begun) return this.#client.sendTogether(send);
     this.#begun = true;
     const begin = () => [this.#client.query('begin'), this.#client.query({ ...setActor, values: [this.#actor] })];
-    const [, , ...answers] = await this.#client.sendTogether(() => [...begin(), ...ask()]);
-    return answers as { -readonly [Index in keyof Queries]: Awaited<Queries[Index]> };
+    const [, , ...results] = await this.#client.sendTogether(() => [...begin(), ...send()]);
+    return results as { -readonly [Index in keyof Queries]: Awaited<Queries[Index]> };
   }
 
-  /** This one connection, as MikroORM wants it, which then neither begins nor ends a transaction. */
+  /** A Kysely for MikroORM that uses this connection only, and neither begins nor ends a transaction. */
   #asKysely(): Kysely<unknown> {
-    const query = async (...asked: Parameters<TenantClient['query']>) =>
-      (await this.#send(() => [this.#client.query(...asked) as unknown as Promise<unknown>]))[0];
-    const lent = { query, release: () => {} };
-    const pool = { connect: async () => lent, end: async () => {}, options: {} };
+    const query = async (...args: Parameters<TenantClient['query']>) =>
+      (await this.#send(() => [this.#client.query(...args) as unknown as Promise<unknown>]))[0];
+    const client = { query, release: () => {} };
+    const pool = { connect: async () => client, end: async () => {}, options: {} };
     return new Kysely({ dialect: new PostgresDialect({ pool: pool as never }) });
   }
 }

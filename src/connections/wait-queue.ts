@@ -4,48 +4,46 @@ import type { TenantClient } from './tenant-client.ts';
 
 type Pool = PoolState<TenantClient>;
 
-/** What became of those who waited, since the start of the process. */
+/** Counts since the start of the process. */
 export interface WaitCounts {
-  /** Waits that ended, and the milliseconds they took together. */
+  /** Waits that ended, and their total duration in milliseconds. */
   waits: number;
   waitedMs: number;
-  /** Of them, those that ended without a connection. */
+  /** Waits that ended with a timeout, or because too many requests waited. */
   refused: number;
 }
 
-const maxWaiters = 2_000; // beyond it, waiting only makes everybody late
-const switchingMs = 50; // to close one connection and open another costs many times what a request does
+const maxWaiters = 2_000; // a longer queue only delays every request
+/** Closing one connection and opening another costs many times what a request does. */
+const idleAdvantageMs = 50;
 
-/** Those who wait for a connection to one server, and whose turn it is. */
+/** The requests that wait for a connection to one server, and the order in which pools are served. */
 export class WaitQueue {
   readonly counts: WaitCounts = { waits: 0, waitedMs: 0, refused: 0 };
-  /** Pools in which somebody waits. */
+  /** The pools that have a waiter. */
   readonly #pools = new Set<Pool>();
-  readonly #waitMs: number;
-  readonly #onRefused: () => void;
+  readonly #maxWaitMs: number;
+  readonly #onTimeout: () => void;
   #length = 0;
 
-  /**
-   * @param waitMs longest wait
-   * @param onTimeout called when somebody has waited in vain: what was on its way for them is another's now
-   */
-  constructor(waitMs: number, onTimeout: () => void) {
-    this.#waitMs = waitMs;
-    this.#onRefused = onTimeout;
+  /** @param onTimeout called after a waiter timed out: a connection that is being opened for it can serve another one */
+  constructor(maxWaitMs: number, onTimeout: () => void) {
+    this.#maxWaitMs = maxWaitMs;
+    this.#onTimeout = onTimeout;
   }
 
   get length(): number {
     return this.#length;
   }
 
-  /** @throws {PoolError} at once when too many wait, or later when the wait was too long */
+  /** @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the longest wait */
   enqueue(pool: Pool): Promise<TenantClient> {
     if (this.#length >= maxWaiters) this.#makeRoom(pool);
     return new Promise<TenantClient>((resolve, reject) => {
       const timer = setTimeout(() => {
-        this.#refuse(pool, waiter, 'no connection came free in time');
-        this.#onRefused();
-      }, this.#waitMs);
+        this.#refuse(pool, waiter, 'no connection became free in time');
+        this.#onTimeout();
+      }, this.#maxWaitMs);
       const waiter: Waiter<TenantClient> = { resolve, reject, since: performance.now(), timer };
       this.#length++;
       pool.waiting.push(waiter);
@@ -53,43 +51,43 @@ export class WaitQueue {
     });
   }
 
-  /** The one who waits in a pool the longest, whose wait is over. */
+  /** Removes and returns the waiter of a pool that has waited longest. */
   dequeue(pool: Pool): Waiter<TenantClient> | undefined {
     const [waiter] = pool.waiting;
-    if (waiter) this.#end(pool, waiter);
+    if (waiter) this.#remove(pool, waiter);
     return waiter;
   }
 
   /**
-   * Whose turn it is: of the pools that miss connections, the one that has the fewest; of those, the one in which somebody
-   * waits the longest. Who can use a connection as it is counts as having come a little earlier.
+   * Returns the pool to serve next: of the pools with an unmet demand, the one with the fewest connections in use or being
+   * opened; of equals, the one whose first waiter came first. A pool with an idle connection counts as 50 ms earlier.
    */
-  nextPool(missing: (pool: Pool) => number): Pool | undefined {
+  nextPool(unmetDemand: (pool: Pool) => number): Pool | undefined {
     let next: Pool | undefined;
     for (const pool of this.#pools) {
-      if (missing(pool) <= 0) continue;
-      const fewer = next ? pool.inUseOrOpening - next.inUseOrOpening : -1;
-      if (!next || fewer < 0 || (fewer === 0 && turnOf(pool) < turnOf(next))) next = pool;
+      if (unmetDemand(pool) <= 0) continue;
+      const difference = next ? pool.inUseOrOpening - next.inUseOrOpening : -1;
+      if (!next || difference < 0 || (difference === 0 && rank(pool) < rank(next))) next = pool;
     }
     return next;
   }
 
-  /** Room for one more of this pool, at the cost of the pool that has the most in the line. */
+  /** Refuses the last waiter of the pool with the most waiters, so that one tenant cannot fill the queue for the others. */
   #makeRoom(pool: Pool): void {
     let longest = pool;
     for (const each of this.#pools) if (each.waiting.length > longest.waiting.length) longest = each;
     const last = longest.waiting.at(-1);
-    if (longest === pool || !last) throw new PoolError('POOL_TIMEOUT', 'too many wait for a connection');
-    this.#refuse(longest, last, 'too many wait for a connection');
+    if (longest === pool || !last) throw new PoolError('POOL_TIMEOUT', queueFull);
+    this.#refuse(longest, last, queueFull);
   }
 
   #refuse(pool: Pool, waiter: Waiter<TenantClient>, reason: string): void {
-    this.#end(pool, waiter);
+    this.#remove(pool, waiter);
     this.counts.refused++;
     waiter.reject(new PoolError('POOL_TIMEOUT', reason));
   }
 
-  #end(pool: Pool, waiter: Waiter<TenantClient>): void {
+  #remove(pool: Pool, waiter: Waiter<TenantClient>): void {
     clearTimeout(waiter.timer);
     pool.waiting.splice(pool.waiting.indexOf(waiter), 1);
     if (pool.waiting.length === 0) this.#pools.delete(pool);
@@ -99,6 +97,8 @@ export class WaitQueue {
   }
 }
 
-function turnOf({ waiting: [first], idle }: Pool): number {
-  return (first?.since ?? Number.POSITIVE_INFINITY) - (idle.length > 0 ? switchingMs : 0);
+const queueFull = 'too many requests wait for a connection';
+
+function rank({ waiting: [first], idle }: Pool): number {
+  return (first?.since ?? Number.POSITIVE_INFINITY) - (idle.length > 0 ? idleAdvantageMs : 0);
 }

@@ -1,23 +1,28 @@
 type Query = (statement: string | { name: string; text: string; values: string[] }) => Promise<unknown>;
 
-const burstMs = 20; // between two changes of a burst; as long after the last one nobody keeps answers
+/** Longest pause between two writes of a burst. For as long after the last write, no process caches the resource. */
+const burstMs = 20;
 
 /**
- * The locks of resources that a connection holds, shared, for a burst of changes. While anybody holds one, no process
- * keeps answers of its resource, so the change that takes it is announced, and those that follow need not be.
+ * The shared advisory locks of resources that one connection holds during a burst of writes.
  *
- * They belong to the session: when the connection is cut they are gone, and so is whatever it had not committed.
+ * While any connection holds the lock of a resource, no process caches a response of that resource. So the write that
+ * takes the lock is announced, and the writes that follow under the same lock need no announcement.
+ *
+ * The locks belong to the session: when the connection is lost, PostgreSQL releases them and rolls back every change that
+ * was not committed.
  */
 export class WriteLocks {
   readonly #query: Query;
   readonly #isInUse: () => boolean;
+  /** Held locks whose write has been announced. */
   readonly #announced = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
-  #isOver = false;
+  #isBurstOver = false;
 
   /**
-   * @param query asks the connection
-   * @param isInUse whether somebody has the connection, so that a change may be under way on it
+   * @param query sends a statement on the connection
+   * @param isInUse true while a request uses the connection, so that a write may be under way on it
    */
   constructor(query: Query, isInUse: () => boolean) {
     this.#query = query;
@@ -25,38 +30,41 @@ export class WriteLocks {
   }
 
   /**
-   * Resolves when the lock is held and its change is announced, also a change that is refused afterwards.
-   * @throws what `announce` throws; then it must not be changed
+   * Resolves when the lock is held and its write is announced. The announcement also counts if the write fails afterwards.
+   * @throws the error of `announce`; the caller must not write then
    */
   async hold(lock: string, announce: () => Promise<void>): Promise<void> {
-    this.#isOver = false;
-    this.#timer = this.#timer?.refresh() ?? setTimeout(() => this.#onTime(), burstMs).unref();
+    this.#isBurstOver = false;
+    this.#timer = this.#timer?.refresh() ?? setTimeout(() => this.#onBurstEnd(), burstMs).unref();
     if (this.#announced.has(lock)) return;
     await this.#query({ name: 'hold', text: 'select pg_advisory_lock_shared($1)', values: [lock] });
     await announce();
     this.#announced.add(lock);
   }
 
-  /** Whether changes are made under it on this connection, which PostgreSQL never lets wait for its own locks. */
+  /**
+   * True when this connection holds the lock for writes. A read on the same connection must ask here: PostgreSQL grants
+   * a session any lock that conflicts only with the session's own locks.
+   */
   has(lock: string): boolean {
     return this.#announced.has(lock);
   }
 
-  /** The connection is given back: whatever was changed is committed, or never will be. */
+  /** Called when a request releases the connection: each of its writes is committed, or never will be. */
   onClientRelease(): void {
-    if (this.#isOver) this.#letGo();
+    if (this.#isBurstOver) this.#releaseAll();
   }
 
-  #onTime(): void {
-    this.#isOver = true;
-    if (!this.#isInUse()) this.#letGo();
+  #onBurstEnd(): void {
+    this.#isBurstOver = true;
+    if (!this.#isInUse()) this.#releaseAll();
   }
 
-  #letGo(): void {
-    this.#isOver = false;
+  #releaseAll(): void {
+    this.#isBurstOver = false;
     this.#announced.clear();
     this.#query('select pg_advisory_unlock_all()').catch(() => {
-      this.#isOver = true; // once more after the next use; of a connection that was cut, they are gone
+      this.#isBurstOver = true; // tries again after the next use; a lost connection has no locks to release
     });
   }
 }

@@ -46,7 +46,12 @@ describe('The connection budget of a server', () => {
     waitMs = 10_000,
     openMs = 10_000,
   }: Partial<Settings> & { max: number }) {
-    const budget = new ConnectionBudget({ max, maxPerTenant: maxEach, maxPerTenantShared: maxShared, waitMs });
+    const budget = new ConnectionBudget({
+      max,
+      maxPerTenant: maxEach,
+      maxPerTenantShared: maxShared,
+      maxWaitMs: waitMs,
+    });
     const name = `budget-${randomBytes(5).toString('hex')}`;
     const pool = (tenant: TenantRecord, url = tenant.databaseUrl) =>
       new TenantPool(budget, {
@@ -440,7 +445,7 @@ describe('The connection budget of a server', () => {
       for (let i = 0; i < 20; i++) expect(await ask(i % 2 === 0 ? first : second)).to.deep.equal([{ one: 1 }]);
       expect(performance.now() - startedAt).to.be.lessThan(1_400);
       for (const error of await Promise.all(lost))
-        expect(error.message).to.match(/ECONNREFUSED|did not answer in time|came free in time/);
+        expect(error.message).to.match(/ECONNREFUSED|did not answer in time|became free in time/);
       await eventually(() => databases.usage.inUse === 0 && databases.usage.open <= 2);
       expect(databases.budgets.size).to.equal(3);
     });

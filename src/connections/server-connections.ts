@@ -1,0 +1,137 @@
+import { timeLimits } from '../postgres/connection.ts';
+import { ConnectLimiter } from './connect-limiter.ts';
+import { IdleConnections } from './idle-connections.ts';
+import type { PoolState } from './pool-state.ts';
+import { TenantClient } from './tenant-client.ts';
+
+type Pool = PoolState<TenantClient>;
+
+interface ServerConnectionsOptions {
+  /** Called when a waiter may be served: a connection became idle or was closed, or another one may be opened. */
+  onChange: () => void;
+  /** Called when opening a connection failed, before `onChange`. */
+  onOpenFailed: (pool: Pool, error: unknown) => void;
+}
+
+const sweepEveryMs = 5_000;
+
+/** The connections of this process to one server: opens, closes and counts them, and holds the idle ones. */
+export class ServerConnections {
+  readonly #options: ServerConnectionsOptions;
+  readonly #idle = new IdleConnections(client => this.#close(client));
+  readonly #connectLimiter: ConnectLimiter;
+  readonly #sweep: NodeJS.Timeout;
+  #open = 0;
+  #closing = 0;
+  #opened = 0;
+  #evicted = 0;
+  #empty: PromiseWithResolvers<void> | undefined;
+
+  constructor(options: ServerConnectionsOptions) {
+    this.#options = options;
+    this.#connectLimiter = new ConnectLimiter(options.onChange);
+    this.#sweep = setInterval(() => this.#closeIdle(), sweepEveryMs).unref();
+  }
+
+  /** Connections that the server counts: in use, idle, being opened and being closed. */
+  get open(): number {
+    return this.#open;
+  }
+
+  /** Connections that are being closed, and still count as open. */
+  get closing(): number {
+    return this.#closing;
+  }
+
+  /** How many connections may be opened now, as far as `ConnectLimiter` is concerned. */
+  get connectRoom(): number {
+    return this.#connectLimiter.room;
+  }
+
+  /** Counts since the start of the process. */
+  get counts(): { readonly opened: number; readonly evicted: number } {
+    return { opened: this.#opened, evicted: this.#evicted };
+  }
+
+  /** Takes an idle connection of a pool; undefined when there is none. */
+  takeIdle(pool: Pool): TenantClient | undefined {
+    return this.#idle.take(pool);
+  }
+
+  /** Keeps an unused connection as idle. Closes it if its pool has ended or it is not reusable. */
+  keep(client: TenantClient): void {
+    if (client.pool.ended || !client.isReusable) this.#close(client);
+    else this.#idle.add(client);
+  }
+
+  /** Opens a connection, which is idle afterwards. Counts it before the first `await`; never rejects. */
+  async openFor(pool: Pool): Promise<void> {
+    this.#open++;
+    pool.opening++;
+    this.#opened++;
+    const endConnecting = this.#connectLimiter.begin();
+    let client: TenantClient | undefined;
+    try {
+      const opened = new TenantClient(pool); // may throw: reads the certificate files that the URL names
+      client = opened;
+      opened.once('end', () => this.#onEnd(opened));
+      await opened.open();
+      pool.opening--;
+      this.keep(opened);
+    } catch (error) {
+      pool.opening--;
+      this.#options.onOpenFailed(pool, error);
+      if (client) this.#close(client);
+      else this.#open--;
+    }
+    endConnecting();
+    this.#options.onChange();
+  }
+
+  /** Closes the idle connection that is least likely to be needed. @returns false when no connection is idle */
+  evict(): boolean {
+    const client = this.#idle.takeLeastUsed();
+    if (!client) return false;
+    this.#evicted++;
+    this.#close(client);
+    return true;
+  }
+
+  /** Closes the idle connections of a pool. */
+  closeIdleOf(pool: Pool): void {
+    for (let client = this.#idle.take(pool); client; client = this.#idle.take(pool)) this.#close(client);
+  }
+
+  /** Resolves when no connection is open. Every pool must have ended. */
+  async drain(): Promise<void> {
+    clearInterval(this.#sweep);
+    if (this.#open === 0) return;
+    this.#empty ??= Promise.withResolvers();
+    await this.#empty.promise;
+  }
+
+  #close(client: TenantClient): void {
+    if (client.closing || client.ended) return;
+    this.#closing++;
+    client.pool.closing++;
+    client.close();
+  }
+
+  /** Only now has the server closed the connection, and another one may be opened in its place. */
+  #onEnd(client: TenantClient): void {
+    const { pool } = client;
+    if (client.closing) {
+      this.#closing--;
+      pool.closing--;
+    }
+    this.#open--;
+    this.#idle.remove(client);
+    if (this.#open === 0) this.#empty?.resolve();
+    this.#options.onChange();
+  }
+
+  #closeIdle(): void {
+    const clients = this.#idle.takeIdleSince(performance.now() - timeLimits.api.idleMs);
+    for (const client of clients) this.#close(client);
+  }
+}
