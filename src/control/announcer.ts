@@ -1,33 +1,42 @@
+import { type ChangeTopic, changeChannel } from './change-topics.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 
-/** Tells every process, through the change feed, that what it keeps of a subject is not current any more. */
-export type Announce = (table: string, key: string) => Promise<void>;
+/** Notifies every process, through the change feed, that cached data with this key is no longer current. */
+export type Announce = (topic: ChangeTopic, key: string) => Promise<void>;
 
-const announcement = `select pg_notify('control_changes', payload) from unnest($1::text[]) as payload`;
+const announcement = `select pg_notify('${changeChannel}', payload) from unnest($1::text[]) as payload`;
+
+interface Batch {
+  readonly payloads: Set<string>;
+  readonly sent: Promise<void>;
+}
 
 /**
- * One announcement is on its way at a time; what is to be announced meanwhile goes with the next, together. It resolves
- * when the control database has taken it: every process that listens will be told.
+ * Returns a function that announces changes. It sends one batch at a time; announcements that are made meanwhile form the
+ * next batch. The promise resolves when the control database has accepted the batch: every listening process will receive
+ * it. It rejects when the batch was not sent.
  */
 export function createAnnouncer(control: ControlDatabase): Announce {
-  let last: Promise<void> = Promise.resolve();
-  let next: { payloads: Set<string>; sent: Promise<void> } | undefined;
+  let lastSettled: Promise<void> = Promise.resolve();
+  let nextBatch: Batch | undefined;
 
   const send = async (payloads: Set<string>): Promise<void> => {
     await queryControl(control, 'announce', announcement, [[...payloads]]);
   };
-  const plan = () => {
+  const planBatch = (): Batch => {
     const payloads = new Set<string>();
-    const sent = last.then(() => {
-      next = undefined; // who comes from here on may have changed something after this one was read elsewhere
+    const sent = lastSettled.then(() => {
+      // Closes the batch before it is sent: another process may receive it and read data again before a change that is
+      // announced after this point, so such a change needs a notification of its own.
+      nextBatch = undefined;
       return send(payloads);
     });
-    last = sent.catch(() => {});
+    lastSettled = sent.catch(() => {});
     return { payloads, sent };
   };
-  return (table, key) => {
-    next ??= plan();
-    next.payloads.add(`${table}:${key}`);
-    return next.sent;
+  return (topic, key) => {
+    nextBatch ??= planBatch();
+    nextBatch.payloads.add(`${topic}:${key}`);
+    return nextBatch.sent;
   };
 }

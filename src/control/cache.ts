@@ -1,10 +1,11 @@
 import { LRUCache } from 'lru-cache';
 import type { ChangeFeed } from './change-feed.ts';
+import type { ChangeTopic } from './change-topics.ts';
 
 interface CacheOptions<Value> {
   feed: ChangeFeed;
-  /** The table whose changes remove entries, by the key that its trigger announces. */
-  table: string;
+  /** Changes of this topic remove the entry with the same key. */
+  topic: ChangeTopic;
   load: (key: string) => Promise<Value | undefined>;
   max: number;
   ttlMs: number;
@@ -52,7 +53,7 @@ export class ControlCache<Value extends object> {
       },
     });
     this.#absent = new LRUCache({ max: options.maxAbsent || 1, ttl: options.ttlMs });
-    options.feed.subscribe(options.table, key => this.invalidate(key));
+    options.feed.subscribe(options.topic, key => this.invalidate(key));
   }
 
   /** Returns the value of a key, from memory or from the database; undefined when it has none. @throws what `load` throws */

@@ -1,20 +1,25 @@
 import pg from 'pg';
 import type { Logger } from 'pino';
-import { connectionConfig } from '../postgres/connection.ts';
+import { type ChangeTopic, changeChannel } from './change-topics.ts';
 
 const heartbeatMs = 250;
-/** A revocation must be obeyed within 1 s: what was not confirmed as current for this long is not served from memory. */
+/** A revocation takes effect within 1 s, so the feed counts as current only for this time after the last proof. */
 const currentForMs = 900;
 const reconnectMs = 200;
 
 type ChangeHandler = (key: string) => void;
 
 /**
- * Tells this process which rows of the control database changed, whoever changed them (`NOTIFY` by triggers).
+ * Receives a notification for each changed row of the control database, whoever changed it: triggers send them (`NOTIFY`).
  *
- * The rule for those who keep rows in memory: serve them only while `current` is true. It is true while the connection
- * has proved to be alive within the last moment; a silent network counts as down. After every reconnection everything
- * kept is dropped before `current` becomes true again, because what happened meanwhile is not known.
+ * Whoever caches rows in memory may serve them only while `current` is true:
+ *
+ *   1. `current` is true for 900 ms after the sending of the last `select 1` that this connection has answered. A silent
+ *      network therefore counts as down.
+ *   2. PostgreSQL delivers pending notifications before it completes an answer. So at each proof, this process has received
+ *      every change whose commit had returned before the proof was sent.
+ *   3. Changes that were committed between two connections are not received. So after each connect, every subscriber drops
+ *      everything before `current` becomes true.
  */
 export class ChangeFeed {
   readonly #url: string;
@@ -30,20 +35,24 @@ export class ChangeFeed {
     this.#log = log;
   }
 
-  /** Whether rows kept in memory are known to be current. */
+  /** True while rows in memory are known to be current. */
   get current(): boolean {
     return performance.now() - this.#provenAt < currentForMs;
   }
 
-  /** Calls `drop` with the key of each changed row of a table, or with `*` when all of them must be dropped. */
-  subscribe(table: string, drop: ChangeHandler): void {
-    this.#handlers.set(table, drop);
+  /**
+   * Calls `invalidate` with the key of each change of a topic, or with `*` for all keys.
+   * @throws when the topic has a subscriber already
+   */
+  subscribe(topic: ChangeTopic, invalidate: ChangeHandler): void {
+    if (this.#handlers.has(topic)) throw new Error(`the change topic ${topic} has a subscriber already`);
+    this.#handlers.set(topic, invalidate);
   }
 
   /** Resolves when the feed is listening. @throws when the control database cannot be reached; `start` does not retry */
   async start(): Promise<void> {
     await this.#connect();
-    this.#schedule(heartbeatMs);
+    this.#scheduleHeartbeat(heartbeatMs);
   }
 
   async stop(): Promise<void> {
@@ -55,34 +64,36 @@ export class ChangeFeed {
 
   async #connect(): Promise<void> {
     const client = new pg.Client({
-      ...connectionConfig(this.#url, 'change-feed'),
+      connectionString: this.#url,
+      application_name: 'backoffice-change-feed',
+      connectionTimeoutMillis: 2_000,
       query_timeout: currentForMs,
       keepAlive: true,
     });
-    client.on('error', () => this.#lost(client));
-    client.on('end', () => this.#lost(client));
-    client.on('notification', message => this.#announce(message.payload ?? '*:*'));
+    client.on('error', () => this.#onLost(client));
+    client.on('end', () => this.#onLost(client));
+    client.on('notification', message => this.#dispatch(message.payload ?? '*:*'));
     try {
       await client.connect();
-      await client.query('listen control_changes');
-      if (this.#stopped) throw new Error('the change feed was stopped meanwhile');
+      await client.query(`listen ${changeChannel}`);
+      if (this.#stopped) throw new Error('the change feed was stopped while it connected');
     } catch (error) {
       client.end().catch(() => {});
       throw error;
     }
     this.#client = client;
-    this.#announce('*:*');
+    this.#dispatch('*:*');
     this.#provenAt = performance.now();
   }
 
-  #announce(payload: string): void {
+  #dispatch(payload: string): void {
     const separator = payload.indexOf(':');
-    const [table, key] = [payload.slice(0, separator), payload.slice(separator + 1)];
-    if (table === '*') for (const drop of this.#handlers.values()) drop('*');
-    else this.#handlers.get(table)?.(key);
+    const [topic, key] = [payload.slice(0, separator), payload.slice(separator + 1)];
+    if (topic === '*') for (const invalidate of this.#handlers.values()) invalidate('*');
+    else this.#handlers.get(topic)?.(key);
   }
 
-  #lost(client: pg.Client): void {
+  #onLost(client: pg.Client): void {
     if (this.#client !== client) return;
     this.#client = undefined;
     this.#provenAt = Number.NEGATIVE_INFINITY;
@@ -90,33 +101,33 @@ export class ChangeFeed {
       this.#log.warn({ event: 'change_feed_lost' }, 'the change feed is down: nothing is served from memory');
   }
 
-  #schedule(afterMs: number): void {
+  #scheduleHeartbeat(afterMs: number): void {
     this.#timer = setTimeout(() => {
-      this.#beat().then(
+      this.#heartbeat().then(
         next => {
-          if (!this.#stopped) this.#schedule(next);
+          if (!this.#stopped) this.#scheduleHeartbeat(next);
         },
         () => {},
       );
     }, afterMs).unref();
   }
 
-  /** Proves that the connection is alive, or makes a new one. Resolves to the time until the next beat, in ms. */
-  async #beat(): Promise<number> {
+  /** Proves that the connection is alive, or connects again. Resolves to the time until the next heartbeat, in ms. */
+  async #heartbeat(): Promise<number> {
     const client = this.#client;
     try {
       if (client) {
-        const askedAt = performance.now();
+        const sentAt = performance.now();
         await client.query('select 1');
-        if (this.#client === client) this.#provenAt = askedAt;
+        if (this.#client === client) this.#provenAt = sentAt;
       } else {
         await this.#connect();
-        this.#log.info({ event: 'change_feed_restored' }, 'the change feed is back');
+        this.#log.info({ event: 'change_feed_restored' }, 'the change feed is connected again');
       }
       return heartbeatMs;
     } catch {
       if (client) {
-        this.#lost(client);
+        this.#onLost(client);
         client.end().catch(() => {});
       }
       return reconnectMs;

@@ -1,19 +1,17 @@
 import { ControlCache } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
+import { changeTopics } from './change-topics.ts';
 import { loadRole, loadSession, loadUser } from './load-caller.ts';
 import { loadLegacyToken } from './load-legacy-token.ts';
 import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type { LegacyTokenRecord, RoleRecord, SessionRecord, TenantRecord, UserRecord } from './records.ts';
 
-/** The caches of the directory. A key is the text that the trigger of the table announces. */
+/** The caches of the directory, one for each topic of the control database, with the keys of `changeTopics`. */
 export interface DirectoryCaches {
-  /** By guid. */
   readonly tenants: ControlCache<TenantRecord>;
-  /** By id, as are users and roles. */
   readonly sessions: ControlCache<SessionRecord>;
   readonly users: ControlCache<UserRecord>;
   readonly roles: ControlCache<RoleRecord>;
-  /** By `legacyTokenKey`. */
   readonly legacyTokens: ControlCache<LegacyTokenRecord>;
 }
 
@@ -27,14 +25,14 @@ export function createDirectoryCaches(options: CachesOptions): DirectoryCaches {
   const { control, feed } = options;
   const users = new ControlCache<UserRecord>({
     feed,
-    table: 'users',
+    topic: changeTopics.users,
     max: 50_000,
     ttlMs: 5 * minuteMs,
     load: id => loadUser(id, control),
   });
   const roles = new ControlCache<RoleRecord>({
     feed,
-    table: 'roles',
+    topic: changeTopics.roles,
     max: 50_000,
     ttlMs: 10 * minuteMs,
     load: id => loadRole(id, control),
@@ -51,7 +49,7 @@ export function createDirectoryCaches(options: CachesOptions): DirectoryCaches {
 function createTenantCache(options: CachesOptions): ControlCache<TenantRecord> {
   return new ControlCache<TenantRecord>({
     feed: options.feed,
-    table: 'tenants',
+    topic: changeTopics.tenants,
     max: 10_000,
     maxAbsent: 1_000,
     ttlMs: 10 * minuteMs,
@@ -67,7 +65,7 @@ function createSessionCache(
 ): ControlCache<SessionRecord> {
   return new ControlCache<SessionRecord>({
     feed,
-    table: 'sessions',
+    topic: changeTopics.sessions,
     max: 50_000,
     ttlMs: 5 * minuteMs,
     load: async id => {
@@ -84,7 +82,7 @@ function createSessionCache(
 function createLegacyTokenCache({ control, feed }: CachesOptions): ControlCache<LegacyTokenRecord> {
   return new ControlCache<LegacyTokenRecord>({
     feed,
-    table: 'legacy_tokens',
+    topic: changeTopics.legacyTokens,
     max: 10_000,
     maxAbsent: 1_000,
     ttlMs: 5 * minuteMs,

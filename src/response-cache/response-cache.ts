@@ -1,6 +1,7 @@
 import type { ReadResult } from '../connections/tenant-driver.ts';
 import type { Announce } from '../control/announcer.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
+import { changeTopics } from '../control/change-topics.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { Representation } from '../http/representation.ts';
 import type { RowValues } from '../postgres/table-statements.ts';
@@ -34,8 +35,6 @@ interface ResponseCacheOptions {
  */
 const minAgeMs = 50_000;
 const maxAgeMs = 60_000;
-/** The subject of the announcements in the change feed. */
-const announcementTable = 'answers';
 
 /**
  * Serves responses from memory, as the bytes that are sent, while they are known to be current. It caches only
@@ -102,7 +101,7 @@ export class ResponseCache {
     this.#writeMonitor = writeMonitor;
     this.#now = now;
     this.#store = new ResponseStore(maxBytes);
-    feed.subscribe(announcementTable, key => this.#store.drop(key));
+    feed.subscribe(changeTopics.responses, key => this.#store.drop(key));
   }
 
   /** Memory of the cached responses, in bytes. */
@@ -150,7 +149,7 @@ export class ResponseCache {
   async invalidate(tenant: TenantRecord, resource: string): Promise<void> {
     const key = `${tenant.guid}/${resource}`;
     this.#store.drop(key);
-    await this.#announce(announcementTable, key);
+    await this.#announce(changeTopics.responses, key);
   }
 
   /** Extends the life of an expired response if its database is proved unchanged, until lately, since the read. */

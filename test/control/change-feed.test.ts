@@ -3,6 +3,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { expect } from 'chai';
 import { ControlCache } from '../../src/control/cache.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
+import { changeTopics } from '../../src/control/change-topics.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
@@ -268,19 +269,17 @@ describe('The change feed', () => {
       const answers: ((value: object) => void)[] = [];
       const cache = new ControlCache({
         feed,
-        table: 'sessions',
+        topic: changeTopics.sessions,
         max: 10,
         ttlMs: 60_000,
         load: () => new Promise<object>(resolve => answers.push(resolve)),
       });
-      const heard = new Promise(resolve => feed.subscribe('marker', key => key === 'end' && resolve(key)));
+      const heard = new Promise(resolve => feed.subscribe(changeTopics.roles, key => key === 'end' && resolve(key)));
       await feed.start();
       try {
         const early = cache.get('key');
         const shared = cache.get('key');
-        await control(
-          `select pg_notify('control_changes', 'sessions:key'), pg_notify('control_changes', 'marker:end')`,
-        );
+        await control(`select pg_notify('control_changes', 'sessions:key'), pg_notify('control_changes', 'roles:end')`);
         await heard;
         const late = cache.get('key');
         expect(answers).to.have.length(2);
@@ -305,7 +304,7 @@ describe('The change feed', () => {
       let asked = 0;
       const cache = new ControlCache({
         feed,
-        table: 'sessions',
+        topic: changeTopics.sessions,
         max: 10,
         ttlMs: 60_000,
         load: async () => {

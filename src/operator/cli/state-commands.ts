@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { createPasswords } from '../../auth/passwords.ts';
 import { createAnnouncer } from '../../control/announcer.ts';
+import { changeTopics } from '../../control/change-topics.ts';
 import { cloneTenant } from '../provisioning/clone.ts';
 import {
   changeState,
@@ -59,7 +60,7 @@ function addRefresh(tenant: Command): void {
     .action(
       withInstallation(async (installation, slug: string, options: OutputOptions) => {
         const { guid } = await findTenant(installation, slug);
-        await createAnnouncer(installation.control)('answers', guid);
+        await createAnnouncer(installation.control)(changeTopics.responses, guid);
         printResult(options, { slug, guid }, () => `Every process reads the data of ${slug} again.`);
       }),
     );

@@ -1,0 +1,82 @@
+import { expect } from 'chai';
+import { ChangeFeed } from '../../src/control/change-feed.ts';
+import { type ChangeTopic, changeChannel, changeTopics } from '../../src/control/change-topics.ts';
+import { createDirectory } from '../../src/control/directory.ts';
+import { ResponseCache } from '../../src/response-cache/response-cache.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+interface Trigger {
+  table: string;
+  /** `execute function f('argument', …)` at the end of its definition. */
+  definition: string;
+  /** The body of its function. */
+  body: string;
+}
+
+/** Records which topics are subscribed to. */
+class RecordingFeed extends ChangeFeed {
+  readonly subscribed: ChangeTopic[] = [];
+
+  override subscribe(...[topic, invalidate]: Parameters<ChangeFeed['subscribe']>): void {
+    this.subscribed.push(topic);
+    super.subscribe(topic, invalidate);
+  }
+}
+
+const allTopics = '*';
+
+describe('change topics', () => {
+  let world: World;
+  let triggers: Trigger[];
+
+  before(async () => {
+    world = await createWorld();
+    triggers = await world.control.em.fork().execute<Trigger[]>(
+      `select tgrelid::regclass::text as table, pg_get_triggerdef(t.oid) as definition, prosrc as body
+         from pg_trigger t join pg_proc p on p.oid = tgfoid
+        where not tgisinternal and prosrc like '%pg_notify%'`,
+    );
+  });
+  after(() => world.close());
+
+  it('every topic is notified by a trigger of the control database, except the one that the service announces', () => {
+    const notified = new Set(triggers.map(topicOf).filter(topic => topic !== allTopics));
+    expect([...notified, changeTopics.responses].sort()).to.deep.equal(Object.values(changeTopics).sort());
+  });
+
+  it('every topic has exactly one subscriber in the service', () => {
+    const { installation, log } = world;
+    const feed = new RecordingFeed(installation.controlUrl, log);
+    createDirectory({ ...installation, feed, log });
+    new ResponseCache({ feed, announce: async () => {}, writeMonitor: { unchangedUntil: () => 0 }, maxBytes: 1 });
+    expect(feed.subscribed.sort()).to.deep.equal(Object.values(changeTopics).sort());
+  });
+
+  it('a second subscriber of a topic is refused, because it would replace the first', () => {
+    const feed = new ChangeFeed(world.installation.controlUrl, world.log);
+    feed.subscribe(changeTopics.users, () => {});
+    expect(() => feed.subscribe(changeTopics.users, () => {})).to.throw('has a subscriber already');
+  });
+
+  it('every trigger notifies the channel that the change feed listens to', () => {
+    for (const { body, table } of triggers) {
+      const channels = [...body.matchAll(/pg_notify\('([^']*)'/g)].map(([, channel]) => channel);
+      expect(new Set(channels), table).to.deep.equal(new Set([changeChannel]));
+    }
+  });
+
+  it('truncating a table whose row changes are notified invalidates every topic', () => {
+    const tables = (ofTopic: (topic: string) => boolean) =>
+      [...new Set(triggers.filter(trigger => ofTopic(topicOf(trigger))).map(({ table }) => table))].sort();
+    expect(tables(topic => topic === allTopics)).to.deep.equal(tables(topic => topic !== allTopics));
+  });
+});
+
+/** The topic that a trigger notifies: written in the body of its function, or the first argument of the function. */
+function topicOf({ table, definition, body }: Trigger): string {
+  const literal = /pg_notify\('[^']*', '([^':]+):/.exec(body)?.[1];
+  const argument = /execute function \w+\('([^']+)'/i.exec(definition)?.[1];
+  const topic = literal ?? argument;
+  if (topic === undefined) throw new Error(`a trigger of ${table} notifies no topic that this test can recognise`);
+  return topic;
+}
