@@ -1,3 +1,4 @@
+import pLimit from 'p-limit';
 import type { Server, Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
@@ -25,8 +26,8 @@ interface Options {
   onTenant?: (wrong: boolean) => void;
 }
 
-/** Connections to each server at the same time. */
-const connections = 4;
+/** Tenant databases that are checked at the same time, and so connections to each server. */
+const concurrency = 4;
 
 /**
  * Looks for everything that is wrong anywhere: in the control database, on the servers, and inside the tenant databases.
@@ -90,21 +91,19 @@ async function lookAtServer(
       fingerprint: await headFingerprint(installation.control, server, adminUrl),
     };
     const usable = new Set(facts.databases.filter(({ open, broken }) => open && !broken).map(({ name }) => name));
-    const line = [...tenants];
-    const worker = async (): Promise<void> => {
-      for (let tenant = line.shift(); tenant; tenant = line.shift()) {
-        const { slug, databaseName, status } = tenant;
-        const examined = status !== 'provisioning' && !control.underWork(tenant) && usable.has(databaseName);
-        const inside = examined
-          ? await checkTenant(installation, tenant, head).catch((error: unknown) => [
-              of('not_examined', slug, `${databaseName}: ${shortText(error)}`, 'see what keeps it from answering'),
-            ])
-          : [];
-        findings.push(...inside);
-        onTenant?.(inside.length > 0);
-      }
-    };
-    await Promise.all(Array.from({ length: connections }, worker));
+    const limit = pLimit(concurrency);
+    const inside = await limit.map(tenants, async tenant => {
+      const { slug, databaseName, status } = tenant;
+      const examined = status !== 'provisioning' && !control.underWork(tenant) && usable.has(databaseName);
+      const findingsInside = examined
+        ? await checkTenant(installation, tenant, head).catch((error: unknown) => [
+            of('not_examined', slug, `${databaseName}: ${shortText(error)}`, 'see what keeps it from answering'),
+          ])
+        : [];
+      onTenant?.(findingsInside.length > 0);
+      return findingsInside;
+    });
+    findings.push(...inside.flat());
     return findings;
   } catch (error) {
     const remedy = 'see that it runs and can be reached; none of its tenants was examined';
