@@ -42,8 +42,13 @@ export function connectFailure(error: unknown): string | undefined {
  */
 export function explain(error: unknown): string {
   if (error instanceof ConfigError) return `Correct the configuration: ${error.message}.`;
-  if (error instanceof OperatorError) return error.message.replace(/([^.?!])$/, '$1.');
+  if (error instanceof OperatorError) return asSentence(error.message);
   const reason = connectFailure(error);
   if (reason) return `PostgreSQL cannot be used: ${reason}. Check DATABASE_URL and the servers of the tenants.`;
   return `Unexpected error. Report it with these details: ${JSON.stringify(describeError(error), null, 2)}`;
+}
+
+/** Adds a full stop, except after a command, so that the command can be pasted. */
+function asSentence(message: string): string {
+  return /[.?!]$|: npm run [^.:]*$/.test(message) ? message : `${message}.`;
 }

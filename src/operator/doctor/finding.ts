@@ -1,18 +1,20 @@
 /** Something that is wrong, and what to do about it. */
 export interface Finding {
-  /** One word for the kind, for scripts. */
+  /** The kind of the finding: one stable word, for scripts. */
   check: Check;
   server: string;
-  /** Its slug; null when it is about no tenant, or none that is known. */
+  /** Slug of the tenant; null when the finding concerns no tenant, or no known one. */
   tenant: string | null;
   problem: string;
+  /** What the operator has to do: an imperative sentence, with the whole command or statement. */
   remedy: string;
-  /** What mends it without a risk, when there is such a thing. */
+  /** What repairs it without risk; absent when only a person can decide. */
   repair?: Repair;
 }
 
-/** Statements with the rights of the operator, on the server, or inside the database that is named. Not to be shown. */
-export interface Repair {
+/** Statements that run with the rights of the operator. They may hold a password, so they are never shown. */
+interface Repair {
+  /** The database that they run in; absent: any database of the server. */
   database?: string;
   statements: string[];
 }
@@ -40,7 +42,31 @@ export type Check =
   | 'schema_drift'
   | 'not_examined';
 
-/** The same thing found again is the same finding. */
-export function keyOf({ check, server, tenant, problem }: Finding): string {
+/** Identifies a finding: two runs of the checks that find the same fault return findings with equal keys. */
+export function findingKey({ check, server, tenant, problem }: Finding): string {
   return JSON.stringify([check, server, tenant, problem]);
+}
+
+/** A finding as a check of one server or one tenant database reports it. */
+export interface Report {
+  check: Check;
+  /** Absent: the finding concerns no tenant. */
+  tenant?: string | undefined;
+  problem: string;
+  /** With `statements`, without the full stop at its end. */
+  remedy: string;
+  /** Statements that repair it without risk. */
+  statements?: string[] | undefined;
+}
+
+/**
+ * Makes a finding of what a check reports.
+ * @param database that the statements run in; absent: any database of the server
+ */
+export function toFinding(server: string, report: Report, database?: string): Finding {
+  const { check, tenant = null, problem, remedy, statements } = report;
+  const finding = { check, server, tenant, problem, remedy };
+  if (!statements) return finding;
+  const repair = { ...(database === undefined ? {} : { database }), statements };
+  return { ...finding, remedy: `${remedy} (doctor --fix does it).`, repair };
 }

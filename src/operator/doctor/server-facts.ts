@@ -1,49 +1,53 @@
 import type pg from 'pg';
 
-/** A database on a server, whoever it belongs to. */
+/** A database on a server, of this installation or of another. */
 export interface DatabaseFacts {
   name: string;
-  /** A DROP DATABASE was interrupted: it can only be dropped. */
+  /** True when a DROP DATABASE was interrupted: the database can only be dropped. */
   broken: boolean;
+  /** True when the database accepts connections. */
   open: boolean;
-  /** What others than its owner may do with it; `public` is everybody. */
-  rights: { grantee: string; privilege: string }[];
+  /** Privileges on the database of roles other than its owner; the grantee `public` means every role. */
+  grants: { grantee: string; privilege: string }[];
 }
 
+/** A role whose name begins with the prefix of the installation. */
 export interface RoleFacts {
   name: string;
   login: boolean;
-  /** Attributes that a login role of a tenant has no use for, such as `createdb`. */
-  powers: string[];
-  /** The roles it is a member of. */
+  /** Attributes that the login role of a tenant does not need, such as `createdb`. */
+  attributes: string[];
+  /** The roles that it is a member of. */
   groups: string[];
-  /** Databases with objects that it owns; null: something that all databases share. */
-  owns: (string | null)[];
-  /** Databases with objects that it was granted something on, the databases themselves not counted. */
-  granted: (string | null)[];
+  /** Databases in which it owns objects; null stands for objects that all databases share. */
+  ownsIn: (string | null)[];
+  /** Databases in which it has privileges on objects; null as above. Privileges on a database itself do not count. */
+  grantedIn: (string | null)[];
 }
 
+/** The databases and roles of a server at one moment. */
 export interface ServerFacts {
   databases: DatabaseFacts[];
+  /** By name. */
   roles: Map<string, RoleFacts>;
-  /** By the name of a group: who may do what it may. The operator is not counted. */
+  /** By the name of a group: the roles that have its privileges, without the operator's. */
   members: Map<string, string[]>;
 }
 
-/** Everything that a server says about databases and roles in four questions, however many there are. */
+/** Reads the databases and roles of a server. Takes four queries, however many there are. */
 export async function readServerFacts(client: pg.Client, prefix: string): Promise<ServerFacts> {
   const { rows: databases } = await client.query<DatabaseFacts>(
     `select datname as name, datconnlimit = -2 as broken, datallowconn as open,
             coalesce((select json_agg(json_build_object('privilege', privilege_type, 'grantee',
                         case grantee when 0 then 'public' else pg_get_userbyid(grantee) end))
-                      from aclexplode(coalesce(datacl, acldefault('d', datdba))) where grantee <> datdba), '[]') as rights
+                      from aclexplode(coalesce(datacl, acldefault('d', datdba))) where grantee <> datdba), '[]') as grants
        from pg_database order by datname`,
   );
-  const { rows: roles } = await client.query<Omit<RoleFacts, 'owns' | 'granted'>>(
+  const { rows: roles } = await client.query<Omit<RoleFacts, 'ownsIn' | 'grantedIn'>>(
     `select rolname as name, rolcanlogin as login,
             array_remove(array[case when rolsuper then 'superuser' end, case when rolcreatedb then 'createdb' end,
               case when rolcreaterole then 'createrole' end, case when rolreplication then 'replication' end,
-              case when rolbypassrls then 'bypassrls' end], null) as powers,
+              case when rolbypassrls then 'bypassrls' end], null) as attributes,
             array(select pg_get_userbyid(roleid)::text from pg_auth_members m where member = r.oid order by 1) as groups
        from pg_roles r where starts_with(rolname, $1)`,
     [`${prefix}_`],
@@ -55,23 +59,26 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
         and (deptype = 'o' or classid <> 'pg_database'::regclass)`,
     [`${prefix}_`],
   );
-  // Who makes a role becomes a member that may hand it on, but does not have what it has.
+  // The creator of a role becomes a member of it that may grant it, but without its privileges: such members do not count.
   const { rows: members } = await client.query<{ name: string; member: string }>(
     `select distinct pg_get_userbyid(roleid)::text as name, pg_get_userbyid(member)::text as member
        from pg_auth_members where starts_with(pg_get_userbyid(roleid)::text, $1)
         and (inherit_option or set_option) and pg_get_userbyid(member) <> current_user`,
     [`${prefix}_`],
   );
-  const byRole = Map.groupBy(dependencies, ({ role }) => role);
-  const of = (role: string, owns: boolean) =>
-    (byRole.get(role) ?? []).filter(each => each.owns === owns).map(({ database }) => database);
+  const dependenciesOf = Map.groupBy(dependencies, ({ role }) => role);
+  const databasesOf = (role: string, owns: boolean) =>
+    (dependenciesOf.get(role) ?? []).filter(each => each.owns === owns).map(({ database }) => database);
   return {
     databases,
     roles: new Map(
-      roles.map(role => [role.name, { ...role, owns: of(role.name, true), granted: of(role.name, false) }]),
+      roles.map(role => [
+        role.name,
+        { ...role, ownsIn: databasesOf(role.name, true), grantedIn: databasesOf(role.name, false) },
+      ]),
     ),
     members: new Map(
-      [...Map.groupBy(members, ({ name }) => name)].map(([name, all]) => [name, all.map(({ member }) => member)]),
+      [...Map.groupBy(members, ({ name }) => name)].map(([name, rows]) => [name, rows.map(({ member }) => member)]),
     ),
   };
 }

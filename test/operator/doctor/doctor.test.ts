@@ -4,12 +4,23 @@ import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { runScript } from '../../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 
-interface Found {
+interface ReportedFinding {
   check: string;
   tenant: string | null;
   problem: string;
   remedy: string;
   fixed: boolean;
+}
+
+interface Fault {
+  /** Causes the fault. */
+  inject: () => Promise<unknown>;
+  /** The checks and tenants of the findings that doctor must return. */
+  findings: [string, string | null][];
+  /** Matches the problem of one of them. */
+  problem: RegExp;
+  /** Removes the fault; absent when `--fix` must remove it. */
+  restore?: () => Promise<unknown>;
 }
 
 describe('doctor', () => {
@@ -29,30 +40,31 @@ describe('doctor', () => {
 
   const doctor = (...args: string[]) => runScript('scripts/tenant.ts', ['doctor', ...args], server.environment);
 
-  const look = async (fix = false): Promise<Found[]> => (await diagnose(server.installation, { fix })).findings;
-  const inShort = (findings: Found[]) => findings.map(({ check, tenant }) => [check, tenant]);
+  const findFaults = async (fix = false): Promise<ReportedFinding[]> =>
+    (await diagnose(server.installation, { fix })).findings;
+  const checksOf = (findings: ReportedFinding[]) => findings.map(({ check, tenant }) => [check, tenant]);
 
-  afterEach('finds nothing when the fault is mended', async () => {
-    expect(await look()).to.deep.equal([]);
+  afterEach('nothing is wrong after the fault was removed', async () => {
+    expect(await findFaults()).to.deep.equal([]);
   });
 
-  it('ends with 0 when nothing is wrong', async () => {
+  it('doctor exits with 0 when nothing is wrong', async () => {
     const { code, stdout, stderr } = await doctor();
     expect({ code, stdout, stderr }).to.deep.equal({
       code: 0,
-      stdout: 'Nothing is wrong with 2 tenants on 1 server.\n',
+      stdout: 'Checked 2 tenants on 1 server: nothing is wrong.\n',
       stderr: '',
     });
   });
 
-  it('ends with 1 when something is, names it, says what to do, and shows no secret', async () => {
+  it('doctor exits with 1 when something is wrong, prints the problem and its remedy, and shows no secret', async () => {
     await server.sql(`drop owned by "${acme}"; drop role "${acme}"`);
     const [text, json] = await Promise.all([doctor(), doctor('--json')]);
     expect([text.code, json.code, json.stderr]).to.deep.equal([1, 1, '']);
-    expect(text.stdout).to.include(`acme: the login role ${acme} is missing`).and.to.include('doctor --fix does it');
+    expect(text.stdout).to.include(`acme: login role ${acme} is missing`).and.to.include('(doctor --fix does it).');
     const { healthy, servers, tenants, findings } = JSON.parse(json.stdout);
     expect({ healthy, servers, tenants }).to.deep.equal({ healthy: false, servers: 1, tenants: 2 });
-    expect(inShort(findings)).to.deep.equal([
+    expect(checksOf(findings)).to.deep.equal([
       ['missing_role', 'acme'],
       ['login_fails', 'acme'],
     ]);
@@ -62,362 +74,359 @@ describe('doctor', () => {
     expect(JSON.parse(fixed.stdout).findings[0]).to.deep.include({ check: 'missing_role', fixed: true });
   });
 
-  /** What an intruder, or a mistake, does; what is found, and what undoes it when `--fix` does not. */
-  const faults: [
-    string,
-    { break: () => Promise<unknown>; found: [string, string | null][]; names: RegExp; undo?: () => Promise<unknown> },
-  ][] = [
+  /** Faults that an intruder or a mistake may cause, with their titles. */
+  const faults: [string, Fault][] = [
     [
-      "a right to connect to another tenant's database",
+      "CONNECT on another tenant's database",
       {
-        break: () => server.sql(`grant connect on database "${globex}" to "${acme}"`),
-        found: [['excess_rights', 'acme']],
-        names: /rights on the database office_globex/,
+        inject: () => server.sql(`grant connect on database "${globex}" to "${acme}"`),
+        findings: [['excess_rights', 'acme']],
+        problem: /has CONNECT on database office_globex/,
       },
     ],
     [
-      'a right to connect to the control database',
+      'CONNECT of a tenant on the control database',
       {
-        break: () => server.sql(`grant connect on database office to "${acme}"`),
-        found: [['excess_rights', 'acme']],
-        names: /rights on the database office$/,
+        inject: () => server.sql(`grant connect on database office to "${acme}"`),
+        findings: [['excess_rights', 'acme']],
+        problem: /has CONNECT on database office$/,
       },
     ],
     [
-      'a right to make temporary tables',
+      'TEMPORARY on the own database',
       {
-        break: () => server.sql(`grant temporary on database "${acme}" to "${acme}"`),
-        found: [['excess_rights', 'acme']],
-        names: /TEMPORARY on office_acme/,
+        inject: () => server.sql(`grant temporary on database "${acme}" to "${acme}"`),
+        findings: [['excess_rights', 'acme']],
+        problem: /TEMPORARY on database office_acme/,
       },
     ],
     [
-      'a role that is a member of another',
+      'a login role that is a member of another role',
       {
-        break: () => server.sql(`grant pg_read_all_data to "${acme}"`),
-        found: [['excess_rights', 'acme']],
-        names: /member of pg_read_all_data/,
+        inject: () => server.sql(`grant pg_read_all_data to "${acme}"`),
+        findings: [['excess_rights', 'acme']],
+        problem: /member of pg_read_all_data/,
       },
     ],
     [
-      'a role that is a superuser and may create databases',
+      'a login role with the attributes superuser and createdb',
       {
-        break: () => server.sql(`alter role "${acme}" superuser createdb`),
-        found: [['excess_rights', 'acme']],
-        names: /is superuser, createdb/,
+        inject: () => server.sql(`alter role "${acme}" superuser createdb`),
+        findings: [['excess_rights', 'acme']],
+        problem: /is superuser, createdb/,
       },
     ],
     [
-      'a role that owns something',
+      'a login role that owns a schema',
       {
-        break: () => server.sql(`create schema mine authorization "${acme}"`, acme),
-        found: [['excess_rights', 'acme']],
-        names: /owns something in office_acme/,
-        undo: () => server.sql('drop schema mine', acme),
+        inject: () => server.sql(`create schema mine authorization "${acme}"`, acme),
+        findings: [['excess_rights', 'acme']],
+        problem: /owns objects in database office_acme/,
+        restore: () => server.sql('drop schema mine', acme),
       },
     ],
     [
-      'a login that has what tenants have',
+      'a foreign login in the group of all tenants',
       {
-        break: () => server.sql('create role intruder login; grant office_tenant to intruder'),
-        found: [['excess_rights', null]],
-        names: /intruder has what tenants have/,
-        undo: () => server.sql('drop role intruder'),
+        inject: () => server.sql('create role intruder login; grant office_tenant to intruder'),
+        findings: [['excess_rights', null]],
+        problem: /intruder has the privileges of tenants/,
+        restore: () => server.sql('drop role intruder'),
       },
     ],
     [
-      'rights of all tenants on a database',
+      'a privilege of the group of all tenants on a database',
       {
-        break: () => server.sql(`grant connect on database "${globex}" to office_tenant`),
-        found: [['excess_rights', null]],
-        names: /all tenants have rights on the database office_globex/,
+        inject: () => server.sql(`grant connect on database "${globex}" to office_tenant`),
+        findings: [['excess_rights', null]],
+        problem: /all tenants have privileges on database office_globex/,
       },
     ],
     [
-      'a tenant database that everybody may enter',
+      'CONNECT of PUBLIC on a tenant database',
       {
-        break: () => server.sql(`grant connect on database "${acme}" to public`),
-        found: [['public_access', 'acme']],
-        names: /CONNECT on office_acme/,
+        inject: () => server.sql(`grant connect on database "${acme}" to public`),
+        findings: [['public_access', 'acme']],
+        problem: /CONNECT on database office_acme/,
       },
     ],
     [
-      'a control database that everybody may enter',
+      'CONNECT of PUBLIC on the control database',
       {
-        break: () => server.sql('grant connect on database office to public'),
-        found: [['public_access', null]],
-        names: /CONNECT on office$/,
-        undo: () => server.sql('revoke all on database office from public'),
+        inject: () => server.sql('grant connect on database office to public'),
+        findings: [['public_access', null]],
+        problem: /CONNECT on database office$/,
+        restore: () => server.sql('revoke all on database office from public'),
       },
     ],
     [
-      'a tenant that may rewrite its audit log',
+      'UPDATE and DELETE on the audit log',
       {
-        break: () => server.sql(`grant update, delete on audit_log to "${acme}"`, acme),
-        found: [
+        inject: () => server.sql(`grant update, delete on audit_log to "${acme}"`, acme),
+        findings: [
           ['excess_rights', 'acme'],
           ['schema_drift', 'acme'],
         ],
-        names: /has DELETE, UPDATE on audit_log/,
+        problem: /has DELETE, UPDATE on audit_log/,
       },
     ],
     [
-      'tenants that may empty the activity log',
+      'TRUNCATE of all tenants on the activities',
       {
-        break: () => server.sql('grant truncate on activities to office_tenant', acme),
-        found: [
+        inject: () => server.sql('grant truncate on activities to office_tenant', acme),
+        findings: [
           ['excess_rights', 'acme'],
           ['schema_drift', 'acme'],
         ],
-        names: /office_tenant has TRUNCATE on activities/,
+        problem: /office_tenant has TRUNCATE on activities/,
       },
     ],
     [
-      'a role that may not log in',
+      'a login role that may not log in',
       {
-        break: () => server.sql(`alter role "${acme}" nologin`),
-        found: [
+        inject: () => server.sql(`alter role "${acme}" nologin`),
+        findings: [
           ['missing_rights', 'acme'],
           ['login_fails', 'acme'],
         ],
-        names: /may not log in/,
+        problem: /may not log in/,
       },
     ],
     [
-      'a role that may not connect, and is in no group',
+      'a login role without CONNECT and without its group',
       {
-        break: () =>
+        inject: () =>
           server.sql(`revoke connect on database "${acme}" from "${acme}"; revoke office_tenant from "${acme}"`),
-        found: [
+        findings: [
           ['missing_rights', 'acme'],
           ['missing_rights', 'acme'],
           ['login_fails', 'acme'],
         ],
-        names: /not in the group/,
+        problem: /not a member of the group/,
       },
     ],
     [
-      'a role with another password',
+      'a login role with another password',
       {
-        break: () => server.sql(`alter role "${acme}" password 'another'`),
-        found: [['login_fails', 'acme']],
-        names: /password authentication failed/,
-        undo: async () => {
+        inject: () => server.sql(`alter role "${acme}" password 'another'`),
+        findings: [['login_fails', 'acme']],
+        problem: /password authentication failed/,
+        restore: async () => {
           const secret = await passwordOf('acme');
           await server.sql(`alter role "${acme}" password '${secret}'`);
         },
       },
     ],
     [
-      'a database that takes no connections',
+      'a database that accepts no connections',
       {
-        break: () => server.sql(`alter database "${acme}" allow_connections false`),
-        found: [['closed_database', 'acme']],
-        names: /takes no connections/,
-        undo: () => server.sql(`alter database "${acme}" allow_connections true`),
+        inject: () => server.sql(`alter database "${acme}" allow_connections false`),
+        findings: [['closed_database', 'acme']],
+        problem: /accepts no connections/,
+        restore: () => server.sql(`alter database "${acme}" allow_connections true`),
       },
     ],
     [
-      'a database that is gone',
+      'a missing database',
       {
-        break: () => server.sql(`alter database "${acme}" rename to elsewhere`),
-        found: [
+        inject: () => server.sql(`alter database "${acme}" rename to elsewhere`),
+        findings: [
           ['missing_database', 'acme'],
           ['excess_rights', 'acme'],
         ],
-        names: /office_acme_\d+ is missing/,
-        undo: () => server.sql(`alter database elsewhere rename to "${acme}"`),
+        problem: /office_acme_\d+ is missing/,
+        restore: () => server.sql(`alter database elsewhere rename to "${acme}"`),
       },
     ],
     [
-      'a database that is half dropped',
+      'a half dropped database',
       {
-        break: () => server.sql(`update pg_database set datconnlimit = -2 where datname = '${acme}'`),
-        found: [['half_dropped_database', 'acme']],
-        names: /half dropped/,
-        undo: () => server.sql(`update pg_database set datconnlimit = -1 where datname = '${acme}'`),
+        inject: () => server.sql(`update pg_database set datconnlimit = -2 where datname = '${acme}'`),
+        findings: [['half_dropped_database', 'acme']],
+        problem: /half dropped/,
+        restore: () => server.sql(`update pg_database set datconnlimit = -1 where datname = '${acme}'`),
       },
     ],
     [
       'a database and a role that no tenant has',
       {
-        break: () =>
+        inject: () =>
           server
             .sql('create role "office_lost_77" login')
             .then(() => server.sql('create database "office_lost_77"'))
             .then(() => server.sql('revoke all on database "office_lost_77" from public')),
-        found: [
+        findings: [
           ['orphan_database', null],
           ['orphan_role', null],
         ],
-        names: /no tenant has the database office_lost_77/,
-        undo: () => server.sql('drop database office_lost_77').then(() => server.sql('drop role office_lost_77')),
+        problem: /no tenant has database office_lost_77/,
+        restore: () => server.sql('drop database office_lost_77').then(() => server.sql('drop role office_lost_77')),
       },
     ],
     [
       'a half dropped database that no tenant has',
       {
-        break: () =>
+        inject: () =>
           server
             .sql('create database "office_lost_78"')
             .then(() => server.sql(`update pg_database set datconnlimit = -2 where datname = 'office_lost_78'`)),
-        found: [['half_dropped_database', null]],
-        names: /office_lost_78 is half dropped/,
+        findings: [['half_dropped_database', null]],
+        problem: /office_lost_78 is half dropped/,
       },
     ],
     [
-      'a warm database that is not in the books',
+      'a warm database without a record in the pool',
       {
-        break: () =>
+        inject: () =>
           server
             .sql('create database "office_warm_79" allow_connections false')
             .then(() => server.sql('create role office_warm_79; create role office_warm_80')),
-        found: [
+        findings: [
           ['warm_leftover', null],
           ['warm_leftover', null],
         ],
-        names: /office_warm_79 waits/,
+        problem: /no record of warm database office_warm_79/,
       },
     ],
     [
-      'a row that is half made',
+      'incomplete provisioning',
       {
-        break: () => server.control(`update tenants set status = 'provisioning' where slug = 'acme'`),
-        found: [['stuck_provisioning', 'acme']],
-        names: /half made/,
-        undo: () => server.control(`update tenants set status = 'active' where slug = 'acme'`),
+        inject: () => server.control(`update tenants set status = 'provisioning' where slug = 'acme'`),
+        findings: [['stuck_provisioning', 'acme']],
+        problem: /not completely provisioned/,
+        restore: () => server.control(`update tenants set status = 'active' where slug = 'acme'`),
       },
     ],
     [
       'a tenant without an active key',
       {
-        break: () =>
+        inject: () =>
           server.control(
             `update signing_keys set status = 'retiring' where tenant_id = (select id from tenants where slug = 'acme')`,
           ),
-        found: [['missing_key', 'acme']],
-        names: /no active signing key/,
-        undo: () =>
+        findings: [['missing_key', 'acme']],
+        problem: /no active signing key/,
+        restore: () =>
           server.control(
             `update signing_keys set status = 'active' where tenant_id = (select id from tenants where slug = 'acme')`,
           ),
       },
     ],
     [
-      'secrets of another tenant',
+      'a signing key and a password that were sealed for another tenant',
       {
-        break: async () => {
+        inject: async () => {
           await server.control(
-            `create table kept as select * from signing_keys; create table kept_tenants as select * from tenants`,
+            `create table saved_keys as select * from signing_keys; create table saved_tenants as select * from tenants`,
           );
           await server.control(
-            `update signing_keys set secret = (select secret from kept where kid <> signing_keys.kid limit 1) where tenant_id = (select id from tenants where slug = 'acme')`,
+            `update signing_keys set secret = (select secret from saved_keys where kid <> signing_keys.kid limit 1) where tenant_id = (select id from tenants where slug = 'acme')`,
           );
           await server.control(
-            `update tenants set role_password = (select role_password from kept_tenants where slug = 'globex') where slug = 'acme'`,
+            `update tenants set role_password = (select role_password from saved_tenants where slug = 'globex') where slug = 'acme'`,
           );
         },
-        found: [
+        findings: [
           ['secret_does_not_open', 'acme'],
           ['secret_does_not_open', 'acme'],
         ],
-        names: /signing key \S+ does not open/,
-        undo: async () => {
+        problem: /signing key \S+ cannot be decrypted/,
+        restore: async () => {
           await server.control(
-            'update signing_keys set secret = kept.secret from kept where kept.kid = signing_keys.kid',
+            'update signing_keys set secret = saved_keys.secret from saved_keys where saved_keys.kid = signing_keys.kid',
           );
           await server.control(
-            'update tenants set role_password = k.role_password from kept_tenants k where k.id = tenants.id',
+            'update tenants set role_password = k.role_password from saved_tenants k where k.id = tenants.id',
           );
-          await server.control('drop table kept, kept_tenants');
+          await server.control('drop table saved_keys, saved_tenants');
         },
       },
     ],
     [
-      'a database of another tenant',
+      'a database with the guid of another tenant inside',
       {
-        break: () => server.sql(`update tenant_identity set guid = gen_random_uuid()`, acme),
-        found: [['wrong_identity', 'acme']],
-        names: /belongs to the tenant with the guid/,
-        undo: async () => {
+        inject: () => server.sql(`update tenant_identity set guid = gen_random_uuid()`, acme),
+        findings: [['wrong_identity', 'acme']],
+        problem: /belongs to the tenant with guid/,
+        restore: async () => {
           const [row] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
           await server.sql(`update tenant_identity set guid = '${row?.guid}'`, acme);
         },
       },
     ],
     [
-      'books with another version',
+      'a recorded version that the database does not have',
       {
-        break: () => server.control(`update tenants set schema_version = '0001-foundation' where slug = 'acme'`),
-        found: [['version_differs', 'acme']],
-        names: /the books have 0001-foundation/,
-        undo: () => server.control(`update tenants set schema_version = '${head}' where slug = 'acme'`),
+        inject: () => server.control(`update tenants set schema_version = '0001-foundation' where slug = 'acme'`),
+        findings: [['version_differs', 'acme']],
+        problem: /the control database records 0001-foundation/,
+        restore: () => server.control(`update tenants set schema_version = '${head}' where slug = 'acme'`),
       },
     ],
     [
-      'an identity with another version than the migrations have',
+      'an identity with another version than the migrations',
       {
-        break: () =>
+        inject: () =>
           server.sql(
             `set session_replication_role = replica; update tenant_identity set schema_version = '0001-foundation'`,
             acme,
           ),
-        found: [['version_differs', 'acme']],
-        names: /its identity says 0001-foundation/,
+        findings: [['version_differs', 'acme']],
+        problem: /the identity in the database has 0001-foundation/,
       },
     ],
     [
       'a schema that was changed by hand',
       {
-        break: () => server.sql('create index by_hand on entity_statuses (weighting)', acme),
-        found: [['schema_drift', 'acme']],
-        names: /index by_hand should not be there/,
-        undo: () => server.sql('drop index by_hand', acme),
+        inject: () => server.sql('create index by_hand on entity_statuses (weighting)', acme),
+        findings: [['schema_drift', 'acme']],
+        problem: /index by_hand should not be there/,
+        restore: () => server.sql('drop index by_hand', acme),
       },
     ],
   ];
 
-  for (const [fault, { break: breakIt, found, names, undo }] of faults) {
-    it(`finds ${fault}${undo ? '' : ', and --fix mends it'}`, async () => {
-      await breakIt();
-      const findings = await look();
+  for (const [fault, { inject, findings: expected, problem: pattern, restore }] of faults) {
+    it(`doctor finds ${fault}${restore ? '' : ', and --fix repairs it'}`, async () => {
+      await inject();
+      const findings = await findFaults();
       try {
-        expect(inShort(findings), JSON.stringify(findings, null, 1)).to.deep.equal(found);
+        expect(checksOf(findings), JSON.stringify(findings, null, 1)).to.deep.equal(expected);
         expect(
-          findings.some(({ problem }) => names.test(problem)),
+          findings.some(({ problem }) => pattern.test(problem)),
           JSON.stringify(findings),
         ).to.equal(true);
         for (const { remedy, fixed } of findings) expect([remedy.length > 5, fixed]).to.deep.equal([true, false]);
-        if (!undo) {
-          const [first] = await look(true);
+        if (!restore) {
+          const [first] = await findFaults(true);
           expect(first?.fixed, first?.remedy).to.equal(true);
         }
       } finally {
-        await undo?.();
+        await restore?.();
       }
     });
   }
 
-  it('goes on past a server that is down', async () => {
+  it('doctor checks and repairs the other servers when one is unreachable', async () => {
     const { secrets } = server.installation;
     const url = secrets.seal('postgresql://nobody@127.0.0.1:1/postgres', 'server_url:far').toString('hex');
     await server.control(
       `insert into servers (name, prefix, admin_url) values ('far', 'office', decode('${url}', 'hex'))`,
     );
     await server.sql(`alter role "${acme}" createdb`);
-    const findings = await look(true);
-    expect(inShort(findings)).to.deep.equal([
+    const findings = await findFaults(true);
+    expect(checksOf(findings)).to.deep.equal([
       ['excess_rights', 'acme'],
       ['server_unreachable', null],
     ]);
     await server.control(`delete from servers where name = 'far'`);
   });
 
-  it('under another master key says so of every secret, and mends nothing', async () => {
+  it('doctor --fix with another master key reports every secret and repairs nothing', async () => {
     const environment = { ...server.environment, MASTER_KEY: randomBytes(32).toString('base64') };
     const { code, stdout } = await runScript('scripts/tenant.ts', ['doctor', '--fix', '--json'], environment);
     expect(code).to.equal(1);
-    const { findings } = JSON.parse(stdout) as { findings: Found[] };
+    const { findings } = JSON.parse(stdout) as { findings: ReportedFinding[] };
     expect(new Set(findings.map(({ check, fixed }) => `${check} ${fixed}`))).to.deep.equal(
       new Set(['secret_does_not_open false']),
     );

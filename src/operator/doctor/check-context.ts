@@ -1,0 +1,26 @@
+import type { Server, Tenant } from '../../control/fleet-entities.ts';
+import type { SecretBox } from '../../control/secret-box.ts';
+import { warmNumber } from '../provisioning/physical-names.ts';
+import type { ControlFacts } from './control-facts.ts';
+import type { Report } from './finding.ts';
+import type { ServerFacts } from './server-facts.ts';
+
+/** What the checks of one server share. */
+export interface CheckContext {
+  server: Server;
+  /** The tenants that are placed on the server. */
+  tenants: Tenant[];
+  /** What the control database records. */
+  control: ControlFacts;
+  /** What the server has. */
+  facts: ServerFacts;
+  secrets: SecretBox;
+  /** Adds a finding. */
+  report(report: Report): void;
+}
+
+/** Returns whether the name is one of a warm database or role that the control database knows. */
+export function isKnownWarmName({ server, control }: CheckContext, name: string): boolean {
+  const number = warmNumber(server, name);
+  return number !== undefined && control.warmNumbers.has(number);
+}

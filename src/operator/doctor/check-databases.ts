@@ -1,0 +1,68 @@
+import type { Tenant } from '../../control/fleet-entities.ts';
+import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { warmName } from '../provisioning/physical-names.ts';
+import { oldTemplate } from '../schema/template.ts';
+import type { CheckContext } from './check-context.ts';
+
+/** Checks that the database of a tenant exists and accepts connections. */
+export function checkTenantDatabase({ slug, databaseName, status }: Tenant, { facts, report }: CheckContext): void {
+  const database = facts.databases.find(({ name }) => name === databaseName);
+  const restore =
+    status === 'deleted'
+      ? `Restore it from a backup, or purge the tenant: npm run -s tenant -- purge ${slug}`
+      : 'Restore it from a backup.';
+  if (!database)
+    report({
+      check: 'missing_database',
+      tenant: slug,
+      problem: `database ${databaseName} is missing`,
+      remedy: restore,
+    });
+  else if (database.broken)
+    report({
+      check: 'half_dropped_database',
+      tenant: slug,
+      problem: `database ${databaseName} is half dropped and cannot be used`,
+      remedy: restore,
+    });
+  else if (!database.open)
+    report({
+      check: 'closed_database',
+      tenant: slug,
+      problem: `database ${databaseName} accepts no connections`,
+      remedy: `If nobody closed it on purpose, open it: alter database ${quote(databaseName)} allow_connections true;`,
+    });
+}
+
+/** Checks that every warm database that is recorded as ready can be claimed. */
+export function checkWarmDatabases({ server, control, facts, report }: CheckContext): void {
+  const usable = new Set(facts.databases.filter(({ broken }) => !broken).map(({ name }) => name));
+  for (const number of control.readyWarmNumbers.get(server.id) ?? []) {
+    const name = warmName(server, number);
+    if (!usable.has(name))
+      report({
+        check: 'missing_database',
+        problem: `warm database ${name} is missing`,
+        remedy: 'Make a new one: npm run -s tenant -- pool fill',
+      });
+  }
+  if (control.unfinishedPools.has(server.id))
+    report({
+      check: 'warm_leftover',
+      problem: 'the pool has unfinished warm databases',
+      remedy: 'Make them again: npm run -s tenant -- pool fill',
+    });
+}
+
+/** @param digest of the migrations of this build, which the name of its template contains */
+export function checkOldTemplates({ server, facts, report }: CheckContext, digest: string): void {
+  for (const { name } of facts.databases) {
+    if (!oldTemplate(server, name, digest)) continue;
+    report({
+      check: 'old_template',
+      problem: `${name} is the template of another build`,
+      remedy: 'Drop it when no process of that build is left',
+      statements: [`drop database if exists ${quote(name)}`],
+    });
+  }
+}

@@ -1,0 +1,74 @@
+import type { Server } from '../../control/fleet-entities.ts';
+import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { isPhysicalName, warmNumber } from '../provisioning/physical-names.ts';
+import { type CheckContext, isKnownWarmName } from './check-context.ts';
+import type { DatabaseFacts } from './server-facts.ts';
+
+/** Checks that every database and role with a name of this installation belongs to a tenant or to the warm pool. */
+export function checkOrphans(context: CheckContext): void {
+  const droppedDatabases = checkOrphanDatabases(context);
+  checkOrphanRoles(context, droppedDatabases);
+}
+
+/** @returns the leftover warm databases, whose repair drops the role of the same name too */
+function checkOrphanDatabases(context: CheckContext): Set<string> {
+  const { server, tenants, facts, report } = context;
+  const tenantDatabases = new Set(tenants.map(({ databaseName }) => databaseName));
+  const leftovers = new Set<string>();
+  for (const database of facts.databases) {
+    const { name, broken } = database;
+    if (tenantDatabases.has(name) || isKnownWarmName(context, name) || !isPhysicalName(server, name)) continue;
+    const drop = `drop database if exists ${quote(name)}`;
+    if (isWarmLeftover(server, database)) {
+      leftovers.add(name);
+      report({
+        check: 'warm_leftover',
+        problem: `the pool has no record of warm database ${name}`,
+        remedy: `Drop database ${name} and its role`,
+        statements: [drop, ...(facts.roles.has(name) ? [`drop role if exists ${quote(name)}`] : [])],
+      });
+    } else if (broken) {
+      report({
+        check: 'half_dropped_database',
+        problem: `database ${name} is half dropped, and no tenant has it`,
+        remedy: `Drop database ${name}`,
+        statements: [drop],
+      });
+    } else {
+      report({
+        check: 'orphan_database',
+        problem: `no tenant has database ${name}`,
+        remedy: `Find out whose it is. If nobody needs it, drop it: drop database ${quote(name)};`,
+      });
+    }
+  }
+  return leftovers;
+}
+
+function checkOrphanRoles(context: CheckContext, droppedDatabases: ReadonlySet<string>): void {
+  const { server, tenants, facts, report } = context;
+  const tenantRoles = new Set(tenants.map(({ roleName }) => roleName));
+  for (const { name } of facts.roles.values()) {
+    if (tenantRoles.has(name) || isKnownWarmName(context, name) || !isPhysicalName(server, name)) continue;
+    if (droppedDatabases.has(name)) continue;
+    const hasDatabase = facts.databases.some(database => database.name === name);
+    if (warmNumber(server, name) !== undefined && !hasDatabase)
+      report({
+        check: 'warm_leftover',
+        problem: `the pool has no record of role ${name} of a warm database`,
+        remedy: `Drop role ${name}`,
+        statements: [`drop role if exists ${quote(name)}`],
+      });
+    else
+      report({
+        check: 'orphan_role',
+        problem: `no tenant has login role ${name}`,
+        remedy: `Find out whose it is. If nobody needs it, drop it: drop role ${quote(name)};`,
+      });
+  }
+}
+
+/** A warm database is closed until a tenant claims it. An open database of such a name holds data, so it is never dropped. */
+function isWarmLeftover(server: Server, { name, open, broken }: DatabaseFacts): boolean {
+  return warmNumber(server, name) !== undefined && (!open || broken);
+}

@@ -1,0 +1,43 @@
+import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { isPhysicalName } from '../provisioning/physical-names.ts';
+import { tenantGroup } from '../schema/template.ts';
+import { type CheckContext, isKnownWarmName } from './check-context.ts';
+import { checkUnprivileged } from './check-unprivileged.ts';
+
+/**
+ * Checks the group whose members are the login roles of all tenants. Whatever it has, every tenant has: so it may not log
+ * in, has no privileges on databases, and has no other members.
+ */
+export function checkTenantGroup(context: CheckContext): void {
+  const { server, tenants, facts, report } = context;
+  const group = tenantGroup(server);
+  const role = facts.roles.get(group);
+  if (!role) return;
+  checkUnprivileged(role, [], undefined, context);
+  if (role.login)
+    report({
+      check: 'excess_rights',
+      problem: `the group ${group} may log in`,
+      remedy: `Forbid ${group} to log in`,
+      statements: [`alter role ${quote(group)} nologin`],
+    });
+  for (const { name, grants } of facts.databases) {
+    if (!grants.some(({ grantee }) => grantee === group)) continue;
+    report({
+      check: 'excess_rights',
+      problem: `all tenants have privileges on database ${name}, through the group ${group}`,
+      remedy: `Revoke all privileges on database ${name} from ${group}`,
+      statements: [`revoke all on database ${quote(name)} from ${quote(group)}`],
+    });
+  }
+  const tenantRoles = new Set(tenants.map(({ roleName }) => roleName));
+  for (const member of facts.members.get(group) ?? []) {
+    if (tenantRoles.has(member) || isKnownWarmName(context, member) || isPhysicalName(server, member)) continue;
+    report({
+      check: 'excess_rights',
+      problem: `role ${member} has the privileges of tenants, as a member of the group ${group}`,
+      remedy: `Revoke ${group} from ${member}`,
+      statements: [`revoke ${quote(group)} from ${quote(member)}`],
+    });
+  }
+}

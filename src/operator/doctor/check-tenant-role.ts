@@ -1,0 +1,108 @@
+import type { Tenant } from '../../control/fleet-entities.ts';
+import { owners, type SecretBox } from '../../control/secret-box.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
+import { ownedBy } from '../provisioning/tenant-database.ts';
+import { tenantGroup } from '../schema/template.ts';
+import type { CheckContext } from './check-context.ts';
+import { checkUnprivileged, placeOf } from './check-unprivileged.ts';
+import type { RoleFacts } from './server-facts.ts';
+
+/** Checks that the login role of a tenant exists, and that it has the privileges that it needs and no others. */
+export function checkTenantRole(tenant: Tenant, context: CheckContext): void {
+  const role = context.facts.roles.get(tenant.roleName);
+  if (!role) {
+    reportMissingRole(tenant, context);
+    return;
+  }
+  checkUnprivileged(role, [tenantGroup(context.server)], tenant.slug, context);
+  checkNeeds(role, tenant, context);
+  checkExcess(role, tenant, context);
+}
+
+function reportMissingRole(tenant: Tenant, { server, facts, secrets, report }: CheckContext): void {
+  const { slug, databaseName, roleName } = tenant;
+  const password = openPassword(tenant, secrets);
+  const problem = `login role ${roleName} is missing`;
+  if (password === undefined) {
+    const remedy = 'Run doctor --fix with the right MASTER_KEY: the stored password of the role cannot be decrypted.';
+    report({ check: 'missing_role', tenant: slug, problem, remedy });
+    return;
+  }
+  const hasDatabase = facts.databases.some(({ name }) => name === databaseName);
+  report({
+    check: 'missing_role',
+    tenant: slug,
+    problem,
+    remedy: `Create role ${roleName} with its stored password`,
+    statements: [
+      `create role ${quote(roleName)} login password ${quoteLiteral(password)}`,
+      ownedBy(tenant),
+      `grant ${quote(tenantGroup(server))} to ${quote(roleName)}`,
+      ...(hasDatabase ? [`grant connect on database ${quote(databaseName)} to ${quote(roleName)}`] : []),
+    ],
+  });
+}
+
+/** The role must log in, be a member of the group of all tenants, and have CONNECT on the tenant's database. */
+function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: Tenant, context: CheckContext): void {
+  const { facts, report } = context;
+  const group = tenantGroup(context.server);
+  if (!role.login)
+    report({
+      check: 'missing_rights',
+      tenant: slug,
+      problem: `role ${roleName} may not log in`,
+      remedy: `Allow role ${roleName} to log in`,
+      statements: [`alter role ${quote(roleName)} login`],
+    });
+  if (!role.groups.includes(group))
+    report({
+      check: 'missing_rights',
+      tenant: slug,
+      problem: `role ${roleName} is not a member of the group ${group}`,
+      remedy: `Grant ${group} to ${roleName}`,
+      statements: [`grant ${quote(group)} to ${quote(roleName)}`],
+    });
+  const database = facts.databases.find(({ name }) => name === databaseName);
+  if (database && !database.grants.some(grant => grant.grantee === roleName && grant.privilege === 'CONNECT'))
+    report({
+      check: 'missing_rights',
+      tenant: slug,
+      problem: `role ${roleName} has no CONNECT on database ${databaseName}`,
+      remedy: `Grant CONNECT on database ${databaseName} to ${roleName}`,
+      statements: [`grant connect on database ${quote(databaseName)} to ${quote(roleName)}`],
+    });
+}
+
+/** The role must have nothing but CONNECT on the tenant's database, and nothing on or inside any other. */
+function checkExcess(role: RoleFacts, { slug, databaseName, roleName }: Tenant, context: CheckContext): void {
+  const { facts, report } = context;
+  for (const { name, grants } of facts.databases) {
+    const excess = new Set(grants.filter(({ grantee }) => grantee === roleName).map(({ privilege }) => privilege));
+    if (name === databaseName) excess.delete('CONNECT');
+    if (excess.size === 0) continue;
+    const privileges = [...excess].join(', ');
+    report({
+      check: 'excess_rights',
+      tenant: slug,
+      problem: `role ${roleName} has ${privileges} on database ${name}`,
+      remedy: `Revoke ${privileges} on database ${name} from ${roleName}`,
+      statements: [`revoke ${privileges} on database ${quote(name)} from ${quote(roleName)}`],
+    });
+  }
+  for (const database of role.grantedIn.filter(name => name !== databaseName))
+    report({
+      check: 'excess_rights',
+      tenant: slug,
+      problem: `role ${roleName} has privileges on objects ${placeOf(database)}`,
+      remedy: `Find out who granted them and why, then revoke them there: revoke … on … from ${quote(roleName)};`,
+    });
+}
+
+function openPassword({ rolePassword, guid }: Tenant, secrets: SecretBox): string | undefined {
+  try {
+    return secrets.open(rolePassword, owners.rolePassword(guid)).toString();
+  } catch {
+    return undefined;
+  }
+}

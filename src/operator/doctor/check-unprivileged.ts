@@ -1,0 +1,45 @@
+import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import type { CheckContext } from './check-context.ts';
+import type { RoleFacts } from './server-facts.ts';
+
+/**
+ * Checks a login role of a tenant, or the group of all of them: it has no attributes such as `createdb`, owns nothing,
+ * and is a member of the given groups at most.
+ * @param slug of the tenant; undefined for the group
+ */
+export function checkUnprivileged(
+  role: RoleFacts,
+  allowedGroups: string[],
+  slug: string | undefined,
+  { report }: CheckContext,
+): void {
+  const { name, attributes, groups, ownsIn } = role;
+  if (attributes.length > 0)
+    report({
+      check: 'excess_rights',
+      tenant: slug,
+      problem: `role ${name} is ${attributes.join(', ')}`,
+      remedy: `Remove ${attributes.join(', ')} from role ${name}`,
+      statements: [`alter role ${quote(name)} ${attributes.map(attribute => `no${attribute}`).join(' ')}`],
+    });
+  for (const group of groups.filter(each => !allowedGroups.includes(each)))
+    report({
+      check: 'excess_rights',
+      tenant: slug,
+      problem: `role ${name} is a member of ${group}`,
+      remedy: `Revoke ${group} from ${name}`,
+      statements: [`revoke ${quote(group)} from ${quote(name)}`],
+    });
+  for (const database of ownsIn)
+    report({
+      check: 'excess_rights',
+      tenant: slug,
+      problem: `role ${name} owns objects ${placeOf(database)}`,
+      remedy: 'Find out which ones and give each another owner: alter … owner to …;',
+    });
+}
+
+/** @param database null: objects that belong to no database, such as tablespaces */
+export function placeOf(database: string | null): string {
+  return database === null ? 'shared by all databases' : `in database ${database}`;
+}
