@@ -1,6 +1,6 @@
-import { BlockList, isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { count, masterKey, port, rate, trustedProxies, url } from './config-values.ts';
 
 /** The settings of one process, checked and frozen. Each has a line in `.env.example`. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
@@ -28,64 +28,6 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
 /** Variables of earlier versions, which are refused: a setting that is silently ignored misleads its operator. */
 const renamedVariables = { KEPT_ANSWERS_MB: 'RESPONSE_CACHE_MB' };
 
-const port = z
-  .string()
-  .regex(/^\d+$/, 'must be a port number')
-  .transform(Number)
-  .refine(n => n <= 65_535, 'must be a port number');
-const count = z
-  .string()
-  .regex(/^[1-9]\d{0,5}$/, 'must be a whole number above 0')
-  .transform(Number);
-const url = (...protocols: string[]) =>
-  z
-    .string()
-    .refine(
-      text => URL.canParse(text) && protocols.includes(new URL(text).protocol),
-      `must be a URL that begins with ${protocols.map(p => `${p}//`).join(' or ')}`,
-    );
-const secondsOf = { s: 1, m: 60, h: 3_600 };
-const rate = z.string().transform((text, context) => {
-  const [, max, n, unit] = /^([1-9]\d{0,6})\/([1-9]\d{0,3})([smh])$/.exec(text.trim()) ?? [];
-  if (max && n) return { max: Number(max), windowMs: Number(n) * secondsOf[unit as 's' | 'm' | 'h'] * 1_000 };
-  context.addIssue('must be a number of requests and a time, such as 500/60s, 5/15m or 100/1h');
-  return z.NEVER;
-});
-const list = z.string().transform(text =>
-  text
-    .split(',')
-    .map(item => item.trim())
-    .filter(Boolean),
-);
-
-/** 32 random bytes, written as 64 hexadecimal digits or as base64. */
-export function parseMasterKey(text: string): Buffer | undefined {
-  const key = /^[0-9a-f]{64}$/i.test(text) ? Buffer.from(text, 'hex') : Buffer.from(text, 'base64');
-  return key.length === 32 ? key : undefined;
-}
-
-const masterKey = z.string().transform((text, context) => {
-  const key = parseMasterKey(text.trim());
-  if (key) return key;
-  context.addIssue('must be 32 bytes, as 64 hexadecimal digits or base64 (openssl rand -base64 32)');
-  return z.NEVER;
-});
-
-const networks = list.transform((items, context) => {
-  const blocks = new BlockList();
-  for (const item of items) {
-    const [address = '', prefix] = item.split('/');
-    const version = isIP(address);
-    const bits = prefix === undefined ? (version === 6 ? 128 : 32) : Number(prefix);
-    if (!version || !Number.isInteger(bits) || bits < 0 || bits > (version === 6 ? 128 : 32)) {
-      context.addIssue('must be a comma-separated list of IP addresses or networks (10.0.0.0/8)');
-      return z.NEVER;
-    }
-    blocks.addSubnet(address, bits, version === 6 ? 'ipv6' : 'ipv4');
-  }
-  return blocks;
-});
-
 const variables = z
   .object({
     PORT: port.default(3000),
@@ -99,7 +41,7 @@ const variables = z
     SMTP_URL: url('smtp:', 'smtps:').optional(),
     MAIL_FROM: z.string().default('Sales back office <no-reply@localhost>'),
     MASTER_KEY_PREVIOUS: masterKey.optional(),
-    TRUSTED_PROXIES: networks.optional(),
+    TRUSTED_PROXIES: trustedProxies.default({ networks: [], unixSocket: false }),
     REDIS_URL: url('redis:', 'rediss:').optional(),
     RATE_LIMIT_GLOBAL: rate.default({ max: 500, windowMs: 60_000 }),
     RATE_LIMIT_LOGIN: rate.default({ max: 5, windowMs: 900_000 }),
@@ -147,7 +89,7 @@ function toConfig(env: z.output<typeof variables>) {
     smtpUrl: env.SMTP_URL,
     mailFrom: env.MAIL_FROM,
     /** Peers whose X-Forwarded-For is believed. */
-    trustedProxies: env.TRUSTED_PROXIES ?? new BlockList(),
+    trustedProxies: env.TRUSTED_PROXIES,
     /** Where all processes count requests together; undefined = each counts its own. */
     redisUrl: env.REDIS_URL,
     /** Most requests of a client in a stretch of time: of all kinds, logins to one account, account changes, tokens. */

@@ -9,12 +9,14 @@ import { apiRoutes } from '../src/routes.ts';
 const root = fileURLToPath(new URL('..', import.meta.url));
 
 /** Rooms that every room may import: they import nothing but each other. */
-const leaves = ['config', 'errors', 'casing'];
+const leaves = ['config', 'config-values', 'errors', 'casing', 'ip-address'];
 /** What each room may import beside itself. A room is a folder of `src`, or a file that lies loose in `src`. */
 const mayImport: Record<string, string[]> = {
   'v8-flags': [],
   casing: [],
-  config: [],
+  config: ['config-values'],
+  'config-values': ['ip-address'],
+  'ip-address': [],
   errors: [],
   postgres: leaves,
   log: ['postgres'],

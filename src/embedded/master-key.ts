@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseMasterKey } from '../config.ts';
+import { parseMasterKey } from '../config-values.ts';
 
 /** The master key of the embedded default: made once, and kept beside the data that it seals. */
 export async function embeddedMasterKey(folder: string): Promise<Buffer> {

@@ -1,53 +1,74 @@
+import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { type BlockList, isIP, isIPv4 } from 'node:net';
+import type { Socket } from 'node:net';
+import type { TrustedProxies } from '../config-values.ts';
+import { problem } from '../errors.ts';
+import { contains, type IpAddress, parseIpAddress } from '../ip-address.ts';
 
 /**
- * Tells the address a request comes from: the socket's, unless the peer is a trusted proxy; then `X-Forwarded-For` is read
- * from the right, past trusted proxies, to the first address that is not one. An entry that is no address ends the walk.
- * Never empty.
+ * Returns a function that finds the client address of a request: the address of the peer, unless the peer is a trusted
+ * proxy. The address of a trusted proxy's client is the rightmost address in `X-Forwarded-For` that is not itself a
+ * trusted proxy; an element that is not an address ends the search. When nothing is found, the address is the peer's.
+ *
+ * A peer on a Unix socket has no address. It is trusted if `TRUSTED_PROXIES` contains `unix`. If it is not trusted, or
+ * forwards no address, its connection gets a random name (`unix-…`), so that each connection is counted by itself.
+ *
+ * The function throws `invalid_request` when a TCP client has reset its connection and so has no address any more: no
+ * response can reach that client, and without an address it could exceed every rate limit.
  */
-export function clientAddresses(trustedProxies: BlockList): (request: IncomingMessage) => string {
-  const none = trustedProxies.rules.length === 0;
-  return request => {
-    let address = plain(request.socket.remoteAddress ?? '');
-    if (none || !isTrusted(address, trustedProxies)) return address || 'unknown';
-    const forwarded = String(request.headers['x-forwarded-for'] ?? '').split(',');
-    for (const entry of forwarded.reverse()) {
-      const candidate = plain(entry.trim());
-      if (!isIP(candidate) || candidate.includes('%')) break; // a zone means something on the proxy only
-      address = candidate;
-      if (!isTrusted(address, trustedProxies)) break;
+export function clientAddresses({ networks, unixSocket }: TrustedProxies): (request: IncomingMessage) => string {
+  const isTrusted = (address: IpAddress): boolean => networks.some(network => contains(network, address));
+  const connectionNames = new WeakMap<Socket, string>();
+
+  function unixPeer(socket: Socket): string {
+    const name = connectionNames.get(socket) ?? `unix-${randomBytes(9).toString('base64url')}`;
+    connectionNames.set(socket, name);
+    return name;
+  }
+
+  return ({ socket, headers }) => {
+    const { remoteAddress } = socket;
+    const forwarded = headers['x-forwarded-for'];
+    if (remoteAddress === undefined) {
+      // A reset TCP socket still has a local address until it is destroyed; a Unix socket never has one.
+      if (socket.localAddress !== undefined || socket.destroyed)
+        throw problem('invalid_request', { detail: 'The connection has been reset.' });
+      return (unixSocket && forwardedAddress(forwarded, isTrusted)) || unixPeer(socket);
     }
-    return address;
+    if (networks.length === 0 && !remoteAddress.includes(':')) return remoteAddress; // IPv4 has one spelling
+    const [ip = '', zone] = remoteAddress.split('%');
+    const peer = parseIpAddress(ip);
+    if (!peer) return remoteAddress;
+    return (isTrusted(peer) && forwardedAddress(forwarded, isTrusted)) || (zone ? remoteAddress : peer.toString());
   };
 }
 
+/** Returns the rightmost untrusted address, or the leftmost trusted one; undefined when the last element is no address. */
+function forwardedAddress(
+  header: string | string[] = '',
+  isTrusted: (address: IpAddress) => boolean,
+): string | undefined {
+  let found: IpAddress | undefined;
+  for (const element of String(header).split(',').reverse()) {
+    const address = parseIpAddress(element.trim());
+    if (!address) break;
+    found = address;
+    if (!isTrusted(address)) break;
+  }
+  return found?.toString();
+}
+
 /**
- * What one client is taken to be: an IPv4 address, or the /64 of an IPv6 address, all of which a single subscriber can
- * use (RFC 6177). Two spellings of one network are one. Text that is no address is given back as it is.
+ * Returns the key under which requests from an address are counted: an IPv4 address, or the /64 network of an IPv6
+ * address, because a single subscriber can use all addresses of a /64 (RFC 6177). All spellings of a network have the
+ * same key. Text that is not an address is its own key.
  */
 export function clientNetwork(address: string): string {
   if (!address.includes(':')) return address;
   const [ip = ''] = address.split('%');
-  if (isIP(ip) !== 6) return address;
-  const canonical = new URL(`http://[${ip}]`).hostname.slice(1, -1);
-  const [head = '', tail] = canonical.split('::');
-  const groups = head.split(':').filter(Boolean);
-  if (tail !== undefined) {
-    const after = tail.split(':').filter(Boolean);
-    groups.push(...Array(8 - groups.length - after.length).fill('0'), ...after);
-  }
-  return `${groups.slice(0, 4).join(':')}::/64`;
-}
-
-/** An IPv4 address mapped into IPv6 (RFC 4291 §2.5.5.2) is written as IPv4. */
-function plain(address: string): string {
-  if (!address.includes(':')) return address;
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
-  return mapped && isIPv4(mapped) ? mapped : address;
-}
-
-function isTrusted(address: string, trustedProxies: BlockList): boolean {
-  const version = isIP(address);
-  return version !== 0 && trustedProxies.check(address, version === 6 ? 'ipv6' : 'ipv4');
+  const parsed = parseIpAddress(ip);
+  if (!parsed) return address;
+  if (!('parts' in parsed)) return parsed.toString();
+  const prefix = parsed.parts.slice(0, 4).map(part => part.toString(16));
+  return `${prefix.join(':')}::/64`;
 }

@@ -1,0 +1,67 @@
+import { z } from 'zod';
+import { type IpNetwork, parseIpNetwork } from './ip-address.ts';
+
+// The kinds of values that environment variables have: each turns text into a value or says what the text must be.
+
+export const port = z
+  .string()
+  .regex(/^\d+$/, 'must be a port number')
+  .transform(Number)
+  .refine(n => n <= 65_535, 'must be a port number');
+
+/** A whole number from 1 to 999,999. */
+export const count = z
+  .string()
+  .regex(/^[1-9]\d{0,5}$/, 'must be a whole number above 0')
+  .transform(Number);
+
+/** @param protocols with a colon: `https:` */
+export const url = (...protocols: string[]) =>
+  z
+    .string()
+    .refine(
+      text => URL.canParse(text) && protocols.includes(new URL(text).protocol),
+      `must be a URL that begins with ${protocols.map(p => `${p}//`).join(' or ')}`,
+    );
+
+const secondsOf = { s: 1, m: 60, h: 3_600 };
+
+/** A number of requests in a time: `5/15m`. */
+export const rate = z.string().transform((text, context) => {
+  const [, max, n, unit] = /^([1-9]\d{0,6})\/([1-9]\d{0,3})([smh])$/.exec(text.trim()) ?? [];
+  if (max && n) return { max: Number(max), windowMs: Number(n) * secondsOf[unit as 's' | 'm' | 'h'] * 1_000 };
+  context.addIssue('must be a number of requests and a time, such as 500/60s, 5/15m or 100/1h');
+  return z.NEVER;
+});
+
+/** Parses a key of 32 bytes, written as 64 hexadecimal digits or as base64; undefined for all other text. */
+export function parseMasterKey(text: string): Buffer | undefined {
+  const key = /^[0-9a-f]{64}$/i.test(text) ? Buffer.from(text, 'hex') : Buffer.from(text, 'base64');
+  return key.length === 32 ? key : undefined;
+}
+
+export const masterKey = z.string().transform((text, context) => {
+  const key = parseMasterKey(text.trim());
+  if (key) return key;
+  context.addIssue('must be 32 bytes, as 64 hexadecimal digits or base64 (openssl rand -base64 32)');
+  return z.NEVER;
+});
+
+/** Peers whose `X-Forwarded-For` is trusted. */
+export interface TrustedProxies {
+  readonly networks: readonly IpNetwork[];
+  /** Whether every peer on a Unix socket is trusted. */
+  readonly unixSocket: boolean;
+}
+
+/** Addresses, networks and the word `unix`, separated by commas. */
+export const trustedProxies = z.string().transform((text, context): TrustedProxies => {
+  const items = text
+    .split(',')
+    .map(item => item.trim())
+    .filter(Boolean);
+  const networks = items.filter(item => item !== 'unix').map(parseIpNetwork);
+  if (networks.every(network => network !== undefined)) return { networks, unixSocket: items.includes('unix') };
+  context.addIssue('must be a comma-separated list of IP addresses, networks (10.0.0.0/8) or unix');
+  return z.NEVER;
+});
