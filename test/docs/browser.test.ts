@@ -16,7 +16,7 @@ const args = [
 ];
 const pages = ['/docs', '/docs/reference', '/docs/errors', '/docs/operators'];
 
-/** What a page can be asked in the browser, where these run: nothing of here is there. */
+/** The part of the DOM that the functions at the end use. They run in the browser, and cannot refer to anything here. */
 interface Window {
   document: {
     documentElement: { scrollWidth: number; clientWidth: number };
@@ -25,6 +25,8 @@ interface Window {
   getComputedStyle(element: Element): { color: string; backgroundColor: string; fontSize: string; fontWeight: string };
 }
 interface Element {
+  getBoundingClientRect(): { top: number };
+  scrollLeft: number;
   open: boolean;
   tagName: string;
   textContent: string;
@@ -32,40 +34,48 @@ interface Element {
   childNodes: Iterable<{ nodeType: number; textContent: string }>;
 }
 
-if (executable === undefined) console.log('  The documentation in a browser: left out, there is no Chromium here.');
-else describe('The documentation in a browser', () => inBrowser(executable));
+/** Far above what any step needs, also on a machine that is busy with other work. Waits end as soon as their condition holds. */
+const maxWaitMs = 60_000;
 
-function inBrowser(executablePath: string): void {
+if (executable === undefined) console.log('  documentation in a browser: skipped, because Chromium is not installed');
+else
+  describe('documentation in a browser', function () {
+    this.timeout(3 * maxWaitMs);
+    browserTests(executable);
+  });
+
+function browserTests(executablePath: string): void {
   let world: World;
   let browser: Browser;
 
   before(async () => {
     world = await createWorld();
-    browser = await chromium.launch({ executablePath, args }); // last: nothing would end it if a world could not be made
+    // Last, so that a failure to create the world leaves no browser behind.
+    browser = await chromium.launch({ executablePath, args, timeout: maxWaitMs });
   });
   after(async () => {
     await browser?.close();
     await world?.close();
   });
 
-  /** Opens a page and collects whatever it complains about, and every address it loads from. */
+  /** Opens a page. Collects its errors and warnings, and every origin that it loads from. */
   async function open(path: string, options: Parameters<Browser['newPage']>[0] = {}) {
     const page = await browser.newPage(options);
-    page.setDefaultTimeout(10_000);
-    const complaints: string[] = [];
+    page.setDefaultTimeout(maxWaitMs);
+    const browserErrors: string[] = [];
     const origins = new Set<string>();
-    page.on('console', message => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));
-    page.on('pageerror', error => complaints.push(String(error)));
-    page.on('requestfailed', request => complaints.push(`${request.url()} failed`));
+    page.on('console', message => ['error', 'warning'].includes(message.type()) && browserErrors.push(message.text()));
+    page.on('pageerror', error => browserErrors.push(String(error)));
+    page.on('requestfailed', request => browserErrors.push(`${request.url()} failed`));
     page.on('request', request => request.url().startsWith('data:') || origins.add(new URL(request.url()).origin));
     await page.goto(world.url + path);
-    return { page, complaints, origins };
+    return { page, browserErrors, origins };
   }
 
   for (const colorScheme of ['light', 'dark'] as const) {
     for (const path of pages) {
-      it(`shows ${path} ${colorScheme}, on a phone and a desk: nothing cut off, everything in readable contrast`, async () => {
-        const { page, complaints, origins } = await open(path, { colorScheme });
+      it(`${path} fits a phone and a desktop in ${colorScheme} mode, with a contrast of at least 4.5`, async () => {
+        const { page, browserErrors, origins } = await open(path, { colorScheme });
         await page.evaluate(openAll);
         for (const width of [390, 1280]) {
           await page.setViewportSize({ width, height: 800 });
@@ -75,7 +85,7 @@ function inBrowser(executablePath: string): void {
           expect(contrasts.filter(({ ratio }) => ratio < 4.5)).to.deep.equal([]);
         }
         expect(await page.evaluate(isDark)).to.equal(colorScheme === 'dark');
-        expect(complaints).to.deep.equal([]);
+        expect(browserErrors).to.deep.equal([]);
         expect([...origins]).to.deep.equal([world.url]);
         await page.close();
       });
@@ -83,58 +93,65 @@ function inBrowser(executablePath: string): void {
   }
 
   for (const path of pages) {
-    it(`shows ${path} without scripts`, async () => {
-      const context = await browser.newContext({ javaScriptEnabled: false });
-      const page = await context.newPage();
-      await page.goto(world.url + path);
+    it(`${path} works without JavaScript`, async () => {
+      const { page } = await open(path, { javaScriptEnabled: false });
       expect(await page.locator('h1').isVisible()).to.equal(true);
       expect((await page.locator('main').textContent())?.length).to.be.greaterThan(1_000);
       if (path === '/docs/reference') {
         const endpoint = page.locator('details', { hasText: 'Create one Country record' });
         expect(await endpoint.locator('.inside').isVisible()).to.equal(false);
         await endpoint.locator('summary').click();
-        expect(await endpoint.locator('.inside').isVisible()).to.equal(true);
+        await endpoint.locator('.inside').waitFor({ state: 'visible' });
         expect(await endpoint.locator('.inside').textContent()).to.include('settings.write');
       }
-      await context.close();
+      await page.close();
     });
   }
 
-  it('points, without scripts, from the explorer to the reference', async () => {
-    const context = await browser.newContext({ javaScriptEnabled: false });
-    const page = await context.newPage();
-    await page.goto(`${world.url}/swagger`);
-    await page.getByRole('link', { name: 'reference' }).click();
-    expect(new URL(page.url()).pathname).to.equal('/docs/reference');
-    await context.close();
-  });
-
-  it('leads from page to page, and to the section that a link names', async () => {
-    const { page, complaints } = await open('/docs');
-    await page.getByRole('link', { name: 'All codes' }).click();
-    await page.getByRole('link', { name: '503 Service Unavailable' }).click();
-    expect(new URL(page.url()).hash).to.equal('#unavailable');
-    await page.locator('header').getByRole('link', { name: 'Reference' }).click();
-    await page.getByRole('link', { name: 'Currency' }).click();
-    expect(await page.locator('#Currency').evaluate(isInView)).to.equal(true);
-    expect(complaints).to.deep.equal([]);
+  it('the keyboard focuses and scrolls a code block that is wider than a phone', async () => {
+    const { page } = await open('/docs', { viewport: { width: 390, height: 800 } });
+    const block = page.locator('pre').first();
+    await page.locator('nav.contents a').last().focus();
+    await page.keyboard.press('Tab');
+    await block.and(page.locator(':focus')).waitFor();
+    await page.keyboard.press('ArrowRight');
+    await page.waitForFunction(isScrolled, 'pre');
     await page.close();
   });
 
-  it('lets a user log in, authorise and list statuses in the explorer, with nothing but a mouse and a keyboard', async () => {
-    const { page, complaints, origins } = await open('/swagger');
+  it('without JavaScript, the explorer links to the reference', async () => {
+    const { page } = await open('/swagger', { javaScriptEnabled: false });
+    await page.getByRole('link', { name: 'reference' }).click();
+    await page.waitForURL('**/docs/reference');
+    await page.close();
+  });
+
+  it('a link opens its page at the section that it names', async () => {
+    const { page, browserErrors } = await open('/docs');
+    await page.getByRole('link', { name: 'All codes' }).click();
+    await page.getByRole('link', { name: '503 Service Unavailable' }).click();
+    await page.waitForURL('**/docs/errors#unavailable');
+    await page.locator('header').getByRole('link', { name: 'Reference' }).click();
+    await page.getByRole('link', { name: 'Currency' }).click();
+    await page.waitForFunction(isNearTop, '#Currency');
+    expect(browserErrors).to.deep.equal([]);
+    await page.close();
+  });
+
+  it('in the explorer, a user logs in, authorises and lists statuses with mouse and keyboard', async () => {
+    const { page, browserErrors, origins } = await open('/swagger');
     const { admin, guid } = world.acme;
 
     const login = await tryOut(page, 'postAuthLogin');
     await login.locator('tr[data-param-name="X-Tenant"] input').fill(guid);
     await login.locator('textarea').fill(JSON.stringify(admin));
-    const answered = await execute(page, login, '/api/v1/auth/login');
-    expect(answered.status()).to.equal(200);
-    const { accessToken } = await answered.json();
+    const loginResponse = await execute(page, login, '/api/v1/auth/login');
+    expect(loginResponse.status()).to.equal(200);
+    const { accessToken } = await loginResponse.json();
     await login.locator('.live-responses-table', { hasText: 'accessToken' }).waitFor();
 
     const statuses = await tryOut(page, 'getEntityStatus');
-    expect((await execute(page, statuses, '/api/v1/EntityStatus')).status()).to.equal(403); // nobody yet
+    expect((await execute(page, statuses, '/api/v1/EntityStatus')).status()).to.equal(403); // not authorised yet
 
     await page.locator('.auth-wrapper .authorize').first().click();
     const dialog = page.locator('.dialog-ux');
@@ -147,28 +164,28 @@ function inBrowser(executablePath: string): void {
 
     const list = await execute(page, statuses, '/api/v1/EntityStatus');
     expect(list.status()).to.equal(200);
-    const shown = statuses.locator('.live-responses-table', { hasText: 'Prospect' });
-    await shown.waitFor();
-    expect(await shown.locator('tbody .response-col_status').first().textContent()).to.include('200');
+    const result = statuses.locator('.live-responses-table', { hasText: 'Prospect' });
+    await result.waitFor();
+    expect(await result.locator('tbody .response-col_status').first().textContent()).to.include('200');
 
-    expect(complaints.filter(text => !/status of 403/.test(text))).to.deep.equal([]);
+    expect(browserErrors.filter(text => !/status of 403/.test(text))).to.deep.equal([]);
     expect([...origins]).to.deep.equal([world.url]);
     await page.close();
   });
 
-  it('shows the whole explorer on a phone, in light and dark', async () => {
+  it('the explorer fits a phone, in light and in dark mode', async () => {
     for (const colorScheme of ['light', 'dark'] as const) {
-      const { page, complaints } = await open('/swagger', { colorScheme, viewport: { width: 390, height: 800 } });
+      const { page, browserErrors } = await open('/swagger', { colorScheme, viewport: { width: 390, height: 800 } });
       await page.locator('#operations-Country-postCountries').waitFor();
       expect(await page.evaluate(overflow)).to.equal(0);
       expect(await page.evaluate(isDark)).to.equal(colorScheme === 'dark');
-      expect(complaints).to.deep.equal([]);
+      expect(browserErrors).to.deep.equal([]);
       await page.close();
     }
   });
 }
 
-/** Unfolds an operation of the explorer, ready to be filled in. */
+/** Expands an operation of the explorer, and waits until its form can be filled in. */
 async function tryOut(page: Page, operationId: string) {
   const operation = page.locator(`.opblock[id$="-${operationId}"]`);
   await operation.locator('.opblock-summary-control').click();
@@ -176,20 +193,21 @@ async function tryOut(page: Page, operationId: string) {
   return operation;
 }
 
+/** Executes an operation, and waits for the response of the service. */
 async function execute(page: Page, operation: Awaited<ReturnType<typeof tryOut>>, path: string) {
-  const answer = page.waitForResponse(response => new URL(response.url()).pathname === path);
+  const response = page.waitForResponse(candidate => new URL(candidate.url()).pathname === path);
   await operation.getByRole('button', { name: 'Execute' }).click();
-  return answer;
+  return response;
 }
 
-// The functions below run in the page.
+// The functions below run in the browser.
 
 function openAll(): void {
   const { document } = globalThis as unknown as Window;
   for (const details of document.querySelectorAll('details')) details.open = true;
 }
 
-/** How many pixels the page is wider than its window. */
+/** The number of pixels by which the page is wider than its window. */
 function overflow(): number {
   const { documentElement } = (globalThis as unknown as Window).document;
   return documentElement.scrollWidth - documentElement.clientWidth;
@@ -198,16 +216,23 @@ function overflow(): number {
 function isDark(): boolean {
   const { document, getComputedStyle } = globalThis as unknown as Window;
   const backgrounds = ['body', 'html'].flatMap(name => [...document.querySelectorAll(name)].map(getComputedStyle));
-  const painted = backgrounds.map(style => style.backgroundColor).find(color => !/, 0\)$/.test(color));
-  return painted !== undefined && Number(painted.match(/[\d.]+/)?.[0]) < 128;
+  const opaque = backgrounds.map(style => style.backgroundColor).find(color => !/, 0\)$/.test(color));
+  return opaque !== undefined && Number(opaque.match(/[\d.]+/)?.[0]) < 128;
 }
 
-function isInView(element: unknown): boolean {
-  const { top } = (element as { getBoundingClientRect(): { top: number } }).getBoundingClientRect();
+/** Whether the element is in the first 400 pixels of the window. */
+function isNearTop(selector: string): boolean {
+  const [element] = (globalThis as unknown as Window).document.querySelectorAll(selector);
+  const top = element?.getBoundingClientRect().top ?? -1;
   return top >= 0 && top < 400;
 }
 
-/** The contrast (WCAG 2) of every element that holds text of its own, against what is painted behind it. */
+function isScrolled(selector: string): boolean {
+  const [element] = (globalThis as unknown as Window).document.querySelectorAll(selector);
+  return (element?.scrollLeft ?? 0) > 0;
+}
+
+/** The contrast (WCAG 2) of every element with text of its own against its background. */
 function textContrasts(): { text: string; ratio: number }[] {
   const { document, getComputedStyle } = globalThis as unknown as Window;
   const channels = (color: string): number[] => (color.match(/[\d.]+/g) ?? []).map(Number);
@@ -218,17 +243,16 @@ function textContrasts(): { text: string; ratio: number }[] {
     });
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
   };
-  const behind = (element: Element | null): string => {
+  const backgroundOf = (element: Element | null): string => {
     if (element === null) return 'rgb(255, 255, 255)';
     const { backgroundColor } = getComputedStyle(element);
-    return channels(backgroundColor)[3] === 0 ? behind(element.parentElement) : backgroundColor;
+    return channels(backgroundColor)[3] === 0 ? backgroundOf(element.parentElement) : backgroundColor;
   };
-  const holdsText = (element: Element): boolean =>
+  const hasOwnText = (element: Element): boolean =>
     [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim() !== '');
-  return [...document.querySelectorAll('body *')].filter(holdsText).map(element => {
-    const [light = 0, dark = 0] = [luminance(getComputedStyle(element).color), luminance(behind(element))].sort(
-      (a, b) => b - a,
-    );
+  return [...document.querySelectorAll('body *')].filter(hasOwnText).map(element => {
+    const luminances = [luminance(getComputedStyle(element).color), luminance(backgroundOf(element))];
+    const [light = 0, dark = 0] = luminances.sort((a, b) => b - a);
     return { text: `${element.tagName} ${element.textContent.slice(0, 40)}`, ratio: (light + 0.05) / (dark + 0.05) };
   });
 }
