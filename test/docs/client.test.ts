@@ -9,7 +9,7 @@ import type { components, paths } from './api.d.ts';
 
 type Schemas = components['schemas'];
 
-describe('A client made from the document', () => {
+describe('client generated from the OpenAPI document', () => {
   let world: World;
   let api: Client<paths>;
   let tokens: Schemas['LoginResponse'] | undefined;
@@ -28,50 +28,50 @@ describe('A client made from the document', () => {
   });
   after(() => world.close());
 
-  it('has the types of the document as it is now; otherwise: npm run -s openapi:types', async () => {
+  it('the committed types match the document; if not, run npm run -s openapi:types', async () => {
     const committed = await readFile(new URL('api.d.ts', import.meta.url), 'utf8');
     const types = await openapiTS(openApiText(routes), { defaultNonNullable: false, silent: true });
     expect(`${COMMENT_HEADER}${astToString(types)}` === committed, 'test/docs/api.d.ts is out of date').to.equal(true);
   });
 
-  // That this compiles is half of the test: no type is asserted, every field is read as the document has it.
-  it('works through a day: set up, sell, look back, and leave', async () => {
+  // Half of this test is that it compiles: it reads every field by its generated type, without a type assertion.
+  it('a generated client sets up reference data, creates entities, uses a promotion, reads the audit log and logs out', async () => {
     const header = { 'X-Tenant': world.acme.guid };
     const { email, password } = world.acme.admin;
 
     const login = await api.POST('/api/v1/auth/login', { params: { header }, body: { email, password } });
-    tokens = found(login);
+    tokens = dataOf(login);
     expect(tokens.entityType).to.equal(null);
-    const me = found(await api.GET('/api/v1/auth/me'));
+    const me = dataOf(await api.GET('/api/v1/auth/me'));
     expect([me.role, me.scope, me.tenantGuid]).to.deep.equal(['Administrator', 'All', world.acme.guid]);
 
-    const euro = found(await api.POST('/api/v1/Currency', { body: { Code: 'EUR', Name: 'Euro', Symbol: '€' } }));
+    const euro = dataOf(await api.POST('/api/v1/Currency', { body: { Code: 'EUR', Name: 'Euro', Symbol: '€' } }));
     expect(euro.DecimalPlaces).to.equal(2);
     for (const body of [
       { CountryCode: 'DE', CountryName: 'Germany' },
       { CountryCode: 'AT', CountryName: 'Austria' },
     ])
-      found(await api.POST('/api/v1/Countries', { body }));
-    const unit = found(
+      dataOf(await api.POST('/api/v1/Countries', { body }));
+    const unit = dataOf(
       await api.POST('/api/v1/UnitsOfMeasure', { body: { Code: 'KG/M', Name: 'Kilogram per metre' } }),
     );
     const byCode = await api.GET('/api/v1/UnitsOfMeasure/code/{code}', { params: { path: { code: 'kg/m' } } });
-    expect(found(byCode)).to.deep.equal(unit);
-    const vat = found(await api.POST('/api/v1/TaxCodes', { body: { Code: 'VAT', Name: 'Standard', Rate: 19 } }));
+    expect(dataOf(byCode)).to.deep.equal(unit);
+    const vat = dataOf(await api.POST('/api/v1/TaxCodes', { body: { Code: 'VAT', Name: 'Standard', Rate: 19 } }));
     const changed = { Code: 'VAT', Name: 'Standard', Rate: 20.5, IsActive: vat.IsActive };
     const put = await api.PUT('/api/v1/TaxCodes/{id}', { params: { path: { id: vat.Id } }, body: changed });
-    expect(found(put)).to.deep.equal({ ...vat, Rate: 20.5 });
+    expect(dataOf(put)).to.deep.equal({ ...vat, Rate: 20.5 });
 
     const customers: number[] = [];
     for (let n = 1; n <= 7; n++) {
       const body = { Name: `Customer ${n}`, EntityType: 'customer', CurrencyId: euro.Id, CountryCode: 'DE' } as const;
-      const entity = found(await api.POST('/api/v1/Entities', { body }));
+      const entity = dataOf(await api.POST('/api/v1/Entities', { body }));
       expect(entity.StatusTitle).to.equal('Prospect');
       customers.push(entity.Id);
     }
 
     const [first = 0, second = 0] = customers;
-    const promotion = found(
+    const promotion = dataOf(
       await api.POST('/api/v1/Promotions', {
         body: {
           PromoCode: 'WELCOME',
@@ -85,55 +85,55 @@ describe('A client made from the document', () => {
       }),
     );
     const at = (entityId: number) => ({ params: { path: { id: promotion.Id, entityId } } });
-    const use = found(await api.POST('/api/v1/Promotions/{id}/entity/{entityId}/used', at(first)));
+    const use = dataOf(await api.POST('/api/v1/Promotions/{id}/entity/{entityId}/used', at(first)));
     expect(use.Used).to.equal(true);
     const again = await api.POST('/api/v1/Promotions/{id}/entity/{entityId}/used', at(first));
     expect(again.error?.code).to.equal('duplicate');
     const other = await api.GET('/api/v1/Promotions/{id}/entity/{entityId}/used', at(second));
-    expect(found(other).Used).to.equal(false);
+    expect(dataOf(other).Used).to.equal(false);
 
     for (const entityId of customers) {
       const body = { ActivityCode: 10, EntityId: entityId, Comment: 'Called\nand sold', Screen: 'Orders' };
-      expect(found(await api.POST('/api/v1/Activity', { body })).IPAddress).to.be.a('string');
+      expect(dataOf(await api.POST('/api/v1/Activity', { body })).IPAddress).to.be.a('string');
     }
 
     expect(await allEntities(api, 3)).to.deep.equal(customers);
-    const newest = found(await api.GET('/api/v1/Activity', { params: { query: { limit: 2 } } }));
+    const newest = dataOf(await api.GET('/api/v1/Activity', { params: { query: { limit: 2 } } }));
     expect(newest.map(({ EntityId }) => EntityId)).to.deep.equal(customers.slice(-2).reverse());
-    const ofOne = found(await api.GET('/api/v1/Activity', { params: { query: { entityId: first } } }));
+    const ofOne = dataOf(await api.GET('/api/v1/Activity', { params: { query: { entityId: first } } }));
     expect(ofOne).to.have.length(1);
 
     const wrong = await api.POST('/api/v1/Countries', { body: { CountryCode: 'de', CountryName: 'Deutschland' } });
     expect([wrong.response.status, wrong.error?.code]).to.deep.equal([400, 'duplicate']);
-    const log = found(await api.GET('/api/v1/AuditLog', { params: { query: { resource: 'TaxCode', limit: 10 } } }));
+    const log = dataOf(await api.GET('/api/v1/AuditLog', { params: { query: { resource: 'TaxCode', limit: 10 } } }));
     expect(log.map(({ Action, Key }) => [Action, Key])).to.deep.equal([
       ['update', String(vat.Id)],
       ['create', String(vat.Id)],
     ]);
 
     const { refreshToken } = tokens;
-    tokens = found(await api.POST('/api/v1/auth/refresh', { params: { header }, body: { refreshToken } }));
+    tokens = dataOf(await api.POST('/api/v1/auth/refresh', { params: { header }, body: { refreshToken } }));
     expect(tokens.refreshToken).not.to.equal(refreshToken);
-    found(await api.GET('/api/v1/auth/me'));
+    dataOf(await api.GET('/api/v1/auth/me'));
     const logout = await api.POST('/api/v1/auth/logout');
     expect([logout.response.status, logout.error]).to.deep.equal([204, undefined]);
     expect((await api.GET('/api/v1/auth/me')).error?.code).to.equal('invalid_token');
   });
 
-  it('is told by the compiler what the service would refuse', () => {
-    // Never called: an error that is expected here and does not come is one itself.
+  it('the generated types reject input that the service would refuse', () => {
+    // Never called. The compiler reports an unused @ts-expect-error.
     const mistakes = () => [
       // @ts-expect-error a field is missing
       api.POST('/api/v1/Countries', { body: { CountryCode: 'DE' } }),
-      // @ts-expect-error a number is not a text
+      // @ts-expect-error a number is not a string
       api.POST('/api/v1/UnitsOfMeasure', { body: { Code: 5, Name: 'Five' } }),
-      // @ts-expect-error not one of the types
+      // @ts-expect-error not an entity type
       api.POST('/api/v1/Entities', { body: { Name: 'X', EntityType: 'partner' } }),
       // @ts-expect-error an id is a number
       api.GET('/api/v1/TaxCodes/{id}', { params: { path: { id: 'VAT' } } }),
-      // @ts-expect-error login needs the tenant
+      // @ts-expect-error login needs X-Tenant
       api.POST('/api/v1/auth/login', { body: { email: 'a@b.test', password: 'x' } }),
-      // @ts-expect-error activities are never changed
+      // @ts-expect-error an activity cannot be changed
       api.PUT('/api/v1/Activity/{id}', { params: { path: { id: 1 } }, body: {} }),
       // @ts-expect-error no such path
       api.GET('/api/v1/countries'),
@@ -142,19 +142,19 @@ describe('A client made from the document', () => {
   });
 });
 
-/** The data of an answer. @throws when it is an error */
-function found<Data>(answer: { data?: Data; error?: unknown; response: Response }): Data {
-  if (answer.data === undefined) throw new Error(`${answer.response.status} ${JSON.stringify(answer.error)}`);
-  return answer.data;
+/** The data of a successful result. @throws {Error} when the response is a problem */
+function dataOf<Data>({ data, error, response }: { data?: Data; error?: unknown; response: Response }): Data {
+  if (data === undefined) throw new Error(`${response.status} ${JSON.stringify(error)}`);
+  return data;
 }
 
-/** Page after page, until one is empty. */
+/** The ids of all entities, read page by page until a page is empty. */
 async function allEntities(api: Client<paths>, limit: number): Promise<number[]> {
   const ids: number[] = [];
   for (;;) {
     const after = ids.at(-1);
     const query = { limit, ...(after === undefined ? {} : { after }) };
-    const page = found(await api.GET('/api/v1/Entities', { params: { query } }));
+    const page = dataOf(await api.GET('/api/v1/Entities', { params: { query } }));
     if (page.length === 0) return ids;
     expect(page.length).to.be.at.most(limit);
     ids.push(...page.map(({ Id }) => Id));

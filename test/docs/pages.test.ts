@@ -5,9 +5,10 @@ import type { Client } from '../support/client.ts';
 import { document } from '../support/contract.ts';
 import { createWorld, type World } from '../support/world.ts';
 
-const html = ['/docs', '/docs/reference', '/docs/errors', '/docs/operators', '/swagger'];
-const files: Record<string, string> = {
-  ...Object.fromEntries(html.map(path => [path, 'text/html; charset=utf-8'])),
+const htmlPaths = ['/docs', '/docs/reference', '/docs/errors', '/docs/operators', '/swagger'];
+/** Every path of the documentation with its media type. */
+const mediaTypes: Record<string, string> = {
+  ...Object.fromEntries(htmlPaths.map(path => [path, 'text/html; charset=utf-8'])),
   '/docs/openapi.json': 'application/json; charset=utf-8',
   '/css/docs.css': 'text/css; charset=utf-8',
   '/swagger/start.js': 'text/javascript; charset=utf-8',
@@ -15,14 +16,14 @@ const files: Record<string, string> = {
   '/swagger/swagger-ui-bundle.js': 'text/javascript; charset=utf-8',
 };
 
-interface Raw {
+interface RawResponse {
   status: number;
   headers: IncomingHttpHeaders;
   body: string;
 }
 
-/** Sends a path as it stands: `fetch` would resolve its dots first. */
-function rawGet(url: string, path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Raw> {
+/** Sends the path unchanged. `fetch` would normalise its dot segments. */
+function rawGet(url: string, path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<RawResponse> {
   const { hostname, port } = new URL(url);
   return new Promise((resolve, reject) => {
     const call = request({ hostname, port, path, method, headers, agent: false }, response => {
@@ -34,22 +35,23 @@ function rawGet(url: string, path: string, headers: Record<string, string> = {},
   });
 }
 
-describe('The documentation', () => {
+describe('documentation pages', () => {
   let world: World;
   let admin: Client;
-  let tokens: Record<string, string>;
+  let authorization: Record<string, string>;
+  /** The body of each HTML page, by path. */
   const pages = new Map<string, string>();
 
   before(async () => {
     world = await createWorld();
     admin = await world.login(world.acme);
-    tokens = { Authorization: `Bearer ${admin.tokens?.accessToken}` };
-    for (const path of html) pages.set(path, (await rawGet(world.url, path)).body);
+    authorization = { Authorization: `Bearer ${admin.tokens?.accessToken}` };
+    for (const path of htmlPaths) pages.set(path, (await rawGet(world.url, path)).body);
   });
   after(() => world.close());
 
-  for (const [path, type] of Object.entries(files)) {
-    it(`answers ${path} to anyone, and keeps browsers from loading anything from elsewhere`, async () => {
+  for (const [path, type] of Object.entries(mediaTypes)) {
+    it(`${path} is public, and its content security policy forbids every other origin`, async () => {
       const { status, headers, body } = await rawGet(world.url, path);
       expect(status).to.equal(200);
       expect(headers['content-type']).to.equal(type);
@@ -61,7 +63,7 @@ describe('The documentation', () => {
       expect(policy).not.to.match(/https?:|\*|unsafe-eval/);
     });
 
-    it(`answers HEAD of ${path} as GET, without the body`, async () => {
+    it(`HEAD ${path} returns the headers of GET without the body`, async () => {
       const get = await rawGet(world.url, path);
       const head = await rawGet(world.url, path, {}, 'HEAD');
       expect(head.status).to.equal(200);
@@ -70,44 +72,44 @@ describe('The documentation', () => {
         expect(head.headers[name], name).to.equal(get.headers[name]);
     });
 
-    it(`sends ${path} again only when it has changed`, async () => {
+    it(`${path} returns 304 for its current ETag, and the body for another one`, async () => {
       const { headers } = await rawGet(world.url, path);
-      const again = await rawGet(world.url, path, { 'If-None-Match': String(headers.etag) });
-      expect([again.status, again.body]).to.deep.equal([304, '']);
-      const other = await rawGet(world.url, path, { 'If-None-Match': '"other"' });
-      expect(other.status).to.equal(200);
+      const current = await rawGet(world.url, path, { 'If-None-Match': String(headers.etag) });
+      expect([current.status, current.body]).to.deep.equal([304, '']);
+      const outdated = await rawGet(world.url, path, { 'If-None-Match': '"other"' });
+      expect(outdated.status).to.equal(200);
       expect(headers['cache-control']).to.equal('no-cache');
     });
   }
 
-  it('is where the root leads', async () => {
+  it('the root path redirects to the guide', async () => {
     const { status, headers } = await rawGet(world.url, '/');
     expect([status, headers.location]).to.deep.equal([302, '/docs']);
   });
 
-  it('reads the same whoever asks, and whichever tenant they name', async () => {
-    for (const path of html) {
-      const answer = await rawGet(world.url, path, { ...tokens, 'X-Tenant': world.globex.guid });
-      expect(answer.body, path).to.equal(pages.get(path));
-      const wrong = await rawGet(world.url, path, { Authorization: 'Bearer x', 'X-Tenant': 'nobody' });
-      expect(wrong.body, path).to.equal(pages.get(path));
+  it('the pages do not depend on the caller or on the named tenant', async () => {
+    for (const path of htmlPaths) {
+      const asUser = await rawGet(world.url, path, { ...authorization, 'X-Tenant': world.globex.guid });
+      expect(asUser.body, path).to.equal(pages.get(path));
+      const invalid = await rawGet(world.url, path, { Authorization: 'Bearer x', 'X-Tenant': 'nobody' });
+      expect(invalid.body, path).to.equal(pages.get(path));
     }
   });
 
-  it('refers to nothing outside of the service', () => {
+  it('the pages refer to no other origin, and contain no inline script or style', () => {
     for (const [path, text] of pages) {
       const references = [...text.matchAll(/\b(?:href|src|action|srcset|poster|data)="([^"]*)"/g)].map(
         match => match[1],
       );
       expect(references).to.not.be.empty;
       for (const reference of references) expect(reference, path).to.match(/^(\/(?!\/)|#|data:,$)/);
-      const elsewhere = [...text.matchAll(/https?:\/\/[^\s"'<]+/g)].map(([url]) => url);
-      for (const url of elsewhere) expect(url, path).to.match(/^http:\/\/backoffice\.test\//); // the base of the examples
+      const urls = [...text.matchAll(/https?:\/\/[^\s"'<]+/g)].map(([url]) => url);
+      for (const url of urls) expect(url, path).to.match(/^http:\/\/backoffice\.test\//); // PUBLIC_URL, in examples
       expect(text).not.to.match(/<script>|\bon\w+="|style="|@import|url\(/);
     }
   });
 
-  it('has no link that leads nowhere', async () => {
+  it('every link leads to an existing page and an existing anchor', async () => {
     for (const [page, text] of pages) {
       const ids = [...text.matchAll(/\bid="([^"]+)"/g)].map(match => match[1]);
       expect(new Set(ids).size, `ids of ${page}`).to.equal(ids.length);
@@ -120,7 +122,7 @@ describe('The documentation', () => {
     }
   });
 
-  it('has a row for every code, at the address that the problem gives', async () => {
+  it('the errors page has a row for every problem code, at the address that `type` names', async () => {
     const text = pages.get('/docs/errors') ?? '';
     for (const [code, { status }] of Object.entries(problems)) {
       const row = text.match(new RegExp(`<tr id="${code}">.*?</tr>`))?.[0];
@@ -131,7 +133,7 @@ describe('The documentation', () => {
     expect(body.type.split('#')[0]).to.equal('/docs/errors');
   });
 
-  it('has every endpoint in the reference, with its permission and its fields', () => {
+  it('the reference has every endpoint with its permission and its fields', () => {
     const text = pages.get('/docs/reference') ?? '';
     const endpoints = text.split('<details').slice(1);
     const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
@@ -147,13 +149,13 @@ describe('The documentation', () => {
     }
   });
 
-  it('says nothing of this installation: no tenant, no user, no database, no setting', () => {
+  it('the pages reveal no tenant, user, database or setting of the installation', () => {
     const { acme, config } = world;
     const secrets = [acme.guid, acme.database, acme.admin.email, acme.admin.password, String(config.databaseUrl)];
     for (const [page, text] of pages) for (const secret of secrets) expect(text, page).not.to.include(secret);
   });
 
-  describe('opens no way around', () => {
+  describe('documentation paths as a way around authentication', () => {
     const detours = [
       '/docs/../api/v1/EntityStatus',
       '/docs/..%2fapi/v1/EntityStatus',
@@ -199,30 +201,33 @@ describe('The documentation', () => {
     ];
 
     for (const path of detours) {
-      it(`${path} is refused without headers, and not found with a token`, async () => {
+      it(`${path} returns 403 without headers, and 404 with a token`, async () => {
         for (const method of ['GET', 'HEAD']) {
-          const nobody = await rawGet(world.url, path, {}, method);
-          expect([nobody.status, nobody.headers['content-type']]).to.deep.equal([403, 'application/problem+json']);
-          const user = await rawGet(world.url, path, tokens, method);
+          const anonymous = await rawGet(world.url, path, {}, method);
+          expect([anonymous.status, anonymous.headers['content-type']]).to.deep.equal([
+            403,
+            'application/problem+json',
+          ]);
+          const user = await rawGet(world.url, path, authorization, method);
           expect([user.status, user.headers['content-type']]).to.deep.equal([404, 'application/problem+json']);
-          if (method === 'GET') expect(JSON.parse(nobody.body).code).to.equal('tenant_required');
+          if (method === 'GET') expect(JSON.parse(anonymous.body).code).to.equal('tenant_required');
           if (method === 'GET') expect(JSON.parse(user.body).code).to.equal('not_found');
         }
       });
     }
 
-    it('takes no other method than GET and HEAD', async () => {
-      for (const path of Object.keys(files)) {
+    it('a documentation path accepts no method other than GET and HEAD', async () => {
+      for (const path of Object.keys(mediaTypes)) {
         for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
           expect((await rawGet(world.url, path, {}, method)).status, `${method} ${path}`).to.equal(403);
-          expect((await rawGet(world.url, path, tokens, method)).status, `${method} ${path}`).to.equal(404);
+          expect((await rawGet(world.url, path, authorization, method)).status, `${method} ${path}`).to.equal(404);
         }
       }
     });
 
-    it('ignores what a query string says', async () => {
-      const answer = await rawGet(world.url, '/docs?path=/api/v1/EntityStatus&X-Tenant=1');
-      expect(answer.body).to.equal(pages.get('/docs'));
+    it('a documentation path ignores the query string', async () => {
+      const response = await rawGet(world.url, '/docs?path=/api/v1/EntityStatus&X-Tenant=1');
+      expect(response.body).to.equal(pages.get('/docs'));
     });
   });
 });
