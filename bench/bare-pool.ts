@@ -1,48 +1,56 @@
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import pg from 'pg';
-import { listening } from './listening.ts';
+import { listen } from './listen.ts';
 
 /**
- * The least that keeps a connection budget over many databases: at most `BUDGET` connections over all of them, whoever
- * needs one more waits in line, and the idle connection that was used longest ago is given up for it.
- * `GET /<number>/…/<id>` reads one row of the database on that line of the file `DATABASES`.
+ * The bare-pool server: the smallest implementation of a connection budget over many databases. It opens at most
+ * `BUDGET` connections in total; at that number, a request evicts the least recently used idle connection, or else
+ * waits in a FIFO queue. `GET /<number>/…/<id>` reads one row of the database whose URL is on that line (from 0) of the
+ * file `DATABASES`.
  */
 interface Connection {
   readonly database: number;
   readonly client: pg.Client;
 }
 
+/** A request that waits for a connection; `resolve(undefined)` gives it the right to open a new one. */
+interface Waiter {
+  readonly database: number;
+  readonly resolve: (connection: Connection | undefined) => void;
+}
+
 const budget = Number(process.env.BUDGET);
 const urls = (await readFile(process.env.DATABASES ?? '', 'utf8')).trim().split('\n');
 /** Least recently used first. */
 const idle = new Set<Connection>();
-const idleOf = new Map<number, Connection[]>();
-const waiting: { database: number; take: (connection: Connection | undefined) => void }[] = [];
+const idleByDatabase = new Map<number, Connection[]>();
+const queue: Waiter[] = [];
 let open = 0;
 
-/** An idle connection of the database, or a place for a new one. */
+/** Returns an idle connection of the database, or opens one. */
 async function acquire(database: number): Promise<Connection> {
-  const found = take(database) ?? (await place(database));
-  if (found) return found;
+  const reused = takeIdle(database) ?? (await reserve(database));
+  if (reused) return reused;
   try {
-    const client = new pg.Client({ connectionString: urls[database], application_name: 'bench-governor' });
+    const client = new pg.Client({ connectionString: urls[database], application_name: 'bench-bare-pool' });
     client.on('error', () => {});
     await client.connect();
     return { database, client };
   } catch (error) {
-    hand(undefined);
+    handOver(undefined);
     throw error;
   }
 }
 
-function take(database: number): Connection | undefined {
-  const connection = idleOf.get(database)?.pop();
+function takeIdle(database: number): Connection | undefined {
+  const connection = idleByDatabase.get(database)?.pop();
   if (connection) idle.delete(connection);
   return connection;
 }
 
-async function place(database: number): Promise<Connection | undefined> {
+/** Returns a released connection of the database, or undefined when the caller may open a new one. */
+async function reserve(database: number): Promise<Connection | undefined> {
   if (open < budget) {
     open++;
     return undefined;
@@ -50,13 +58,13 @@ async function place(database: number): Promise<Connection | undefined> {
   const [oldest] = idle;
   if (oldest) {
     idle.delete(oldest);
-    const others = idleOf.get(oldest.database);
-    others?.splice(others.indexOf(oldest), 1);
+    const siblings = idleByDatabase.get(oldest.database);
+    siblings?.splice(siblings.indexOf(oldest), 1);
     await oldest.client.end();
     return undefined;
   }
-  const connection = await new Promise<Connection | undefined>(take => {
-    waiting.push({ database, take });
+  const connection = await new Promise<Connection | undefined>(resolve => {
+    queue.push({ database, resolve });
   });
   if (!connection || connection.database === database) return connection;
   await connection.client.end();
@@ -64,18 +72,22 @@ async function place(database: number): Promise<Connection | undefined> {
 }
 
 function release(connection: Connection): void {
-  if (hand(connection)) return;
+  if (handOver(connection)) return;
   idle.add(connection);
-  const others = idleOf.get(connection.database);
-  if (others) others.push(connection);
-  else idleOf.set(connection.database, [connection]);
+  const siblings = idleByDatabase.get(connection.database);
+  if (siblings) siblings.push(connection);
+  else idleByDatabase.set(connection.database, [connection]);
 }
 
-/** Gives a connection to the first in line who can use it as it is, else to the first; of one that failed, the place. */
-function hand(connection: Connection | undefined): boolean {
-  const fitting = connection ? waiting.findIndex(({ database }) => database === connection.database) : -1;
-  const [next] = waiting.splice(Math.max(fitting, 0), 1);
-  if (next) next.take(connection);
+/**
+ * Gives a connection to the first waiter for the same database, or else to the first waiter.
+ * @param connection undefined: opening one failed, and the waiter may open another
+ * @returns whether there was a waiter
+ */
+function handOver(connection: Connection | undefined): boolean {
+  const sameDatabase = connection ? queue.findIndex(({ database }) => database === connection.database) : -1;
+  const [next] = queue.splice(Math.max(sameDatabase, 0), 1);
+  if (next) next.resolve(connection);
   else if (!connection) open--;
   return next !== undefined;
 }
@@ -106,4 +118,4 @@ const server = createServer((request, response) => {
     },
   );
 });
-listening(server);
+listen(server);

@@ -1,24 +1,26 @@
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 
-/** Those who log in, with a database of their own as in a tenant. */
-export interface Person {
+/** Email address and password of a user. */
+export interface Credentials {
   readonly email: string;
   readonly password: string;
 }
 
-/** Rows in the list of 250, in every database. */
-export const manyRows = `insert into units_of_measure (code, name)
+/** SQL that inserts the 250 rows of the workloads `list250` and `list304`. */
+export const insertManyRows = `insert into units_of_measure (code, name)
   select 'U' || to_char(n, 'FM000'), 'Unit of measure ' || n from generate_series(1, 250) n`;
 
 /**
- * A database with one tenant's tables, as the baselines use them: no triggers, no roles; an audit log for who writes it.
- * @returns its URL
+ * Creates a database with the tables of one tenant for a server that the service is compared with: no triggers, no
+ * roles; with an audit log, for the server that writes one.
+ * @param users may log in, all with the password of this hash
+ * @returns the URL of the database
  */
-export async function makeBaseline(
+export async function createBaselineDatabase(
   serverUrl: string,
   name: string,
-  people: Person[],
+  users: Credentials[],
   passwordHash: string,
 ): Promise<string> {
   await withConnection(serverUrl, client => client.query(`create database ${name} template template0`));
@@ -42,10 +44,10 @@ export async function makeBaseline(
       create table sessions (id uuid primary key default gen_random_uuid(), user_id bigint not null references users,
         created_at timestamptz not null default now());
       insert into entity_statuses (title, weighting) values ('Prospect', 0), ('Active', 1), ('Inactive', 2);
-      ${manyRows};
+      ${insertManyRows};
       analyze`);
     await client.query('insert into users (email, password_hash) select unnest($1::text[]), $2', [
-      people.map(person => person.email),
+      users.map(user => user.email),
       passwordHash,
     ]);
   });

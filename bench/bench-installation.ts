@@ -10,23 +10,23 @@ import { type Installation, openInstallation } from '../src/installation.ts';
 import { migrateControl } from '../src/operator/migrations/migrate-control.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 
-/** An installation of a bench's own, on a PostgreSQL of its own, in a folder that goes with it. */
+/** A temporary installation on a separate PostgreSQL, in a folder that `close` removes. */
 export interface BenchInstallation {
   readonly folder: string;
-  /** Superuser, on the server's own database `postgres`. */
+  /** Superuser URL of the database `postgres`. */
   readonly serverUrl: string;
   readonly controlUrl: string;
   readonly masterKey: string;
   readonly installation: Installation;
-  /** The one server of the installation, on which all its tenants are. */
+  /** The installation's only server, which has all its tenants. */
   readonly server: Server;
-  /** Closes this process' own connections to the control database; what runs beside it goes on. Safe to call twice. */
-  leave(): Promise<void>;
+  /** Closes this process's connections to the control database; PostgreSQL keeps running. Safe to call twice. */
+  disconnect(): Promise<void>;
   /** Stops everything and removes the folder. Safe to call twice. */
   close(): Promise<void>;
 }
 
-/** @param settings more settings of PostgreSQL, `name=value` */
+/** @param settings additional settings of PostgreSQL, `name=value` */
 export async function openBenchInstallation(settings: string[] = []): Promise<BenchInstallation> {
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-bench-'));
   const undo: (() => Promise<unknown>)[] = [() => rm(folder, { recursive: true, force: true })];
@@ -41,14 +41,14 @@ export async function openBenchInstallation(settings: string[] = []): Promise<Be
     await migrateControl(controlUrl);
     const masterKey = randomBytes(32).toString('base64');
     const installation = await openInstallation(readConfig({ DATABASE_URL: controlUrl, MASTER_KEY: masterKey }));
-    let left: Promise<void> | undefined;
-    const leave = (): Promise<void> => {
-      left ??= installation.close();
-      return left;
+    let disconnected: Promise<void> | undefined;
+    const disconnect = (): Promise<void> => {
+      disconnected ??= installation.close();
+      return disconnected;
     };
-    undo.push(leave);
+    undo.push(disconnect);
     const server = await installation.control.em.fork().findOneOrFail(Server, { name: 'default' });
-    return { folder, serverUrl: postgres.url, controlUrl, masterKey, installation, server, leave, close };
+    return { folder, serverUrl: postgres.url, controlUrl, masterKey, installation, server, disconnect, close };
   } catch (error) {
     await close();
     throw error;

@@ -1,4 +1,4 @@
-/** Tells whoever waits how far the bench is; results go to stdout, this does not. */
+/** Prints a progress line to stderr; stdout is for results only. */
 export function progress(text: string): void {
   console.error(`${new Date().toISOString().slice(11, 19)} ${text}`);
 }

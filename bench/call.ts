@@ -1,10 +1,10 @@
 import { Agent, type IncomingHttpHeaders, request as send } from 'node:http';
 import { text } from 'node:stream/consumers';
-import { eachOf } from './bench-tenants.ts';
+import pLimit from 'p-limit';
 import type { Plan, Request } from './plan.ts';
 import type { Target } from './targets.ts';
 
-export interface Answer {
+export interface HttpResponse {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
@@ -12,8 +12,8 @@ export interface Answer {
 
 const agent = new Agent({ keepAlive: true, maxSockets: 16 });
 
-/** One request from this process. A kept connection that the server has closed meanwhile is replaced by a new one. */
-export async function call(url: string, request: Request): Promise<Answer> {
+/** Sends one request. Retries once on ECONNRESET, because the server may have closed a keep-alive connection. */
+export async function call(url: string, request: Request): Promise<HttpResponse> {
   try {
     return await attempt(url, request);
   } catch (error) {
@@ -22,7 +22,7 @@ export async function call(url: string, request: Request): Promise<Answer> {
   }
 }
 
-function attempt(url: string, { method, path, headers, body }: Request): Promise<Answer> {
+function attempt(url: string, { method, path, headers, body }: Request): Promise<HttpResponse> {
   return new Promise((resolve, reject) => {
     const length = body === undefined ? {} : { 'Content-Length': Buffer.byteLength(body) };
     const sent = send(url + path, { method, headers: { ...headers, ...length }, agent }, response => {
@@ -36,17 +36,17 @@ function attempt(url: string, { method, path, headers, body }: Request): Promise
   });
 }
 
-const atOnce = 8;
+const concurrency = 8;
 
-/** Sends every request of a plan once, and checks that all of them are answered as they should. */
+/** Sends every request of a plan once. @throws {Error} on a response other than the plan expects */
 export async function checkPlan(target: Target, { requests, expect }: Plan): Promise<void> {
-  await eachOf(requests, atOnce, async request => {
+  await pLimit(concurrency).map(requests, async request => {
     const { status, body } = await call(target.url, request);
     const records = expect.records === undefined ? undefined : JSON.parse(body || '[]').length;
     if (status === expect.status && records === expect.records) return;
-    const got = `${status}${records === undefined ? '' : ` with ${records} records`} ${body.slice(0, 200)}`;
+    const received = `${status}${records === undefined ? '' : ` with ${records} records`} ${body.slice(0, 200)}`;
     throw new Error(
-      `${target.name}: ${request.method} ${request.path} was answered ${got}; expected ${JSON.stringify(expect)}`,
+      `${target.name}: ${request.method} ${request.path} returned ${received}; expected ${JSON.stringify(expect)}`,
     );
   });
 }

@@ -5,27 +5,28 @@ export interface Child {
   readonly name: string;
   readonly pid: number;
   readonly process: ChildProcess;
-  /** The last of what it wrote, for when it fails. */
-  tail(): string;
-  /** Resolves with the first match in what it writes. @throws when it ends before, or takes longer than 60 s */
-  wrote(pattern: RegExp): Promise<RegExpMatchArray>;
-  /** Resolves with its exit code. */
+  /** The last 4,000 characters of its output, for error messages. */
+  recentOutput(): string;
+  /** Resolves with the first match in its output. @throws {Error} if the process ends before, or after 60 s */
+  waitForOutput(pattern: RegExp): Promise<RegExpMatchArray>;
+  /** Resolves with the exit code; null after a signal or when the process could not be started. */
   readonly ended: Promise<number | null>;
+  /** Sends SIGTERM, after 10 s SIGKILL, and waits for the end. */
   stop(): Promise<void>;
 }
 
 const tailLength = 4_000; // characters
-const startMs = 60_000; // a machine that is busy
+const startMs = 60_000; // long enough for a busy machine
 const stopMs = 10_000;
 
-/** The processes a bench has started; whatever happens, none of them outlives it. */
+/** The processes that a bench has started. None of them outlives the bench, also when it fails. */
 export class Children {
-  readonly #running = new Set<ChildProcess>();
+  readonly #running = new Set<Child>();
 
   constructor() {
-    // Whoever is left when the bench ends by an error or a second Ctrl-C.
+    // Kills what still runs when the bench ends by an error or a second Ctrl-C.
     process.on('exit', () => {
-      for (const child of this.#running) child.kill('SIGKILL');
+      for (const child of this.#running) child.process.kill('SIGKILL');
     });
   }
 
@@ -33,9 +34,8 @@ export class Children {
     const child = spawn(command, args, {
       env: { PATH: process.env.PATH, ...environment },
       stdio: ['ignore', 'pipe', 'pipe', ...(ipc ? (['ipc'] as const) : [])],
-      detached: true, // Ctrl-C is for the bench, which then ends them in order
+      detached: true, // Ctrl-C reaches only the bench, which then stops them in order
     });
-    this.#running.add(child);
     let output = '';
     const listeners = new Set<() => void>();
     for (const stream of [child.stdout, child.stderr]) {
@@ -47,61 +47,57 @@ export class Children {
     const ended = new Promise<number | null>(resolve => {
       child.once('error', error => {
         output += String(error);
-        this.#running.delete(child);
+        this.#running.delete(started);
         resolve(null);
       });
       child.once('close', code => {
-        this.#running.delete(child);
+        this.#running.delete(started);
         resolve(code);
       });
     });
-    const failure = (what: string): Error => new Error(`${name} ${what}: ${output.trim() || 'it wrote nothing'}`);
-    const wrote = async (pattern: RegExp): Promise<RegExpMatchArray> => {
-      const waited = new AbortController();
+    const failure = (event: string): Error => new Error(`${name} ${event}: ${output.trim() || 'no output'}`);
+    const waitForOutput = async (pattern: RegExp): Promise<RegExpMatchArray> => {
+      const timer = new AbortController();
       const match = new Promise<RegExpMatchArray>(resolve => {
-        const look = (): void => {
+        const check = (): void => {
           const found = output.match(pattern);
           if (found) resolve(found);
         };
-        listeners.add(look);
-        look();
+        listeners.add(check);
+        check();
       });
-      const late = delay(startMs, undefined, waited).then(() => Promise.reject(failure('is not ready in time')));
+      const late = delay(startMs, undefined, timer).then(() =>
+        Promise.reject(failure(`was not ready within ${startMs / 1_000} s`)),
+      );
       const early = ended.then(() => Promise.reject(failure('ended')));
       try {
         return await Promise.race([match, late, early]);
       } finally {
-        waited.abort();
+        timer.abort();
         late.catch(() => {});
         early.catch(() => {});
       }
     };
     const stop = async (): Promise<void> => {
-      if (!this.#running.has(child)) return;
+      if (!this.#running.has(started)) return;
       child.kill('SIGTERM');
-      const waited = new AbortController();
-      const kill = delay(stopMs, undefined, waited).then(
+      const timer = new AbortController();
+      const kill = delay(stopMs, undefined, timer).then(
         () => child.kill('SIGKILL'),
         () => {},
       );
       await ended;
-      waited.abort();
+      timer.abort();
       await kill;
     };
-    return { name, pid: child.pid ?? 0, process: child, tail: () => output, wrote, ended, stop };
+    const recentOutput = (): string => output;
+    const started: Child = { name, pid: child.pid ?? 0, process: child, recentOutput, waitForOutput, ended, stop };
+    this.#running.add(started);
+    return started;
   }
 
-  /** Ends all that run, at once. */
+  /** Stops all running processes concurrently. */
   async stop(): Promise<void> {
-    await Promise.all(
-      [...this.#running].map(
-        child =>
-          new Promise<void>(resolve => {
-            child.once('close', () => resolve());
-            child.kill('SIGTERM');
-            setTimeout(() => child.kill('SIGKILL'), stopMs).unref();
-          }),
-      ),
-    );
+    await Promise.all([...this.#running].map(child => child.stop()));
   }
 }

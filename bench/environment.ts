@@ -1,25 +1,29 @@
 import { availableParallelism, cpus, loadavg } from 'node:os';
 import { withConnection } from '../src/postgres/connection.ts';
-import { loadMaker } from './load.ts';
+import { loadGenerator } from './load.ts';
 import type { Options } from './options.ts';
-import { postgresSettings, type Stage } from './stage.ts';
 import { serviceSettings } from './targets.ts';
+import { postgresSettings, type Testbed } from './testbed.ts';
 
-/** Under what the figures were made; one sentence each. */
-export async function describeEnvironment({ serverUrl, redis }: Stage, options: Options): Promise<string[]> {
+/** Describes the conditions of the run: time, machine, versions, settings; one sentence each. */
+export async function describeEnvironment({ serverUrl, redis }: Testbed, options: Options): Promise<string[]> {
   const { rounds, seconds, tenants } = options;
   const postgres = await withConnection(serverUrl, async client => {
     const { rows } = await client.query<{ server_version: string }>('show server_version');
     return rows[0]?.server_version ?? 'unknown';
   });
+  const cpu = `${availableParallelism()} cores (${cpus()[0]?.model ?? 'unknown'})`;
+  const redisText = redis ? 'Redis' : 'no Redis: rate limits are counted in memory';
+  const load = loadavg()[0]?.toFixed(1);
   const settings = Object.entries(serviceSettings).map(([name, value]) => `${name}=${value}`);
+  if (redis) settings.push('REDIS_URL');
   const args = process.argv.slice(2);
   const command = ['npm run -s bench', ...(args.length > 0 ? ['--', ...args] : [])].join(' ');
   return [
     `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, \`${command}\``,
-    `${process.platform} ${process.arch}, ${availableParallelism()} cores (${cpus()[0]?.model ?? 'unknown'}), shared by everything here`,
-    `Node ${process.versions.node}, PostgreSQL ${postgres} (${postgresSettings.join(', ')}), ${redis ? 'Redis' : 'no Redis: requests are counted in memory'}`,
-    `${rounds} rounds of ${seconds} s, ${tenants} tenants, load by ${loadMaker}; load average when it began, the bench's own preparation included: ${loadavg()[0]?.toFixed(1)}`,
-    `service: ${settings.join(', ')}${redis ? ', REDIS_URL' : ''}; everything else as by default unless a work says so`,
+    `${process.platform} ${process.arch}, ${cpu}, shared by all processes of the bench`,
+    `Node ${process.versions.node}, PostgreSQL ${postgres} (${postgresSettings.join(', ')}), ${redisText}`,
+    `${rounds} rounds of ${seconds} s, ${tenants} tenants, load by ${loadGenerator}; load average after preparation: ${load}`,
+    `service: ${settings.join(', ')}; all other settings are defaults unless a workload says otherwise`,
   ];
 }

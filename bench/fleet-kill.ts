@@ -4,7 +4,7 @@ import { parseArgs } from 'node:util';
 import { withConnection } from '../src/postgres/connection.ts';
 import { fingerprint } from '../src/postgres/schema-fingerprint.ts';
 import { openBenchInstallation } from './bench-installation.ts';
-import { type Command, type Fleet, makeFleet, together } from './fleet-tenants.ts';
+import { type Fleet, makeFleet, type RunningCommand, together } from './fleet-tenants.ts';
 
 /**
  * Kills the real command line at random points, of a run over the fleet and of provisioning, and proves that one more
@@ -45,12 +45,12 @@ try {
 async function killRuns(on: Fleet): Promise<void> {
   const run = () => on.command('next', ['migrate', '--all', '--json']);
   await done(on.command('next', ['migrate', on.tenants[0]?.slug ?? ''])); // makes the template of the build
-  await on.takeBack();
+  await on.revert();
   const undisturbed = await done(run());
   const expected = await stateOf(on);
   console.log(`a run of ${tenants}, undisturbed: ${undisturbed.ms.toFixed(0)} ms`);
   for (let kill = 1; kill <= kills; kill++) {
-    await on.takeBack();
+    await on.revert();
     await control('delete from migration_runs');
     const at = Math.floor(random() * tenants);
     const { stdout } = await killAmid(run(), at, random() * momentMs);
@@ -147,7 +147,7 @@ async function madeOf(slug: string): Promise<string> {
 }
 
 /** A run, when it has told of so many tenants, and a moment later. */
-async function killAmid(command: Command, told: number, moment: number): Promise<{ stdout: string }> {
+async function killAmid(command: RunningCommand, told: number, moment: number): Promise<{ stdout: string }> {
   let ended = false;
   void command.ended.then(() => (ended = true));
   // Before the first one, it takes longer to begin.
@@ -158,13 +158,13 @@ async function killAmid(command: Command, told: number, moment: number): Promise
   return command.ended;
 }
 
-async function killAfter(command: Command, ms: number): Promise<{ stdout: string }> {
+async function killAfter(command: RunningCommand, ms: number): Promise<{ stdout: string }> {
   await sleep(ms);
   command.kill();
   return command.ended;
 }
 
-async function done(command: Command) {
+async function done(command: RunningCommand) {
   const ended = await command.ended;
   if (ended.code !== 0) throw new Error(`ended with ${ended.code}: ${ended.stderr}`);
   return ended;

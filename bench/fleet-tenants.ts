@@ -27,9 +27,9 @@ export interface Fleet {
   /** Sends statements to a tenant database in one transaction and one round trip. */
   send(tenant: BenchTenant, statements: string[]): Promise<void>;
   /** All tenants at the build before, whatever was made of them. */
-  takeBack(): Promise<void>;
+  revert(): Promise<void>;
   /** Runs the real command line of the next build, or of this one. */
-  command(build: 'this' | 'next', args: string[]): Command;
+  command(build: 'this' | 'next', args: string[]): RunningCommand;
 }
 
 export interface BenchTenant {
@@ -41,7 +41,7 @@ export interface BenchTenant {
   admin: { email: string; password: string };
 }
 
-export interface Command {
+export interface RunningCommand {
   /** What it has said up to now. */
   readonly output: { stdout: string };
   readonly ended: Promise<{ code: number | null; ms: number; stdout: string; stderr: string; peakMb: number }>;
@@ -115,7 +115,7 @@ export async function makeFleet(opened: BenchInstallation, count: number, people
     up: [...statements.up, grant, `insert into migrations (name) values ('${next.head}')`],
     down,
     send,
-    takeBack: async () => {
+    revert: async () => {
       await together(tenants, atOnce, tenant => send(tenant, down));
       await withConnection(controlUrl, client =>
         client.query('update tenants set schema_version = $1, schema_fingerprint = null', [next.currentHead]),
@@ -165,7 +165,7 @@ export async function together<T>(items: T[], at: number, work: (item: T) => Pro
 
 const memoryPollMs = 20;
 
-function measured(script: string, args: string[], environment: Record<string, string>): Command {
+function measured(script: string, args: string[], environment: Record<string, string>): RunningCommand {
   const startedAt = performance.now();
   const { process: child, ended, output } = startScript(script, args, environment);
   child.stdin.end();

@@ -40,7 +40,7 @@ try {
   await opened.close();
 }
 
-async function bench({ command, next, send, takeBack, tenants: all, up }: Fleet): Promise<void> {
+async function bench({ command, next, send, revert: takeBack, tenants: all, up }: Fleet): Promise<void> {
   const migrate = ['migrate', '--all', '--json', '--concurrency', String(concurrency)];
   const run: Record<'raw' | 'ms' | 'mb', number[]> = { raw: [], ms: [], mb: [] };
   // The first run of a build makes its template, which costs the same for any number of tenants.

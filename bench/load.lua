@@ -1,5 +1,7 @@
--- Sends the requests of a plan file: wrk -s load.lua <url> -- <file> <pause in ms>. Each line of the file is one request,
--- its fields separated by tabs: method, path, body, and headers as "name: value". Prints one line of JSON at the end.
+-- Sends the requests of a plan file: wrk -s load.lua <url> -- <file> <pause in ms> <order file>
+-- Each line of the plan file is one request, with fields separated by tabs: method, path, body, and headers as
+-- "name: value". Each line of the order file is an index (from 0) into the requests; the order is repeated.
+-- Prints one line of JSON at the end.
 
 local function read(path)
   local requests = {}
@@ -23,7 +25,7 @@ end
 function init(args)
   local requests = read(args[1])
   local pause = tonumber(args[2])
-  if #requests == 1 then -- wrk makes it once, and asks nothing of Lua while it runs
+  if #requests == 1 then -- wrk formats it once and does not call Lua during the run
     wrk.method, wrk.path, wrk.headers, wrk.body = unpack(requests[1], 1, 4)
     wrk.headers["Host"] = wrk.headers["Host"] or "127.0.0.1"
   else

@@ -5,15 +5,15 @@ import { fileURLToPath } from 'node:url';
 import type { Child, Children } from './children.ts';
 import type { Plan } from './plan.ts';
 
-/** What the load maker saw. Times in ms; latencies are those of a closed loop, at saturation unless the plan pauses. */
+/** Result of the load generator. Latencies in ms, of a closed loop: at saturation unless the plan pauses. */
 export interface LoadResult {
   readonly requests: number;
   readonly seconds: number;
   readonly p50: number;
   readonly p99: number;
-  /** Answers with a status of 400 and above. */
+  /** Responses with a status of 400 and above. */
   readonly statusErrors: number;
-  /** Connections refused, cut or timed out. */
+  /** Connections that were refused, reset or timed out. */
   readonly socketErrors: number;
 }
 
@@ -22,11 +22,11 @@ export interface Load {
 }
 
 const hasWrk = !spawnSync('wrk', ['-v']).error;
-export const loadMaker = hasWrk ? 'wrk -t1' : 'autocannon (no wrk in PATH: latencies are in whole ms)';
+export const loadGenerator = hasWrk ? 'wrk -t1' : 'autocannon (wrk is not in PATH: latencies are in whole ms)';
 const paths = ['load.lua', 'fastify-reference/load.js'].map(name => fileURLToPath(new URL(name, import.meta.url)));
-let made = 0;
+let planCount = 0;
 
-/** Starts the plan against a server, as a process of its own. */
+/** Sends a plan to a server for so many seconds, in a separate process. */
 export async function startLoad(
   children: Children,
   folder: string,
@@ -34,7 +34,7 @@ export async function startLoad(
   plan: Plan,
   seconds: number,
 ): Promise<Load> {
-  const file = join(folder, `plan-${++made}`);
+  const file = join(folder, `plan-${++planCount}`);
   const lines = plan.requests.map(({ method, path, headers, body = '' }) =>
     [method, path, body, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)].join('\t'),
   );
@@ -42,11 +42,11 @@ export async function startLoad(
   await writeFile(`${file}.order`, `${(plan.order ?? [...plan.requests.keys()]).join('\n')}\n`);
   const child = launch(children, url, plan, seconds, file);
   const result = child.ended.then((code): LoadResult => {
-    const found = /^\{.*\}$/m.exec(child.tail());
-    if (code !== 0 || !found) throw new Error(`the load maker failed: ${child.tail()}`);
+    const found = /^\{.*\}$/m.exec(child.recentOutput());
+    if (code !== 0 || !found) throw new Error(`the load generator failed: ${child.recentOutput()}`);
     return JSON.parse(found[0]);
   });
-  result.catch(() => {}); // whoever waits for it is told
+  result.catch(() => {}); // the caller that awaits it gets the error
   return { result };
 }
 

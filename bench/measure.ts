@@ -1,118 +1,126 @@
-import { type Backends, watchBackends } from './backends.ts';
+import { setTimeout as delay } from 'node:timers/promises';
 import { progress } from './bench-progress.ts';
 import { checkPlan } from './call.ts';
+import { type ConnectionCounts, startConnectionCount } from './connection-counts.ts';
 import { type LoadResult, startLoad } from './load.ts';
 import type { Plan } from './plan.ts';
-import type { Stage } from './stage.ts';
 import type { Target } from './targets.ts';
+import type { Testbed } from './testbed.ts';
 import type { Tokens } from './tokens.ts';
 import { cpuOf, cpuOfFamily, residentMb } from './usage.ts';
 
-/** What one contestant did in one round. CPU in µs of each request, memory in MB after it; NaN where it is not known. */
+/** Measurement of one case in one round. CPU in µs per request, memory in MB at its end; NaN if unknown. */
 export interface Sample extends LoadResult {
   readonly perSecond: number;
   readonly cpuServer: number;
   readonly cpuPostgres: number;
   readonly cpuRedis: number;
   readonly residentMb: number;
-  /** Only where connections are watched. */
-  readonly backends?: Backends;
+  /** Only if the case counts connections. */
+  readonly connections?: ConnectionCounts;
 }
 
-export interface Contestant {
+/** One thing to measure in every round of a workload: a server under a plan. */
+export interface Case {
   readonly name: string;
   readonly target: Target;
-  /** Numbers of the tenants it is asked about. */
+  /** Indexes of the tenants whose tokens the plans need. */
   readonly tenants: number[];
   readonly plan: () => Plan | Promise<Plan>;
-  /** Runs beside the measurement, against the same server or another one; begun a second before it. */
-  readonly beside?: Beside | undefined;
-  readonly watch?: boolean | undefined;
+  /** Load during the measurement, on the same server or another; starts one second before it. */
+  readonly background?: BackgroundLoad | undefined;
+  readonly countConnections?: boolean | undefined;
 }
 
-interface Beside {
+interface BackgroundLoad {
   readonly target: Target;
   readonly plan: () => Plan | Promise<Plan>;
 }
 
-/** The samples of one contestant, one for each round. */
-export interface Row {
+/** The samples of one case, one per round. */
+export interface CaseResult {
   readonly name: string;
   readonly samples: Sample[];
-  /** What ran beside it. */
-  readonly beside?: LoadResult[] | undefined;
+  /** Results of the background load, one per round. */
+  readonly background?: LoadResult[] | undefined;
 }
 
-export interface Bench {
-  readonly stage: Stage;
+export interface BenchContext {
+  readonly testbed: Testbed;
   readonly tokens: Tokens;
   readonly rounds: number;
-  /** Of one measurement. */
+  /** Duration of one measurement. */
   readonly seconds: number;
 }
 
 const warmUpSeconds = 2;
-const besideHeadSeconds = 1;
+const backgroundLeadSeconds = 1;
 
-/** All contestants one after the other, as many times as there are rounds: what a machine does meanwhile, it does to all. */
-export async function compete(bench: Bench, work: string, contestants: Contestant[]): Promise<Row[]> {
-  const rows = contestants.map(({ name, beside }): Row => ({ name, samples: [], ...(beside ? { beside: [] } : {}) }));
+/** Measures all cases in turn, once per round, so that other activity of the machine affects all of them alike. */
+export async function measureCases(bench: BenchContext, workload: string, cases: Case[]): Promise<CaseResult[]> {
+  const results = cases.map(
+    ({ name, background }): CaseResult => ({ name, samples: [], ...(background ? { background: [] } : {}) }),
+  );
   for (let round = 1; round <= bench.rounds; round++) {
-    for (const [index, contestant] of contestants.entries()) {
-      if ((await renew(bench, contestant)) || round === 1) await warmUp(bench, contestant);
-      const row = rows[index];
-      const { sample, beside } = await measure(bench, contestant);
-      row?.samples.push(sample);
-      if (beside) row?.beside?.push(beside);
+    for (const [index, current] of cases.entries()) {
+      if ((await renew(bench, current)) || round === 1) await warmUp(bench, current);
+      const result = results[index];
+      const { sample, background } = await measure(bench, current);
+      result?.samples.push(sample);
+      if (background) result?.background?.push(background);
       progress(
-        `${work} ${round}/${bench.rounds} ${contestant.name}: ${Math.round(sample.perSecond)}/s, p99 ${sample.p99} ms`,
+        `${workload} ${round}/${bench.rounds} ${current.name}: ${Math.round(sample.perSecond)}/s, p99 ${sample.p99} ms`,
       );
     }
   }
-  for (const { target, plan } of contestants) {
+  for (const { target, plan } of cases) {
     const { requests, ...rest } = await plan();
     await checkPlan(target, { ...rest, requests: requests.slice(0, 1) });
   }
-  return rows;
+  return results;
 }
 
-async function renew({ tokens }: Bench, { target, tenants, beside }: Contestant): Promise<boolean> {
-  const besides = beside ? await tokens.renew(beside.target, tenants) : false;
-  return (await tokens.renew(target, tenants)) || besides;
+/** @returns whether a token was replaced */
+async function renew({ tokens }: BenchContext, { target, tenants, background }: Case): Promise<boolean> {
+  const replaced = background ? await tokens.renew(background.target, tenants) : false;
+  return (await tokens.renew(target, tenants)) || replaced;
 }
 
-/** Every request once, so that all tenants are known and what is kept is kept; then under load, so that code is compiled. */
-async function warmUp({ stage }: Bench, { target, plan, beside }: Contestant): Promise<void> {
-  const warm = await plan();
-  await checkPlan(target, warm);
-  if (beside) await checkPlan(beside.target, await beside.plan());
-  const { pauseMs, ...unpaused } = warm;
-  await (await startLoad(stage.children, stage.folder, target.url, unpaused, warmUpSeconds)).result;
+/**
+ * Sends every request once, which opens all tenants and fills the response cache; then adds load, so that V8 compiles.
+ */
+async function warmUp({ testbed }: BenchContext, { target, plan, background }: Case): Promise<void> {
+  const warmUpPlan = await plan();
+  await checkPlan(target, warmUpPlan);
+  if (background) await checkPlan(background.target, await background.plan());
+  const { pauseMs, ...unpaused } = warmUpPlan;
+  await (await startLoad(testbed.children, testbed.folder, target.url, unpaused, warmUpSeconds)).result;
 }
 
 async function measure(
-  { stage, seconds }: Bench,
-  { target, plan, beside, watch }: Contestant,
-): Promise<{ sample: Sample; beside?: LoadResult | undefined }> {
-  const { children, folder, postgresPid, redis, serverUrl } = stage;
-  const load = await plan();
-  const running = beside
-    ? await startLoad(children, folder, beside.target.url, await beside.plan(), seconds + 2 * besideHeadSeconds)
+  { testbed, seconds }: BenchContext,
+  { target, plan, background, countConnections }: Case,
+): Promise<{ sample: Sample; background?: LoadResult | undefined }> {
+  const { children, folder, postgresPid, redis, serverUrl } = testbed;
+  const casePlan = await plan();
+  const backgroundSeconds = seconds + 2 * backgroundLeadSeconds;
+  const running = background
+    ? await startLoad(children, folder, background.target.url, await background.plan(), backgroundSeconds)
     : undefined;
-  if (running) await new Promise(resolve => setTimeout(resolve, besideHeadSeconds * 1_000));
-  const backends = watch ? await watchBackends(serverUrl) : undefined;
+  if (running) await delay(backgroundLeadSeconds * 1_000);
+  const counter = countConnections ? await startConnectionCount(serverUrl) : undefined;
   const cpu = (): Promise<number[]> =>
     Promise.all([cpuOf(target.child.pid), cpuOfFamily(postgresPid), cpuOf(redis?.pid)]);
   const before = await cpu();
-  const result = await (await startLoad(children, folder, target.url, load, seconds)).result;
+  const result = await (await startLoad(children, folder, target.url, casePlan, seconds)).result;
   const after = await cpu();
-  const seen = await backends?.stop();
+  const connections = await counter?.stop();
   const [cpuServer, cpuPostgres, cpuRedis] = after.map((ms, index) => {
-    const spent = (ms - (before[index] ?? Number.NaN)) * 1_000;
-    return running ? Number.NaN : spent / result.requests; // shared with what ran beside
+    const spentUs = (ms - (before[index] ?? Number.NaN)) * 1_000;
+    return running ? Number.NaN : spentUs / result.requests; // the background load spends CPU time as well
   }) as [number, number, number];
   const perSecond = result.requests / result.seconds;
   const memory = await residentMb(target.child.pid);
   const sample = { ...result, perSecond, cpuServer, cpuPostgres, cpuRedis, residentMb: memory };
-  return { sample: seen ? { ...sample, backends: seen } : sample, beside: await running?.result };
+  return { sample: connections ? { ...sample, connections } : sample, background: await running?.result };
 }

@@ -1,13 +1,13 @@
 /**
- * Loaded into the service (`--expose-gc --import`) when its memory is measured: on any message from the bench it collects
- * garbage and says what is left, in bytes.
+ * Loaded into the service (`--expose-gc --import`) to measure its memory: on any message from the bench it collects
+ * garbage and sends the sizes of heap (with external memory) and resident set, in bytes.
  */
 process.on('message', () => {
   globalThis.gc?.();
   setTimeout(() => {
-    globalThis.gc?.(); // what finalizers have freed meanwhile
+    globalThis.gc?.(); // collects what finalizers have released since
     const { heapUsed, external, rss } = process.memoryUsage();
     process.send?.({ heap: heapUsed + external, rss });
   }, 200);
 });
-process.channel?.unref(); // the service ends as it would without
+process.channel?.unref(); // so that the channel does not keep the service alive

@@ -1,9 +1,9 @@
 import { parseArgs } from 'node:util';
-import type { Work } from './workload.ts';
-import { works } from './workloads/index.ts';
+import type { Workload } from './workload.ts';
+import { workloads } from './workloads/index.ts';
 
 export interface Options {
-  readonly works: Work[];
+  readonly workloads: Workload[];
   readonly rounds: number;
   readonly seconds: number;
   readonly tenants: number;
@@ -12,30 +12,30 @@ export interface Options {
 }
 
 export const defaults = { rounds: 5, seconds: 3, tenants: 1_000 };
-const fewestTenants = 12; // ten whose people log in, one that floods another, some that are cold
+const minTenants = 12; // 10 with users for measured logins, and some cold ones
 
 export const help = `Usage: npm run -s bench -- [options]
 
-Measures the service beside two baselines, the limit (bare node:http + pg) and a peer (Fastify), all in one run.
+Measures the service, the raw-pg baseline (bare node:http and pg) and the Fastify reference in the same run.
 
-  --work <names>    only these, separated by commas (default: all)
-  --rounds <n>      of each work, A B A B (default ${defaults.rounds})
-  --seconds <n>     of each measurement (default ${defaults.seconds})
-  --tenants <n>     tenants that are provisioned, ${fewestTenants} or more (default ${defaults.tenants}; about 9 MB of disk each, under TMPDIR)
-  --json            one JSON document instead of tables
-  --help
+  --workload <names>  run only these workloads, separated by commas (default: all)
+  --rounds <n>        rounds of each workload; every round measures all cases in turn (default ${defaults.rounds})
+  --seconds <n>       duration of each measurement (default ${defaults.seconds})
+  --tenants <n>       number of tenants, at least ${minTenants} (default ${defaults.tenants}); each takes about 9 MB under TMPDIR
+  --json              print one JSON document instead of tables
+  --help              print this help
 
-Works:
-${works.map(({ name, title }) => `  ${name.padEnd(12)} ${title}`).join('\n')}
+Workloads:
+${workloads.map(({ name, title }) => `  ${name.padEnd(12)}  ${title}`).join('\n')}
 
-A complete run (all works, no fewer rounds, seconds and tenants than by default) is kept as bench/RESULTS.md.`;
+A complete run (all workloads, at least the default rounds, seconds and tenants) replaces bench/RESULTS.md.`;
 
-/** @throws {Error} saying what is wrong with the arguments */
+/** @throws {Error} on invalid arguments */
 export function readOptions(args: string[]): Options {
   const { values } = parseArgs({
     args,
     options: {
-      work: { type: 'string', multiple: true },
+      workload: { type: 'string', multiple: true },
       rounds: { type: 'string' },
       seconds: { type: 'string' },
       tenants: { type: 'string' },
@@ -43,29 +43,30 @@ export function readOptions(args: string[]): Options {
       help: { type: 'boolean', default: false },
     },
   });
-  const whole = (name: keyof typeof defaults, least: number): number => {
+  const whole = (name: keyof typeof defaults, min: number): number => {
     const value = Number(values[name] ?? defaults[name]);
-    if (Number.isInteger(value) && value >= least) return value;
-    throw new Error(`--${name} must be a whole number, ${least} or more`);
+    if (Number.isInteger(value) && value >= min) return value;
+    throw new Error(`--${name} must be an integer of at least ${min}`);
   };
   return {
-    works: values.work ? values.work.flatMap(names => names.split(',')).map(findWork) : works,
+    workloads: values.workload ? values.workload.flatMap(names => names.split(',')).map(findWorkload) : workloads,
     rounds: whole('rounds', 1),
     seconds: whole('seconds', 1),
-    tenants: whole('tenants', fewestTenants),
+    tenants: whole('tenants', minTenants),
     json: values.json,
     help: values.help,
   };
 }
 
-function findWork(name: string): Work {
-  const found = works.find(work => work.name === name.trim());
+function findWorkload(name: string): Workload {
+  const found = workloads.find(workload => workload.name === name.trim());
   if (found) return found;
-  throw new Error(`there is no work '${name}'; there are: ${works.map(work => work.name).join(', ')}`);
+  throw new Error(`unknown workload '${name}'; choose from: ${workloads.map(workload => workload.name).join(', ')}`);
 }
 
+/** Returns whether the report may replace bench/RESULTS.md. */
 export function isComplete(options: Options): boolean {
   const { rounds, seconds, tenants } = options;
   const enough = rounds >= defaults.rounds && seconds >= defaults.seconds && tenants >= defaults.tenants;
-  return enough && options.works === works;
+  return enough && options.workloads === workloads;
 }

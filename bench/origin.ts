@@ -1,18 +1,18 @@
-const answers = new Map<string, Buffer>();
+const bodies = new Map<string, Buffer>();
 
-/** The bytes of an answer of the server at `ORIGIN`, asked for once; undefined when it has none at that path. */
-export async function fetchAnswer(path: string): Promise<Buffer | undefined> {
-  const answer = await fetch(`${process.env.ORIGIN}${path}`);
-  if (!answer.ok) return undefined;
-  const bytes = Buffer.from(await answer.arrayBuffer());
-  answers.set(path, bytes);
+/** Fetches a response body from the server at `ORIGIN` and stores it. @returns undefined unless the status is 2xx */
+export async function fetchBody(path: string): Promise<Buffer | undefined> {
+  const response = await fetch(`${process.env.ORIGIN}${path}`);
+  if (!response.ok) return undefined;
+  const bytes = Buffer.from(await response.arrayBuffer());
+  bodies.set(path, bytes);
   return bytes;
 }
 
-/** The same, if it has been asked for. */
-export function fetchedAnswer(path: string): Buffer | undefined {
-  return answers.get(path);
+/** Returns the stored body of a path. */
+export function fetchedBody(path: string): Buffer | undefined {
+  return bodies.get(path);
 }
 
-/** The one tag that they know: with it the client is told 304. */
-export const tag = '"ceiling"';
+/** The only ETag of bare-http and bare-koa; a request with it in `If-None-Match` gets 304. */
+export const etag = '"bench"';

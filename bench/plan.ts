@@ -1,4 +1,4 @@
-/** One request as the load maker sends it. */
+/** One request, as the load generator sends it. */
 export interface Request {
   readonly method: 'GET' | 'POST';
   readonly path: string;
@@ -6,27 +6,27 @@ export interface Request {
   readonly body?: string;
 }
 
-/** What the load maker does: so many connections, each sending one request after the other. */
+/** Input of the load generator: each connection sends one request after the other. */
 export interface Plan {
   readonly requests: Request[];
-  /** Indexes into `requests`, from the first again when they are through; without it, the requests in their order. */
+  /** Indexes into `requests`, repeated; default: the requests in their order, repeated. */
   readonly order?: number[];
   readonly connections: number;
-  /** How long a connection waits before each request, in ms. */
+  /** Pause of each connection before each request, in ms; default 0. */
   readonly pauseMs?: number;
-  /** What every answer must be. */
+  /** Status of every response; `records` is the length of the array in its body. */
   readonly expect: { status: number; records?: number };
 }
 
 const orderLength = 20_000;
 
-/** Every index as often as any other, by chance; the same every time. */
+/** Returns random indexes below `count`, uniformly distributed; the same in every run. */
 export function uniform(count: number): number[] {
   const random = seeded(1);
   return Array.from({ length: orderLength }, () => Math.floor(random() * count));
 }
 
-/** Zipf with exponent 1: the second is asked half as often as the first, the third a third … */
+/** Returns random indexes below `count`, Zipf-distributed (index n has weight 1 / (n + 1)); the same in every run. */
 export function zipf(count: number): number[] {
   const random = seeded(2);
   const sums: number[] = [];
@@ -37,11 +37,11 @@ export function zipf(count: number): number[] {
   }
   return Array.from({ length: orderLength }, () => {
     const point = random() * sum;
-    return sums.findIndex(upTo => point < upTo);
+    return sums.findIndex(bound => point < bound);
   });
 }
 
-/** mulberry32: chance that is the same in every run. */
+/** Returns a pseudo-random generator of numbers from 0 to 1, the same sequence for the same seed (mulberry32). */
 export function seeded(seed: number): () => number {
   let state = seed;
   return () => {

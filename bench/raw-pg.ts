@@ -2,16 +2,17 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { text } from 'node:stream/consumers';
 import { hash, verify } from '@node-rs/argon2';
 import pg from 'pg';
-import { listening } from './listening.ts';
+import { listen } from './listen.ts';
 
 /**
- * The limit: the fastest way known to answer out of PostgreSQL with Node. Bare `node:http` and `pg`, named prepared
- * statements, timestamps taken as text and sliced into ISO 8601, columns named as the answer names them. One tenant, no
- * authentication, no audit, no checks; a conditional request gets the whole answer, and a login hashes as everybody does.
+ * The raw-pg baseline: the fastest known way to serve PostgreSQL data with Node. Bare `node:http` and `pg`, named
+ * prepared statements, timestamps read as text and sliced into ISO 8601, columns named like the JSON fields. One
+ * tenant, no authentication, no audit, no checks; a conditional request gets the full response; a login verifies the
+ * same Argon2 hash as on the other servers.
  */
 const connections = 10;
 const timestamptz = 1184;
-const decoy = hash('a password that nobody has');
+const decoyHash = hash('a password that no user has');
 
 const types: pg.CustomTypesConfig = {
   getTypeParser: (oid: number, format?: 'text' | 'binary') =>
@@ -46,31 +47,31 @@ const statements = {
 
 async function query(name: keyof typeof statements, values: unknown[] = []): Promise<Record<string, unknown>[]> {
   turn = (turn + 1) % connections;
-  const answer = await clients[turn]?.query({ name, text: statements[name], values });
-  return answer?.rows ?? [];
+  const result = await clients[turn]?.query({ name, text: statements[name], values });
+  return result?.rows ?? [];
 }
 
-async function answer(request: IncomingMessage): Promise<[number, unknown]> {
+async function route(request: IncomingMessage): Promise<[number, unknown]> {
   const path = request.url ?? '';
   if (request.method === 'GET') {
     if (path === '/api/v1/EntityStatus') return [200, await query('few')];
     if (path === '/api/v1/UnitsOfMeasure') return [200, await query('many')];
-    const [found] = await query('one', [Number(path.slice('/api/v1/EntityStatus/'.length))]);
-    return found ? [200, found] : [404, {}];
+    const [record] = await query('one', [Number(path.slice('/api/v1/EntityStatus/'.length))]);
+    return record ? [200, record] : [404, {}];
   }
   const body = JSON.parse(await text(request));
   if (path === '/api/v1/OrderStatuses') return [201, (await query('create', [body.Name, body.Weighting]))[0]];
   const [user] = await query('user', [body.email]);
-  if (!(await verify(String(user?.hash ?? (await decoy)), body.password))) return [401, {}];
+  if (!(await verify(String(user?.hash ?? (await decoyHash)), body.password))) return [401, {}];
   const [session] = await query('session', [user?.id]);
   return [200, { accessToken: session?.id }];
 }
 
 async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-  const [status, content] = await answer(request).catch((error): [number, unknown] => [500, { error: String(error) }]);
+  const [status, content] = await route(request).catch((error): [number, unknown] => [500, { error: String(error) }]);
   const bytes = Buffer.from(JSON.stringify(content));
   response.writeHead(status, { 'Content-Type': 'application/json; charset=utf-8', 'Content-Length': bytes.length });
   response.end(bytes);
 }
 
-listening(createServer((request, response) => void handle(request, response)));
+listen(createServer((request, response) => void handle(request, response)));

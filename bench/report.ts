@@ -1,65 +1,71 @@
-import type { Row, Sample } from './measure.ts';
+import type { CaseResult, Sample } from './measure.ts';
 import { spread } from './spread.ts';
-import type { Figure, WorkResult } from './workload.ts';
+import { type Figure, ratios, type WorkloadResult } from './workload.ts';
 
-export interface Finished extends WorkResult {
+export interface Finished extends WorkloadResult {
   readonly name: string;
   readonly title: string;
 }
 
-/** The results as Markdown, aligned so that they can be read as they are. */
+/** Returns the results as Markdown with aligned columns, so that the source is readable too. */
 export function report(finished: Finished[], environment: string[]): string {
-  const figures = finished.flatMap(work => work.figures);
-  const measured = finished.filter(work => work.rows.length > 0);
-  const notes = finished.flatMap(work => work.notes.map(note => `- ${work.name}: ${note}`));
+  const figures = finished.flatMap(workload => workload.figures);
+  const measured = finished.filter(workload => workload.results.length > 0);
+  const noteLines = finished.flatMap(({ name, notes }) => notes.map(note => `- ${name}: ${note}`));
   const parts = [
     environment.map(line => `- ${line}`).join('\n'),
-    ...(figures.length > 0 ? ['## What it shows', table(figureHeader, figures.map(figureLine))] : []),
+    ...(figures.length > 0 ? ['## Figures', table(figureHeader, figures.map(figureLine))] : []),
     ...(measured.length > 0
       ? [
-          '## Each work',
+          '## Workloads',
           legend,
           table(
-            rowHeader,
-            measured.flatMap(work => work.rows.map(row => rowLine(work, row))),
+            caseHeader,
+            measured.flatMap(workload => workload.results.map(result => caseLine(workload, result))),
           ),
         ]
       : []),
-    ...(notes.length > 0 ? ['## Seen besides', notes.join('\n')] : []),
+    ...(noteLines.length > 0 ? ['## Notes', noteLines.join('\n')] : []),
   ];
   return parts.join('\n\n');
 }
 
-const legend = `Medians over the rounds; ratios are of the same round: median (least–most). Latency in ms, at saturation where connections do
-not pause; CPU in µs of each request; memory is what the server's process takes after it, in MB. Errors: refused by
-status / cut off.`;
+const legend = `Cases: *raw-pg*, the raw-pg baseline (bare node:http and pg, one tenant, no authentication); *fastify*, the
+Fastify reference (a hand-written server for one tenant); *bare-http* and *bare-koa*, which only send stored bytes;
+*bare-pool*, a minimal connection budget over many databases; *service*, this project.
+
+Medians over the rounds; ratios compare values of the same round: median (min–max). Latency in ms, at saturation where
+connections do not pause; CPU in µs per request; memory of the server process after the last measurement, in MB. Errors:
+error responses / failed connections.`;
 
 const figureHeader = ['Figure', 'median', 'min', 'max', 'aim', 'met'];
 
 function figureLine({ text, values, aim }: Figure): string[] {
   const { min, median, max } = spread(values);
-  const told = !aim ? '–' : 'atLeast' in aim ? `≥ ${aim.atLeast}` : `≤ ${aim.atMost}`;
-  return [text, number(median), number(min), number(max), told, aim ? (isMet(values, aim) ? 'yes' : 'no') : '–'];
+  const aimText = !aim ? '–' : 'atLeast' in aim ? `≥ ${aim.atLeast}` : `≤ ${aim.atMost}`;
+  return [text, number(median), number(min), number(max), aimText, aim ? (isMet(values, aim) ? 'yes' : 'no') : '–'];
 }
 
-/** Ratios by their median; what is a bound on a count (errors, connections) by the worst round. */
+/** Compares the median with the aim; for an upper bound on counts (errors, connections), the worst round. */
 export function isMet(values: number[], aim: NonNullable<Figure['aim']>): boolean {
   const { median, max } = spread(values);
   if ('atLeast' in aim) return median >= aim.atLeast;
   return (values.every(Number.isInteger) ? max : median) <= aim.atMost;
 }
 
-const rowHeader = 'Work,who,req/s,× limit,× peer,p50,p99,errors,CPU server,CPU PostgreSQL,CPU Redis,MB'.split(',');
+const caseHeader = 'Workload,case,req/s,× raw-pg,× fastify,p50,p99,errors,CPU server,CPU PostgreSQL,CPU Redis,MB'.split(
+  ',',
+);
 
-function rowLine({ name, rows }: Finished, row: Row): string[] {
-  const median = (of: (sample: Sample) => number): string => number(spread(row.samples.map(of)).median);
-  const sum = (of: (sample: Sample) => number): number => row.samples.reduce((all, sample) => all + of(sample), 0);
+function caseLine({ name, results }: Finished, result: CaseResult): string[] {
+  const median = (of: (sample: Sample) => number): string => number(spread(result.samples.map(of)).median);
+  const sum = (of: (sample: Sample) => number): number => result.samples.reduce((all, sample) => all + of(sample), 0);
   return [
     name,
-    row.name,
+    result.name,
     median(sample => sample.perSecond),
-    against(row, rows, 'limit'),
-    against(row, rows, 'peer'),
+    ratioTo(result, results, 'raw-pg'),
+    ratioTo(result, results, 'fastify'),
     median(sample => sample.p50),
     median(sample => sample.p99),
     `${sum(sample => sample.statusErrors)} / ${sum(sample => sample.socketErrors)}`,
@@ -70,12 +76,10 @@ function rowLine({ name, rows }: Finished, row: Row): string[] {
   ];
 }
 
-function against(row: Row, rows: Row[], other: string): string {
-  const base = rows.find(({ name }) => name === other);
-  if (!base) return '–';
-  const ratios = row.samples.map((sample, round) => sample.perSecond / (base.samples[round]?.perSecond ?? Number.NaN));
-  const { min, median, max } = spread(ratios);
-  return row === base ? '1' : `${number(median)} (${number(min)}–${number(max)})`;
+function ratioTo(result: CaseResult, results: CaseResult[], base: string): string {
+  if (!results.some(({ name }) => name === base)) return '–';
+  const { min, median, max } = spread(ratios(results, result.name, base));
+  return result.name === base ? '1' : `${number(median)} (${number(min)}–${number(max)})`;
 }
 
 function number(value: number): string {

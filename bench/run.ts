@@ -4,10 +4,10 @@ import { progress } from './bench-progress.ts';
 import { describeEnvironment } from './environment.ts';
 import { help, isComplete, type Options, readOptions } from './options.ts';
 import { type Finished, report } from './report.ts';
-import { openStage } from './stage.ts';
+import { openTestbed } from './testbed.ts';
 import { Tokens } from './tokens.ts';
 
-/** The bench: starts everything, runs each work, tells, and leaves nothing behind. See `--help`. */
+/** The bench: starts all servers, runs the workloads, prints the report and removes everything. See `--help`. */
 async function main(): Promise<void> {
   const options = checkedOptions();
   if (!options) return;
@@ -15,19 +15,19 @@ async function main(): Promise<void> {
   let interrupted = false;
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.on(signal, () => {
-      if (interrupted) process.exit(130); // asked again: at once
+      if (interrupted) process.exit(130); // the second signal ends the bench at once
       interrupted = true;
       progress('stopping everything');
       close().finally(() => process.exit(130));
     });
   }
   try {
-    const finished = await runWorks(options, end => {
+    const results = await runWorkloads(options, end => {
       close = end;
     });
-    await tell(options, finished);
+    await printReport(options, results);
   } catch (error) {
-    if (interrupted) return; // what fails now, fails because it was stopped
+    if (interrupted) return; // the error comes from the stop
     console.error(error instanceof Error ? error.message : error);
     process.exitCode = 1;
   } finally {
@@ -47,12 +47,12 @@ function checkedOptions(): Options | undefined {
   return undefined;
 }
 
-async function runWorks(options: Options, onOpen: (close: () => Promise<void>) => void): Promise<Results> {
-  const stage = await openStage(options.tenants, onOpen);
-  const bench = { stage, tokens: new Tokens(stage), rounds: options.rounds, seconds: options.seconds };
-  const environment = await describeEnvironment(stage, options);
+async function runWorkloads(options: Options, onOpen: (close: () => Promise<void>) => void): Promise<Results> {
+  const testbed = await openTestbed(options.tenants, onOpen);
+  const bench = { testbed, tokens: new Tokens(testbed), rounds: options.rounds, seconds: options.seconds };
+  const environment = await describeEnvironment(testbed, options);
   const finished: Finished[] = [];
-  for (const { name, title, run } of options.works) {
+  for (const { name, title, run } of options.workloads) {
     progress(`${name}: ${title} (load ${loadavg()[0]?.toFixed(1)})`);
     finished.push({ name, title, ...(await run(bench)) });
   }
@@ -64,12 +64,12 @@ interface Results {
   readonly finished: Finished[];
 }
 
-async function tell(options: Options, { environment, finished }: Results): Promise<void> {
+async function printReport(options: Options, { environment, finished }: Results): Promise<void> {
   const text = report(finished, environment);
-  if (options.json) console.log(JSON.stringify({ environment, works: finished }, null, 2));
+  if (options.json) console.log(JSON.stringify({ environment, workloads: finished }, null, 2));
   else console.log(text);
   if (!isComplete(options)) return;
-  const introduction = 'The last complete run of `npm run -s bench`, as it printed it.';
+  const introduction = 'The report of the last complete run of `npm run -s bench`.';
   await writeFile(new URL('RESULTS.md', import.meta.url), `# Results\n\n${introduction}\n\n${text}\n`);
 }
 

@@ -1,4 +1,4 @@
-/** The least, the middle and the greatest of some figures; NaN where there are none. */
+/** Minimum, median and maximum of some figures; NaN if there are none. */
 export interface Spread {
   readonly min: number;
   readonly median: number;
@@ -11,7 +11,7 @@ export function spread(figures: number[]): Spread {
   return { min: at(0), median: at(0.5), max: at(1) };
 }
 
-/** How long `work` takes, in ms. */
+/** Returns how long `work` takes, in ms. */
 export async function timed(work: () => Promise<unknown>): Promise<number> {
   const startedAt = performance.now();
   await work();

@@ -2,15 +2,16 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { freePort } from '../test/support/free-port.ts';
 import type { Child } from './children.ts';
-import { freePort, type Stage } from './stage.ts';
+import type { Testbed } from './testbed.ts';
 
-/** A server that answers the bench's requests. */
+/** A running server that the load generator sends requests to. */
 export interface Target {
   readonly name: string;
   readonly url: string;
   readonly child: Child;
-  /** Where the path is for the tenant of that number: baselines have one tenant, the governor has them in the path. */
+  /** Returns the path for a tenant index. Only bare-pool has the tenant in its path. */
   path(tenant: number, path: string): string;
   stop(): Promise<void>;
 }
@@ -18,97 +19,116 @@ export interface Target {
 const root = fileURLToPath(new URL('../', import.meta.url));
 const inBench = (file: string): string => fileURLToPath(new URL(file, import.meta.url));
 
-const engine = join(root, 'src/v8-flags.ts'); // the same settings for all
+const v8Flags = join(root, 'src/v8-flags.ts'); // every server runs with the same V8 flags
 
-/** The issuer of tokens: the same for every process, so that a token outlives a restart. */
+/** The issuer of tokens: the same for every process of the service, so that tokens stay valid after a restart. */
 const publicUrl = 'http://backoffice.bench';
 const readyMs = 60_000;
 
-/** The service as operators run it, but for the limits that a bench must not meet. */
+/** Settings of the service that differ from its defaults: rate limits that a bench does not reach, and a quiet log. */
 export const serviceSettings = {
   LOG_LEVEL: 'warn',
   RATE_LIMIT_GLOBAL: '1000000/1s',
   RATE_LIMIT_LOGIN: '1000000/1s',
 };
 
+/**
+ * Starts the service and waits until it is ready.
+ * @param probe loads memory-probe.ts
+ */
 export async function startServer(
-  stage: Stage,
+  testbed: Testbed,
   { budget, probe = false }: { budget?: number; probe?: boolean } = {},
 ): Promise<Target> {
   const [port, managementPort] = [await freePort(), await freePort()];
   const flags = probe ? ['--expose-gc', '--import', inBench('memory-probe.ts')] : [];
-  const args = ['--import', engine, ...flags, join(root, 'src/main.ts')];
-  const child = stage.children.start(
+  const args = ['--import', v8Flags, ...flags, join(root, 'src/main.ts')];
+  const child = testbed.children.start(
     'service',
     process.execPath,
     args,
     {
       ...serviceSettings,
-      DATABASE_URL: stage.controlUrl,
-      MASTER_KEY: stage.masterKey,
-      DATA_DIR: join(stage.folder, 'service'),
+      DATABASE_URL: testbed.controlUrl,
+      MASTER_KEY: testbed.masterKey,
+      DATA_DIR: join(testbed.folder, 'service'),
       PUBLIC_URL: publicUrl,
       PORT: String(port),
       MANAGEMENT_PORT: String(managementPort),
-      ...(stage.redis ? { REDIS_URL: stage.redis.url } : {}),
+      ...(testbed.redis ? { REDIS_URL: testbed.redis.url } : {}),
       ...(budget === undefined ? {} : { CONNECTION_BUDGET: String(budget) }),
     },
     probe,
   );
   const ready = async (): Promise<boolean> =>
     fetch(`http://127.0.0.1:${managementPort}/health/ready`).then(
-      answer => answer.ok,
+      response => response.ok,
       () => false,
     );
   const deadline = Date.now() + readyMs;
   while (!(await ready())) {
     if (Date.now() > deadline || child.process.exitCode !== null)
-      throw new Error(`the service does not start: ${child.tail()}`);
+      throw new Error(`the service did not become ready: ${child.recentOutput()}`);
     await delay(50);
   }
   return target('service', port, child);
 }
 
-export function startLimit(stage: Stage): Promise<Target> {
-  return startBaseline(stage, 'limit', 'raw-pg.ts', { BASELINE_URL: stage.limitUrl });
+/** Starts servers, passes them to `work`, and stops them also when something fails. */
+export async function withTargets<Targets extends (() => Promise<Target>)[], Result>(
+  starts: [...Targets],
+  work: (...targets: { [Index in keyof Targets]: Target }) => Promise<Result>,
+): Promise<Result> {
+  const started: Target[] = [];
+  try {
+    for (const start of starts) started.push(await start());
+    return await work(...(started as { [Index in keyof Targets]: Target }));
+  } finally {
+    await Promise.all(started.map(target => target.stop()));
+  }
 }
 
-/** Ways to start the limit, and those who get from it what they send: the ceiling and bare Koa. */
-export function limitAndCeilings(stage: Stage): [() => Promise<Target>, () => Promise<Target>, () => Promise<Target>] {
+export function startRawPg(testbed: Testbed): Promise<Target> {
+  return startOther(testbed, 'raw-pg', 'raw-pg.ts', { BASELINE_URL: testbed.rawPgUrl });
+}
+
+/** Returns functions that start raw-pg (once) and the two servers that fetch the bodies they send from it. */
+export function baselineStarters(testbed: Testbed): Record<'rawPg' | 'bareHttp' | 'bareKoa', () => Promise<Target>> {
   let started: Promise<Target> | undefined;
-  const limit = (): Promise<Target> => (started ??= startLimit(stage));
-  const sender = (name: string, file: string) => async (): Promise<Target> =>
-    startBaseline(stage, name, file, { ORIGIN: (await limit()).url });
-  return [limit, sender('ceiling', 'bare-http.ts'), sender('koa', 'bare-koa.ts')];
+  const rawPg = (): Promise<Target> => (started ??= startRawPg(testbed));
+  const sender = (name: string) => async (): Promise<Target> =>
+    startOther(testbed, name, `${name}.ts`, { ORIGIN: (await rawPg()).url });
+  return { rawPg, bareHttp: sender('bare-http'), bareKoa: sender('bare-koa') };
 }
 
-export function startPeer(stage: Stage): Promise<Target> {
-  const redis = stage.redis ? { REDIS_URL: stage.redis.url } : {};
-  return startBaseline(stage, 'peer', 'fastify-reference/server.js', {
-    BASELINE_URL: stage.peerUrl,
+export function startFastify(testbed: Testbed): Promise<Target> {
+  const redis = testbed.redis ? { REDIS_URL: testbed.redis.url } : {};
+  return startOther(testbed, 'fastify', 'fastify-reference/server.js', {
+    BASELINE_URL: testbed.fastifyUrl,
     NODE_ENV: 'production',
     ...redis,
   });
 }
 
-export async function startGovernor(stage: Stage, budget: number): Promise<Target> {
-  const file = join(stage.folder, 'databases');
-  await writeFile(file, stage.tenants.map(tenant => `${tenant.url}\n`).join(''), { mode: 0o600 });
-  const governor = await startBaseline(stage, 'governor', 'bare-pool.ts', {
+export async function startBarePool(testbed: Testbed, budget: number): Promise<Target> {
+  const file = join(testbed.folder, 'databases');
+  await writeFile(file, testbed.tenants.map(tenant => `${tenant.url}\n`).join(''), { mode: 0o600 });
+  const barePool = await startOther(testbed, 'bare-pool', 'bare-pool.ts', {
     DATABASES: file,
     BUDGET: String(budget),
   });
-  return { ...governor, path: (tenant, path) => `/${tenant}${path}` };
+  return { ...barePool, path: (tenant, path) => `/${tenant}${path}` };
 }
 
-async function startBaseline(
-  stage: Stage,
+/** Starts a server that the service is compared with, and waits until it listens. */
+async function startOther(
+  testbed: Testbed,
   name: string,
   file: string,
   environment: Record<string, string>,
 ): Promise<Target> {
-  const child = stage.children.start(name, process.execPath, ['--import', engine, inBench(file)], environment);
-  const [, port] = await child.wrote(/^listening (\d+)$/m);
+  const child = testbed.children.start(name, process.execPath, ['--import', v8Flags, inBench(file)], environment);
+  const [, port] = await child.waitForOutput(/^listening (\d+)$/m);
   return target(name, Number(port), child);
 }
 

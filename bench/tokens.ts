@@ -1,12 +1,10 @@
-import type { Person } from './baseline.ts';
+import pLimit from 'p-limit';
+import type { Credentials } from './baseline.ts';
 import { progress } from './bench-progress.ts';
-import { eachOf } from './bench-tenants.ts';
 import { call } from './call.ts';
-import type { Bench } from './measure.ts';
 import type { Request } from './plan.ts';
-import type { Stage } from './stage.ts';
-import { startServer, type Target } from './targets.ts';
-import { withTargets } from './workload.ts';
+import { startServer, type Target, withTargets } from './targets.ts';
+import type { Testbed } from './testbed.ts';
 
 interface Pair {
   readonly accessToken: string;
@@ -14,80 +12,79 @@ interface Pair {
   readonly at: number;
 }
 
-const renewAfterMs = 7 * 60_000; // an access token lives 15 minutes, and a measurement must not see it end
-const atOnce = 4;
+const renewAfterMs = 7 * 60_000; // an access token lives 15 minutes, and must not expire during a measurement
+const concurrency = 4;
 
-/** Access tokens of every tenant's administrator, and the peer's. */
+/** Access tokens of every tenant's administrator, and of a user of the Fastify reference. */
 export class Tokens {
-  readonly #stage: Stage;
+  readonly #testbed: Testbed;
   readonly #pairs = new Map<number, Pair>();
-  /** A peer forgets its key when it ends. */
-  readonly #ofPeers = new WeakMap<Target, string>();
+  /** By process: each process of the Fastify reference generates a new key. */
+  readonly #fastifyTokens = new WeakMap<Target, string>();
 
-  constructor(stage: Stage) {
-    this.#stage = stage;
+  constructor(testbed: Testbed) {
+    this.#testbed = testbed;
   }
 
-  /** @returns whether a token was replaced, so that the service has not seen it yet */
+  /** Renews tokens that expire soon. @returns whether one was replaced, which the service has then not verified yet */
   async renew(target: Target, tenants: number[]): Promise<boolean> {
-    if (target.name === 'peer') return this.#renewPeer(target);
+    if (target.name === 'fastify') return this.#renewFastify(target);
     if (target.name !== 'service') return false;
     const now = Date.now();
-    const old = this.#old(tenants);
-    if (old.length > 50) progress(`${old.length} tokens`);
-    await eachOf(old, atOnce, async tenant => {
+    const expiring = this.#expiring(tenants);
+    if (expiring.length > 50) progress(`renewing ${expiring.length} tokens`);
+    await pLimit(concurrency).map(expiring, async tenant => {
       const pair = this.#pairs.get(tenant);
       const { guid, admin } = this.#tenant(tenant);
       const request = pair ? refreshRequest(guid, pair.refreshToken) : loginRequest(admin, guid);
       const { status, body } = await call(target.url, request);
-      if (status !== 200) throw new Error(`${request.path} was answered ${status} ${body}`);
+      if (status !== 200) throw new Error(`${request.path} returned ${status} ${body}`);
       this.#pairs.set(tenant, { ...JSON.parse(body), at: now });
     });
-    return old.length > 0;
+    return expiring.length > 0;
   }
 
-  /** Whether one of them has no token, or one that is soon to end. */
-  needed(tenants: number[]): boolean {
-    return this.#old(tenants).length > 0;
+  /**
+   * Renews tokens in a process of the service that ends before the measured one starts, which must not know the
+   * tenants.
+   */
+  async renewAhead(tenants: number[]): Promise<void> {
+    if (this.#expiring(tenants).length === 0) return;
+    await withTargets([() => startServer(this.#testbed)], service => this.renew(service, tenants));
   }
 
-  /** The headers by which a target knows who calls. */
-  of(target: Target, tenant: number): Record<string, string> {
-    const token = target.name === 'peer' ? this.#ofPeers.get(target) : this.#pairs.get(tenant)?.accessToken;
-    if (target.name !== 'peer' && target.name !== 'service') return {};
-    if (token === undefined) throw new Error(`no token of tenant ${tenant} was made`);
+  /** Returns the headers that authenticate a request. */
+  headersFor(target: Target, tenant: number): Record<string, string> {
+    const token = target.name === 'fastify' ? this.#fastifyTokens.get(target) : this.#pairs.get(tenant)?.accessToken;
+    if (target.name !== 'fastify' && target.name !== 'service') return {};
+    if (token === undefined) throw new Error(`tenant ${tenant} has no token`);
     return { Authorization: `Bearer ${token}` };
   }
 
-  #old(tenants: number[]): number[] {
+  /** Returns the tenants that have no token, or one that expires soon. */
+  #expiring(tenants: number[]): number[] {
     const now = Date.now();
     return tenants.filter(tenant => now - (this.#pairs.get(tenant)?.at ?? 0) > renewAfterMs);
   }
 
-  async #renewPeer(target: Target): Promise<boolean> {
-    if (this.#ofPeers.has(target)) return false;
-    const [person] = this.#stage.people;
-    if (!person) throw new Error('nobody can log in at the peer');
-    const { body } = await call(target.url, loginRequest(person));
-    this.#ofPeers.set(target, JSON.parse(body).accessToken);
+  async #renewFastify(target: Target): Promise<boolean> {
+    if (this.#fastifyTokens.has(target)) return false;
+    const [user] = this.#testbed.users;
+    if (!user) throw new Error('the Fastify reference has no user');
+    const { body } = await call(target.url, loginRequest(user));
+    this.#fastifyTokens.set(target, JSON.parse(body).accessToken);
     return true;
   }
 
   #tenant(index: number) {
-    const tenant = this.#stage.tenants[index];
-    if (!tenant) throw new Error(`there is no tenant ${index}`);
+    const tenant = this.#testbed.tenants[index];
+    if (!tenant) throw new Error(`tenant ${index} does not exist`);
     return tenant;
   }
 }
 
-/** Renews by a process of the service that is gone when those are started that must not know the tenants. */
-export async function renewTokens({ stage, tokens }: Bench, tenants: number[]): Promise<void> {
-  if (!tokens.needed(tenants)) return;
-  await withTargets([() => startServer(stage)], service => tokens.renew(service, tenants));
-}
-
-/** @param guid the tenant, where there is more than one */
-export function loginRequest({ email, password }: Person, guid?: string): Request {
+/** @param guid guid of the tenant; only the service has several */
+export function loginRequest({ email, password }: Credentials, guid?: string): Request {
   return post('/api/v1/auth/login', { email, password }, guid);
 }
 

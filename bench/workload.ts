@@ -1,54 +1,43 @@
-import type { Bench, Row } from './measure.ts';
-import type { Target } from './targets.ts';
+import type { BenchContext, CaseResult, Sample } from './measure.ts';
 
-/** One thing that is measured; all its contestants run in turn. */
-export interface Work {
+/** One kind of load; all its cases are measured in turn. */
+export interface Workload {
   readonly name: string;
   readonly title: string;
-  run(bench: Bench): Promise<WorkResult>;
+  run(bench: BenchContext): Promise<WorkloadResult>;
 }
 
-export interface WorkResult {
-  readonly rows: Row[];
+export interface WorkloadResult {
+  readonly results: CaseResult[];
   readonly figures: Figure[];
-  /** Of what else was seen; one sentence each. */
+  /** Other observations, one sentence each. */
   readonly notes: string[];
 }
 
-/** What a work is there to show: one figure for each round, and what it should be. */
+/** What a workload shows: one value per round, and the value it should reach. */
 export interface Figure {
   readonly text: string;
   readonly values: number[];
   readonly aim?: { atLeast: number } | { atMost: number };
 }
 
-/** Starts servers, gives them to `work`, and stops them whatever happens. */
-export async function withTargets<Targets extends (() => Promise<Target>)[], Result>(
-  starts: [...Targets],
-  work: (...targets: { [Index in keyof Targets]: Target }) => Promise<Result>,
-): Promise<Result> {
-  const started: Target[] = [];
-  try {
-    for (const start of starts) started.push(await start());
-    return await work(...(started as { [Index in keyof Targets]: Target }));
-  } finally {
-    await Promise.all(started.map(target => target.stop()));
-  }
-}
-
-/** A figure of each round divided by another's of the same round. */
+/** Returns, for each round, a figure of one case divided by that of another. */
 export function ratios(
-  rows: Row[],
-  one: string,
-  other: string,
+  results: CaseResult[],
+  numerator: string,
+  denominator: string,
   of: 'perSecond' | 'p50' | 'p99' = 'perSecond',
 ): number[] {
-  const [above, below] = [one, other].map(name => rows.find(row => row.name === name)?.samples ?? []);
+  const [above, below] = [numerator, denominator].map(name => samplesOf(results, name));
   return (above ?? []).map((sample, round) => sample[of] / (below?.[round]?.[of] ?? Number.NaN));
 }
 
-/** Answers that should not have been: refused by status, and cut off. */
-export function errorsOf(rows: Row[], name: string): number[] {
-  const samples = rows.find(row => row.name === name)?.samples ?? [];
-  return samples.map(({ statusErrors, socketErrors }) => statusErrors + socketErrors);
+/** Returns, for each round, the number of error responses and failed connections of a case. */
+export function errorsOf(results: CaseResult[], name: string): number[] {
+  return samplesOf(results, name).map(({ statusErrors, socketErrors }) => statusErrors + socketErrors);
+}
+
+/** Returns the samples of the case with this name; empty if there is none. */
+export function samplesOf(results: CaseResult[], name: string): Sample[] {
+  return results.find(result => result.name === name)?.samples ?? [];
 }

@@ -1,7 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import autocannon from 'autocannon';
 
-/** Does what `load.lua` does for wrk, where there is no wrk: node load.js <url> <connections> <seconds> <file> <pause> <order> */
+/**
+ * Replaces `load.lua` if wrk is not installed: node load.js <url> <connections> <seconds> <file> <pause in ms> <order
+ * file>
+ */
 const [url, connections, duration, file, pause, orderFile] = process.argv.slice(2);
 const requests = (await readFile(file, 'utf8'))
   .trimEnd()
@@ -16,14 +19,14 @@ const requests = (await readFile(file, 'utf8'))
   });
 const order = (await readFile(orderFile, 'utf8')).trimEnd().split('\n').map(Number);
 let turn = 0;
-const next = request => ({ ...request, ...requests[order[turn++ % order.length]] });
+const nextRequest = request => ({ ...request, ...requests[order[turn++ % order.length]] });
 
 const result = await autocannon({
   url,
   connections: Number(connections),
   duration: Number(duration),
   ...(Number(pause) > 0 ? { connectionRate: 1_000 / Number(pause) } : {}),
-  requests: requests.length === 1 ? requests : [{ setupRequest: next }],
+  requests: requests.length === 1 ? requests : [{ setupRequest: nextRequest }],
 });
 console.log(
   JSON.stringify({

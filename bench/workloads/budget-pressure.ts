@@ -1,63 +1,66 @@
-import { compete } from '../measure.ts';
+import { measureCases } from '../measure.ts';
 import { uniform, zipf } from '../plan.ts';
-import { startGovernor, startServer } from '../targets.ts';
-import { errorsOf, ratios, type Work, withTargets } from '../workload.ts';
+import { startBarePool, startServer, withTargets } from '../targets.ts';
+import { errorsOf, ratios, samplesOf, type Workload } from '../workload.ts';
 import { firstTenants, readsOver } from './many-tenants.ts';
 
-const readThrough = { 'Cache-Control': 'no-cache' };
+const bypassCache = { 'Cache-Control': 'no-cache' };
 
 /**
- * Work that needs the tenant's database each time, within a connection budget, against the least that keeps one. In the
- * first, more clients than connections, so that some always wait; in the second fewer, so that all depends on which
- * connections are kept.
+ * Reads that need the tenant database each time, within a connection budget, compared with bare-pool. `uncached` has
+ * more clients than connections, so that some always wait; `zipf` has fewer, so that the result depends on which idle
+ * connections are evicted.
  */
-export const budgetWorks: Work[] = [
-  budgetWork({ name: 'uncached', budget: 40, spread: 'uniform', connections: 64, aim: { atLeast: 0.9 } }),
-  budgetWork({ name: 'zipf', budget: 80, spread: 'Zipf', connections: 32, aim: { atLeast: 1.2 } }),
+export const budgetWorkloads: Workload[] = [
+  budgetWorkload({ name: 'uncached', budget: 40, spread: 'uniform', connections: 64, aim: { atLeast: 0.9 } }),
+  budgetWorkload({ name: 'zipf', budget: 80, spread: 'Zipf', connections: 32, aim: { atLeast: 1.2 } }),
 ];
 
-interface BudgetWork {
+interface BudgetOptions {
   name: string;
   budget: number;
   spread: 'uniform' | 'Zipf';
-  /** Clients that ask at the same time. */
+  /** Number of concurrent clients. */
   connections: number;
   aim: { atLeast: number };
 }
 
-function budgetWork({ name, budget, spread, connections, aim }: BudgetWork): Work {
-  const title = `reads through over all tenants (${spread}), budget ${budget}`;
-  return {
-    name,
-    title,
-    run: bench => {
-      const { stage } = bench;
-      const tenants = firstTenants(stage.tenants.length);
-      const starts = [() => startGovernor(stage, budget), () => startServer(stage, { budget })];
-      return withTargets(starts, async (...targets) => {
-        const contestants = targets.map(target => ({
-          name: target.name,
-          target,
-          tenants,
-          plan: () => ({
-            ...readsOver(bench, target, tenants, spread === 'Zipf' ? zipf : uniform, { headers: readThrough }),
-            connections,
-          }),
-          watch: true,
-        }));
-        const rows = await compete(bench, name, contestants);
-        const most = (who: 'service' | 'governor'): number[] =>
-          rows.find(row => row.name === who)?.samples.map(({ backends }) => backends?.[who] ?? Number.NaN) ?? [];
-        return {
-          rows,
-          figures: [
-            { text: `${title}: service / bare governor`, values: ratios(rows, 'service', 'governor'), aim },
-            { text: `${title}: errors`, values: errorsOf(rows, 'service'), aim: { atMost: 0 } },
-            { text: `${title}: most connections of the service`, values: most('service'), aim: { atMost: budget } },
-          ],
-          notes: [`Most connections of the bare governor: ${most('governor').join(', ')} (by round).`],
-        };
-      });
-    },
+function budgetWorkload({ name, budget, spread, connections, aim }: BudgetOptions): Workload {
+  const title = `uncached reads over all tenants (${spread}), budget ${budget}`;
+  const run: Workload['run'] = bench => {
+    const { testbed } = bench;
+    const tenants = firstTenants(testbed.tenants.length);
+    const starts = [() => startBarePool(testbed, budget), () => startServer(testbed, { budget })];
+    return withTargets(starts, async (...targets) => {
+      const cases = targets.map(target => ({
+        name: target.name,
+        target,
+        tenants,
+        plan: () => ({
+          ...readsOver(bench, target, tenants, spread === 'Zipf' ? zipf : uniform, { headers: bypassCache }),
+          connections,
+        }),
+        countConnections: true,
+      }));
+      const results = await measureCases(bench, name, cases);
+      const maxConnections = (of: 'service' | 'bare-pool'): number[] =>
+        samplesOf(results, of).map(
+          sample => sample.connections?.[of === 'service' ? 'service' : 'barePool'] ?? Number.NaN,
+        );
+      return {
+        results,
+        figures: [
+          { text: `${title}: service / bare-pool`, values: ratios(results, 'service', 'bare-pool'), aim },
+          { text: `${title}: errors`, values: errorsOf(results, 'service'), aim: { atMost: 0 } },
+          {
+            text: `${title}: maximum connections of the service`,
+            values: maxConnections('service'),
+            aim: { atMost: budget },
+          },
+        ],
+        notes: [`maximum connections of bare-pool, by round: ${maxConnections('bare-pool').join(', ')}`],
+      };
+    });
   };
+  return { name, title, run };
 }

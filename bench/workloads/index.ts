@@ -1,19 +1,19 @@
-import type { Work } from '../workload.ts';
-import { budgetWorks } from './budget-pressure.ts';
+import type { Workload } from '../workload.ts';
+import { budgetWorkloads } from './budget-pressure.ts';
 import { coldTenant } from './cold-tenant.ts';
 import { mixedReads, tenantReads } from './many-tenants.ts';
-import { floodWorks, readsBesideLogins } from './noisy-neighbour.ts';
+import { floodWorkloads, readsDuringLogins } from './noisy-neighbour.ts';
 import { openTenants } from './open-tenants.ts';
-import { singleTenantWorks } from './single-tenant.ts';
+import { singleTenantWorkloads } from './single-tenant.ts';
 
-/** The catalogue: everything the bench measures, in the order in which it is told. */
-export const works: Work[] = [
-  ...singleTenantWorks,
+/** The catalogue of all workloads, in the order of the report. */
+export const workloads: Workload[] = [
+  ...singleTenantWorkloads,
   tenantReads,
   mixedReads,
   coldTenant,
-  ...budgetWorks,
-  ...floodWorks,
+  ...budgetWorkloads,
+  ...floodWorkloads,
   openTenants,
-  readsBesideLogins,
+  readsDuringLogins,
 ];

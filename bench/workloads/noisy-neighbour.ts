@@ -1,7 +1,7 @@
-import { type Bench, compete, type Row } from '../measure.ts';
+import { type BenchContext, type CaseResult, measureCases } from '../measure.ts';
 import type { Plan } from '../plan.ts';
-import { limitAndCeilings, startServer, type Target } from '../targets.ts';
-import { type Figure, ratios, type Work, withTargets } from '../workload.ts';
+import { baselineStarters, startServer, type Target, withTargets } from '../targets.ts';
+import { type Figure, ratios, type Workload } from '../workload.ts';
 import { loginRequests } from './single-tenant.ts';
 
 const path = '/api/v1/EntityStatus/1';
@@ -9,30 +9,30 @@ const [quietTenant, floodingTenant] = [0, 1];
 const quiet = { connections: 4, pauseMs: 10 };
 const floodConnections = 200;
 const loginConnections = 4;
-/** What a quiet tenant feels of the flood that has a server for itself: no more than that the machine is busy. */
-const elsewhere = 'bare node:http, the service flooded';
+/** The quiet tenant has a server of its own, so that only the load of the machine affects it. */
+const floodElsewhere = 'bare-http, service flooded';
 
-/** A tenant that asks now and then, alone and while another one asks with 200 connections as fast as it can. */
-export const floodWorks: Work[] = [
-  floodWork('flood', 'both read through', { 'Cache-Control': 'no-cache' }),
-  floodWork('flood-kept', 'both read what is kept', {}),
+/** A tenant with few requests, alone and while another tenant sends requests over 200 connections without pause. */
+export const floodWorkloads: Workload[] = [
+  floodWorkload('flood', 'both bypass the cache', { 'Cache-Control': 'no-cache' }),
+  floodWorkload('flood-cached', 'both read cached responses', {}),
 ];
 
-function reading({ tokens }: Bench, target: Target, tenant: number, headers: Record<string, string>): Plan {
-  const request = { method: 'GET', path, headers: { ...tokens.of(target, tenant), ...headers } } as const;
+function reading({ tokens }: BenchContext, target: Target, tenant: number, headers: Record<string, string>): Plan {
+  const request = { method: 'GET', path, headers: { ...tokens.headersFor(target, tenant), ...headers } } as const;
   return { requests: [request], connections: floodConnections, expect: { status: 200 } };
 }
 
-function floodWork(name: string, what: string, headers: Record<string, string>): Work {
-  const title = `p99 of a quiet tenant while another floods (200 connections; ${what})`;
-  const run: Work['run'] = bench => {
-    const { stage } = bench;
-    const [limit, ceiling] = limitAndCeilings(stage);
-    // They have one tenant and no fairness: what the machine does to the quiet one, whoever answers.
-    return withTargets([limit, ceiling, () => startServer(stage)], async (...targets) => {
+function floodWorkload(name: string, mode: string, headers: Record<string, string>): Workload {
+  const title = `p99 of a quiet tenant while another floods (200 connections; ${mode})`;
+  const run: Workload['run'] = bench => {
+    const { testbed } = bench;
+    const { rawPg, bareHttp } = baselineStarters(testbed);
+    // raw-pg and bare-http have one tenant and no fair scheduling: they show the effect of the machine on any server.
+    return withTargets([rawPg, bareHttp, () => startServer(testbed)], async (...targets) => {
       const [, , service] = targets;
       const flood = (target: Target) => ({ target, plan: () => reading(bench, target, floodingTenant, headers) });
-      const contestants = targets.flatMap(target => {
+      const cases = targets.flatMap(target => {
         const common = {
           target,
           tenants: [quietTenant, floodingTenant],
@@ -40,63 +40,68 @@ function floodWork(name: string, what: string, headers: Record<string, string>):
         };
         return [
           { ...common, name: `${target.name}, alone` },
-          { ...common, name: `${target.name}, flooded`, beside: flood(target) },
-          ...(target.name === 'ceiling' ? [{ ...common, name: elsewhere, beside: flood(service) }] : []),
+          { ...common, name: `${target.name}, flooded`, background: flood(target) },
+          ...(target.name === 'bare-http' ? [{ ...common, name: floodElsewhere, background: flood(service) }] : []),
         ];
       });
-      const rows = await compete(bench, name, contestants);
-      const against = (who: string, flooded = `${who}, flooded`): number[] =>
-        ratios(rows, flooded, `${who}, alone`, 'p99');
+      const results = await measureCases(bench, name, cases);
+      const slowdown = (server: string, flooded = `${server}, flooded`): number[] =>
+        ratios(results, flooded, `${server}, alone`, 'p99');
       const figures: Figure[] = [
-        { text: `${title}: service, flooded / alone`, values: against('service'), aim: { atMost: 2 } },
-        { text: `${title}: limit, flooded / alone`, values: against('limit') },
-        { text: `${title}: bare node:http, flooded / alone`, values: against('ceiling') },
-        { text: `${title}: ${elsewhere} / alone`, values: against('ceiling', elsewhere) },
+        { text: `${title}: service, flooded / alone`, values: slowdown('service'), aim: { atMost: 2 } },
+        { text: `${title}: raw-pg, flooded / alone`, values: slowdown('raw-pg') },
+        { text: `${title}: bare-http, flooded / alone`, values: slowdown('bare-http') },
+        { text: `${title}: ${floodElsewhere} / alone`, values: slowdown('bare-http', floodElsewhere) },
       ];
-      return { rows, figures, notes: rows.flatMap(toldOfBeside) };
+      return { results, figures, notes: results.flatMap(backgroundNotes) };
     });
   };
   return { name, title, run };
 }
 
-const hashingTitle = 'reads kept while passwords are hashed all the time';
+const hashingTitle = 'throughput of reads during constant password hashing';
 
-/** Single reads, alone and while four connections do nothing but log in. */
-export const readsBesideLogins: Work = {
+/** Single reads, alone and while four connections log in without pause. */
+export const readsDuringLogins: Workload = {
   name: 'hashing',
   title: hashingTitle,
   run: bench => {
-    const { stage } = bench;
-    const [limit, startCeiling] = limitAndCeilings(stage);
-    return withTargets([limit, startCeiling, () => startServer(stage)], async (_limit, ceiling, service) => {
+    const { testbed } = bench;
+    const starters = baselineStarters(testbed);
+    const start = () => startServer(testbed);
+    return withTargets([starters.rawPg, starters.bareHttp, start], async (_rawPg, bareHttp, service) => {
       const logins = (): Plan => ({
-        requests: loginRequests(stage, service),
+        requests: loginRequests(testbed, service),
         connections: loginConnections,
         expect: { status: 200 },
       });
-      const contestants = [ceiling, service].flatMap(target => {
+      const cases = [bareHttp, service].flatMap(target => {
         const plan = (): Plan => ({ ...reading(bench, target, quietTenant, {}), connections: 32 });
         const common = { target, tenants: [quietTenant], plan };
         return [
           { ...common, name: `${target.name}, alone` },
-          { ...common, name: `${target.name}, beside logins`, beside: { target: service, plan: logins } },
+          { ...common, name: `${target.name}, during logins`, background: { target: service, plan: logins } },
         ];
       });
-      const rows = await compete(bench, 'hashing', contestants);
-      const kept = (who: string): number[] => ratios(rows, `${who}, beside logins`, `${who}, alone`);
+      const results = await measureCases(bench, 'hashing', cases);
+      const remaining = (server: string): number[] => ratios(results, `${server}, during logins`, `${server}, alone`);
       const figures: Figure[] = [
-        { text: `${hashingTitle}: beside logins / alone`, values: kept('service'), aim: { atLeast: 0.6 } },
-        { text: `${hashingTitle}: bare node:http, beside logins of the service / alone`, values: kept('ceiling') },
+        {
+          text: `${hashingTitle}: service, during logins / alone`,
+          values: remaining('service'),
+          aim: { atLeast: 0.6 },
+        },
+        { text: `${hashingTitle}: bare-http, during logins at the service / alone`, values: remaining('bare-http') },
       ];
-      return { rows, figures, notes: rows.flatMap(toldOfBeside) };
+      return { results, figures, notes: results.flatMap(backgroundNotes) };
     });
   },
 };
 
-/** What became of those that ran beside. */
-function toldOfBeside({ name, beside = [] }: Row): string[] {
-  if (beside.length === 0) return [];
-  const rates = beside.map(({ requests, seconds }) => `${Math.round(requests / seconds)}/s`).join(', ');
-  const errors = beside.map(({ statusErrors, socketErrors }) => statusErrors + socketErrors).join(', ');
-  return [`${name}: ${rates} were answered beside, with ${errors} errors (by round).`];
+/** Describes the background load of a case. */
+function backgroundNotes({ name, background = [] }: CaseResult): string[] {
+  if (background.length === 0) return [];
+  const rates = background.map(({ requests, seconds }) => `${Math.round(requests / seconds)}/s`).join(', ');
+  const errors = background.map(({ statusErrors, socketErrors }) => statusErrors + socketErrors).join(', ');
+  return [`${name}: background load by round: ${rates}, errors ${errors}`];
 }

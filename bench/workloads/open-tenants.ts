@@ -2,39 +2,38 @@ import { once } from 'node:events';
 import { progress } from '../bench-progress.ts';
 import { checkPlan } from '../call.ts';
 import { startLoad } from '../load.ts';
-import type { Bench } from '../measure.ts';
-import { startServer, type Target } from '../targets.ts';
-import { renewTokens } from '../tokens.ts';
-import { type Figure, type Work, withTargets } from '../workload.ts';
+import type { BenchContext } from '../measure.ts';
+import { startServer, type Target, withTargets } from '../targets.ts';
+import type { Figure, Workload } from '../workload.ts';
 import { firstTenants, readsOver } from './many-tenants.ts';
 
 const title = 'memory of all tenants open';
-const readThrough = { 'Cache-Control': 'no-cache' }; // kept answers are another matter
+const bypassCache = { 'Cache-Control': 'no-cache' }; // the memory of cached responses is not measured here
 const baseTenants = 5;
 const baseSeconds = 3;
 const passes = 6;
 
-/** In MB: what the heap holds (with buffers) after a collection, and what the process takes of the machine. */
+/** Memory after a garbage collection, in MB: heap with external memory, and resident set. */
 interface Memory {
   readonly heap: number;
   readonly resident: number;
 }
 
 /**
- * What a process of the service takes more when every tenant has been asked than when a few had. In the last round all
- * are asked again and again: their databases are opened and evicted each time, and the heap must not grow.
+ * Additional memory of a process that has served every tenant, compared with one that has served a few. The last round
+ * repeats the pass over all tenants: their databases are opened and evicted each time, and the heap must not grow.
  */
-export const openTenants: Work = {
+export const openTenants: Workload = {
   name: 'memory',
   title,
   run: async bench => {
-    const all = firstTenants(bench.stage.tenants.length);
+    const all = firstTenants(bench.testbed.tenants.length);
     const above: Memory[] = [];
-    let again: Memory[] = [];
+    let repeated: Memory[] = [];
     for (let round = 1; round <= bench.rounds; round++) {
-      await renewTokens(bench, all);
-      await withTargets([() => startServer(bench.stage, { probe: true })], async service => {
-        const base = await ready(bench, service, all);
+      await bench.tokens.renewAhead(all);
+      await withTargets([() => startServer(bench.testbed, { probe: true })], async service => {
+        const base = await measureBase(bench, service, all);
         const pass = async (): Promise<Memory> => {
           await checkPlan(service, plan(bench, service, all));
           const { heap, resident } = await memoryOf(service);
@@ -44,8 +43,8 @@ export const openTenants: Work = {
         above.push(first);
         progress(`memory ${round}/${bench.rounds}: ${first.heap.toFixed(1)} MB of heap above ${base.heap.toFixed(1)}`);
         if (round < bench.rounds) return;
-        again = [first];
-        while (again.length < passes) again.push(await pass());
+        repeated = [first];
+        while (repeated.length < passes) repeated.push(await pass());
       });
     }
     const text = `${title} (${all.length}) above the base`;
@@ -53,26 +52,26 @@ export const openTenants: Work = {
       { text: `${text}: heap, MB`, values: above.map(({ heap }) => heap), aim: { atMost: 50 } },
       { text: `${text}: resident, MB`, values: above.map(({ resident }) => resident) },
     ];
-    const growth = again.map(({ heap }) => heap.toFixed(1)).join(', ');
-    return { rows: [], figures, notes: [`Heap above the base after each pass over all tenants, MB: ${growth}.`] };
+    const growth = repeated.map(({ heap }) => heap.toFixed(1)).join(', ');
+    return { results: [], figures, notes: [`heap above the base after each pass over all tenants, MB: ${growth}`] };
   },
 };
 
-function plan(bench: Bench, service: Target, tenants: number[]) {
-  return readsOver(bench, service, tenants, count => firstTenants(count), { headers: readThrough });
+function plan(bench: BenchContext, service: Target, tenants: number[]) {
+  return readsOver(bench, service, tenants, count => firstTenants(count), { headers: bypassCache });
 }
 
-/** The base: compiled code, full pools, and a few tenants. */
-async function ready(bench: Bench, service: Target, all: number[]): Promise<Memory> {
-  const { stage } = bench;
+/** Returns the memory of a process with compiled code, full pools and a few tenants. */
+async function measureBase(bench: BenchContext, service: Target, all: number[]): Promise<Memory> {
+  const { testbed } = bench;
   const few = plan(bench, service, all.slice(0, baseTenants));
-  await (await startLoad(stage.children, stage.folder, service.url, few, baseSeconds)).result;
+  await (await startLoad(testbed.children, testbed.folder, service.url, few, baseSeconds)).result;
   return memoryOf(service);
 }
 
 async function memoryOf({ child }: Target): Promise<Memory> {
-  const answer = once(child.process, 'message');
+  const message = once(child.process, 'message');
   child.process.send?.('memory');
-  const [{ heap, rss }] = (await answer) as [{ heap: number; rss: number }];
+  const [{ heap, rss }] = (await message) as [{ heap: number; rss: number }];
   return { heap: heap / 1024 ** 2, resident: rss / 1024 ** 2 };
 }

@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { Redis } from 'ioredis';
 import { eventually } from './eventually.ts';
+import { freePort } from './free-port.ts';
 
 /** True if `redis-server` is installed. */
 export const redisInstalled = spawnSync('redis-server', ['--version']).status === 0;
@@ -55,13 +55,4 @@ export async function startRedis(): Promise<TestRedis> {
   };
   await redis.start();
   return redis;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
 }

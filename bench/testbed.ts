@@ -1,0 +1,96 @@
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { createPasswords } from '../src/auth/passwords.ts';
+import { generatePassword } from '../src/operator/tenants/users.ts';
+import { withConnection } from '../src/postgres/connection.ts';
+import { freePort } from '../test/support/free-port.ts';
+import { type Credentials, createBaselineDatabase } from './baseline.ts';
+import { openBenchInstallation } from './bench-installation.ts';
+import { progress } from './bench-progress.ts';
+import { type BenchTenant, makeTenants } from './bench-tenants.ts';
+import { Children } from './children.ts';
+
+/** The environment of all workloads: PostgreSQL, Redis, databases and tenants. No HTTP server runs in it yet. */
+export interface Testbed {
+  readonly folder: string;
+  readonly serverUrl: string;
+  readonly controlUrl: string;
+  readonly masterKey: string;
+  readonly postgresPid: number;
+  /** Undefined if redis-server is not installed. */
+  readonly redis: { url: string; pid: number } | undefined;
+  /** Databases of the raw-pg baseline and of the Fastify reference. */
+  readonly rawPgUrl: string;
+  readonly fastifyUrl: string;
+  /** Users of these two databases. */
+  readonly users: Credentials[];
+  readonly tenants: BenchTenant[];
+  readonly children: Children;
+  close(): Promise<void>;
+}
+
+/** Settings of PostgreSQL that differ from its defaults; the report lists them. */
+export const postgresSettings = [
+  'max_connections=300',
+  'shared_buffers=256MB',
+  'max_wal_size=4GB',
+  'autovacuum_naptime=3600', // with 1,000 databases it would start a worker every 60 ms, during every workload
+];
+
+const fastifyFolder = fileURLToPath(new URL('fastify-reference/', import.meta.url));
+const loginUserCount = 10;
+
+/** @param onOpen receives the function that closes everything, before anything can fail */
+export async function openTestbed(tenantCount: number, onOpen: (close: () => Promise<void>) => void): Promise<Testbed> {
+  const children = new Children();
+  let opening: ReturnType<typeof openBenchInstallation> | undefined;
+  const close = async (): Promise<void> => {
+    await children.stop();
+    const opened = await opening?.catch(() => undefined); // an installation that fails to open closes itself
+    await opened?.close();
+  };
+  onOpen(close);
+
+  if (!existsSync(join(fastifyFolder, 'node_modules'))) {
+    progress('installing the Fastify reference');
+    const args = ['ci', '--no-audit', '--no-fund', '--prefix', fastifyFolder];
+    const npm = children.start('npm ci', 'npm', args, process.env); // npm reads its registry and proxy from it
+    if ((await npm.ended) !== 0) throw new Error(`the Fastify reference could not be installed: ${npm.recentOutput()}`);
+  }
+  progress('starting PostgreSQL and Redis');
+  opening = openBenchInstallation(postgresSettings);
+  const opened = await opening;
+  const { folder, serverUrl, controlUrl, masterKey } = opened;
+  const redis = await startRedis(children, folder);
+
+  const passwords = createPasswords(availableParallelism());
+  const password = generatePassword();
+  const users = Array.from({ length: loginUserCount }, (_, n) => ({ email: `login-${n}@bench.test`, password }));
+  const passwordHash = await passwords.hash(password);
+  const rawPgUrl = await createBaselineDatabase(serverUrl, 'bench_raw_pg', users, passwordHash);
+  const fastifyUrl = await createBaselineDatabase(serverUrl, 'bench_fastify', users, passwordHash);
+  const tenants = await makeTenants(opened, passwords, tenantCount, loginUserCount);
+  await opened.disconnect();
+  await withConnection(serverUrl, client => client.query('checkpoint')); // so that none runs during a workload
+
+  const postgresPid = Number((await readFile(join(folder, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0]);
+  const urls = { serverUrl, controlUrl, rawPgUrl, fastifyUrl };
+  return { folder, masterKey, ...urls, postgresPid, redis, users, tenants, children, close };
+}
+
+async function startRedis(children: Children, folder: string): Promise<Testbed['redis']> {
+  const port = await freePort();
+  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder];
+  const child = children.start('redis-server', 'redis-server', args);
+  try {
+    await child.waitForOutput(/Ready to accept connections/);
+  } catch (error) {
+    if (!/ENOENT/.test(child.recentOutput())) throw error;
+    progress('redis-server is not in PATH: the service and the Fastify reference count requests in memory');
+    return undefined;
+  }
+  return { url: `redis://127.0.0.1:${port}`, pid: child.pid };
+}
