@@ -84,7 +84,9 @@ interface SourceFile {
 
 async function sources(folder: string): Promise<SourceFile[]> {
   const entries = await readdir(join(root, folder), { recursive: true });
-  const paths = entries.filter(entry => entry.endsWith('.ts')).map(entry => join(folder, entry));
+  const paths = entries
+    .filter(entry => entry.endsWith('.ts') && !entry.includes('node_modules'))
+    .map(entry => join(folder, entry));
   return Promise.all(
     paths.sort().map(async path => {
       const text = await readFile(join(root, path), 'utf8');
