@@ -91,8 +91,8 @@ describe('access commands', () => {
       const kidOf = ({ tokens }: Client): string =>
         JSON.parse(Buffer.from(tokens?.accessToken.split('.')[0] ?? '', 'base64url').toString()).kid;
       const withNewKey = await eventually(async () => {
-        const client = await login();
-        return kidOf(client) === kid && client;
+        const candidate = await login();
+        return kidOf(candidate) === kid && candidate;
       }, 1_000);
       expect(await isServed(client)).to.equal(true);
       expect(await json(['key', 'disable', 'acme', kid])).to.deep.equal({ kid, status: 'disabled' });
@@ -220,9 +220,9 @@ describe('access commands', () => {
       expect(printed).to.deep.equal([{ id: added.id, state: 'revoked' }, `Client ${id} and its tokens are revoked.\n`]);
       await expectRefused(...clients);
       for (const apiClient of apiClients) expect((await generate(apiClient)).status).to.equal(401);
-      const again = await tenant(['client', 'revoke', 'acme', id]);
-      expect({ code: again.code, stdout: again.stdout }).to.deep.equal({ code: 1, stdout: '' });
-      expectOneLine(again.stderr);
+      const secondRevoke = await tenant(['client', 'revoke', 'acme', id]);
+      expect({ code: secondRevoke.code, stdout: secondRevoke.stdout }).to.deep.equal({ code: 1, stdout: '' });
+      expectOneLine(secondRevoke.stderr);
     });
   });
 

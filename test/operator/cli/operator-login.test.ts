@@ -15,7 +15,7 @@ import { postgresUrl } from '../../support/test-server.ts';
 
 const statuses = '/api/v1/EntityStatus';
 
-describe('A login in DATABASE_URL that is no superuser', function () {
+describe('login of the operator', function () {
   this.timeout(60_000);
   const login = { user: `operator_${randomBytes(4).toString('hex')}`, password: randomBytes(12).toString('base64url') };
   const environment: Record<string, string> = {
@@ -47,7 +47,7 @@ describe('A login in DATABASE_URL that is no superuser', function () {
     }),
   );
 
-  it('may make databases and roles, and needs no more to migrate, to provision, also a second time, and to serve', async () => {
+  it('a login with CREATEDB and CREATEROLE is enough to migrate, to provision, also repeatedly, and to serve', async () => {
     const migrated = await runScript('scripts/control.ts', ['migrate'], environment);
     expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
 
@@ -55,7 +55,7 @@ describe('A login in DATABASE_URL that is no superuser', function () {
     const installation = await openInstallation(config);
     const passwords = createPasswords();
     await provision(installation, passwords, manifest);
-    // As after a run that was killed just before its end.
+    // The state after a run that was killed just before its end.
     await installation.control.em.fork().execute(`update tenants set status = 'provisioning'`);
     const { tenant, logins } = await provision(installation, passwords, manifest);
     const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
@@ -67,10 +67,10 @@ describe('A login in DATABASE_URL that is no superuser', function () {
     }
   });
 
-  it('stands in the query of the URL as well: tenants are still reached with their own logins', async () => {
+  it('with the operator login in the query of DATABASE_URL, tenants are still served with their own logins', async () => {
     const url = new URL(postgresUrl());
-    const inQuery = `postgresql://${url.host}/${login.user}?user=${login.user}&password=${login.password}`;
-    const config = readConfig({ ...environment, DATABASE_URL: inQuery });
+    const urlWithQuery = `postgresql://${url.host}/${login.user}?user=${login.user}&password=${login.password}`;
+    const config = readConfig({ ...environment, DATABASE_URL: urlWithQuery });
     const installation = await openInstallation(config);
     const passwords = createPasswords();
     const made = await provision(installation, passwords, checkManifest({ ...manifest, slug: 'globex' }, 'globex'));
@@ -83,7 +83,7 @@ describe('A login in DATABASE_URL that is no superuser', function () {
     }
   });
 
-  it('is not the login of a tenant in any form of the URL', () => {
+  it('databaseUrl replaces the operator login by the login of the tenant in every form of URL', () => {
     const tenant = { user: 'acme_7', password: 'p&%/ ' };
     const forms: [string, string][] = [
       [
@@ -101,7 +101,10 @@ describe('A login in DATABASE_URL that is no superuser', function () {
     for (const [operator, expected] of forms) expect(databaseUrl(operator, 'acme', tenant)).to.equal(expected);
   });
 
-  /** As whom the service is connected to a tenant's database, after somebody has logged in and read something. */
+  /**
+   * Logs in over HTTP, reads and writes, and returns the roles that are connected to the tenant's database then: the
+   * operator's login must not be among them.
+   */
   async function loginsOfTenant(
     port: number,
     { guid, databaseName }: { guid: string; databaseName: string },

@@ -9,7 +9,7 @@ import { createWorld, type TestTenant, type World } from '../../support/world.ts
 
 const path = '/api/v1/EntityStatus';
 
-describe('Servers', () => {
+describe('servers', () => {
   let world: World;
   let folder: string;
   let second: EmbeddedPostgres;
@@ -28,20 +28,21 @@ describe('Servers', () => {
   });
 
   const run = (args: string[], input = '') => runScript('scripts/tenant.ts', args, world.environment, input);
-  const provision = async (slug: string, ...more: string[]): Promise<TestTenant & { server: string }> => {
-    const args = ['provision', slug, '--name', slug, '--admin-email', `admin@${slug}.test`, '--json', ...more];
+  const provision = async (slug: string, ...options: string[]): Promise<TestTenant & { server: string }> => {
+    const args = ['provision', slug, '--name', slug, '--admin-email', `admin@${slug}.test`, '--json', ...options];
     const { code, stdout, stderr } = await run(args);
     expect(code, stderr).to.equal(0);
     return JSON.parse(stdout);
   };
 
-  it('are added with their URL on stdin, and refused when they cannot be used', async () => {
+  it('server add reads the URL from stdin, refuses an unusable server, and never prints the URL', async () => {
     expect((await run(['server', 'add', 'second', '--capacity', '100'], second.url)).code).to.equal(0);
-    expect((await run(['server', 'add', 'second'], second.url)).code, 'the same name').to.equal(1);
+    expect((await run(['server', 'add', 'second'], second.url)).code, 'a server with the same name').to.equal(1);
     expect((await run(['server', 'add', 'third'], 'not a url')).code).to.equal(2);
     const unreachable = await run(['server', 'add', 'third'], 'postgresql://u:very-secret@127.0.0.1:1/x');
     expect(unreachable.code).to.equal(1);
     expect(unreachable.stderr).not.to.include('very-secret');
+    expect(unreachable.stderr).to.equal('The new server cannot be used: nothing listens at its address.\n');
     const { stdout } = await run(['server', 'list', '--json']);
     expect(JSON.parse(stdout).map(({ name, tenants }: Record<string, unknown>) => [name, tenants])).to.deep.equal([
       ['default', 2],
@@ -50,25 +51,25 @@ describe('Servers', () => {
     expect(stdout).not.to.match(/postgres(ql)?:\/\//);
   });
 
-  it('hold the tenants placed on them, and one that is down leaves the tenants of the others untouched', async () => {
+  it('a server that is down does not affect the tenants of other servers', async () => {
     const far = await provision('far', '--server', 'second');
     const near = await provision('near');
     expect([far.server, near.server]).to.deep.equal(['second', 'default']);
-    const [there, here] = [await world.login(far), await world.login(world.acme)];
-    expect((await there.get(path)).body).to.have.length(3);
-    expect((await there.post(path, { Title: 'Far away' })).status).to.equal(201);
-    expect((await here.get(path)).body).to.have.length(3);
+    const [onSecond, onDefault] = [await world.login(far), await world.login(world.acme)];
+    expect((await onSecond.get(path)).body).to.have.length(3);
+    expect((await onSecond.post(path, { Title: 'Far away' })).status).to.equal(201);
+    expect((await onDefault.get(path)).body).to.have.length(3);
 
     await second.leave();
-    const refused = await eventually(async () => {
-      const answer = await there.get(path, { 'Cache-Control': 'no-cache' });
-      return answer.status === 503 && answer;
+    const unavailable = await eventually(async () => {
+      const response = await onSecond.get(path, { 'Cache-Control': 'no-cache' });
+      return response.status === 503 && response;
     });
-    expect(refused).to.have.property('headers');
-    for (let i = 0; i < 20; i++) expect((await here.get(path)).status).to.equal(200);
+    expect(unavailable).to.have.property('headers');
+    for (let i = 0; i < 20; i++) expect((await onDefault.get(path)).status).to.equal(200);
     const ready = await fetch(`http://127.0.0.1:${world.service.managementPort}/health/ready`);
     expect(ready.status).to.equal(200);
-    // The world removes its tenants from the suite's server; this one is on the server that is gone.
+    // world.close() drops the databases of its tenants; the server of this one is gone.
     await world.control.em.fork().execute(`delete from tenants where slug = 'far'`);
   });
 });
