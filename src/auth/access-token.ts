@@ -1,6 +1,7 @@
 import { type KeyObject, randomUUID } from 'node:crypto';
 import jwt from 'jsonwebtoken';
 import type { TenantRecord } from '../control/records.ts';
+import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../control/token-lifetime.ts';
 import { problem } from '../errors.ts';
 import { invalidToken, isObject, type ParsedToken } from '../http/bearer-token.ts';
 import { isUuid } from '../http/uuid.ts';
@@ -26,10 +27,7 @@ export interface TokenSettings {
   now: () => number;
 }
 
-const lifetimeSeconds = 15 * 60;
-const skewSeconds = 30; // clocks of several machines
-
-/** Signs an access token with the tenant's active key: HS512, 15 minutes, RFC 9068's header type. */
+/** Signs an access token with the tenant's active key: HS512, `accessTokenLifetimeSeconds`, RFC 9068's header type. */
 export function signAccessToken(
   tenant: TenantRecord,
   claims: Omit<AccessClaims, 'tenant_id' | 'tenant_guid' | 'jti' | 'exp'>,
@@ -46,7 +44,7 @@ export function signAccessToken(
       aud: audience,
       sub: claims.user_guid,
       iat,
-      exp: iat + lifetimeSeconds,
+      exp: iat + accessTokenLifetimeSeconds,
       jti: randomUUID(),
       tenant_id: tenant.id,
       tenant_guid: tenant.guid,
@@ -80,7 +78,7 @@ export function verifyAccessToken(
 
 /** @throws {Problem} `token_expired`, some seconds after the moment that the token names: clocks differ */
 export function requireUnexpired(exp: number, { now }: Pick<TokenSettings, 'now'>): void {
-  if (now() > exp + skewSeconds) throw invalidToken('token_expired');
+  if (now() > exp + clockSkewSeconds) throw invalidToken('token_expired');
 }
 
 /** Our tokens have exactly these header parameters; whatever else a header holds (`crit`, `jku`, `zip` …) is not ours. */
@@ -107,9 +105,9 @@ function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSett
     isUuid(sid) &&
     Number.isSafeInteger(iat) &&
     Number.isSafeInteger(exp) &&
-    (iat as number) <= now() + skewSeconds &&
+    (iat as number) <= now() + clockSkewSeconds &&
     (exp as number) > (iat as number) &&
-    (exp as number) - (iat as number) <= lifetimeSeconds + skewSeconds;
+    (exp as number) - (iat as number) <= accessTokenLifetimeSeconds + clockSkewSeconds;
   if (!good) throw invalidToken();
   requireUnexpired(exp as number, settings);
   return {

@@ -6,6 +6,7 @@ import type { TenantStatus } from './fleet-entities.ts';
 import type { TenantRecord } from './records.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 import { databaseUrl, type ServerUrls } from './server-urls.ts';
+import { keyRetirementSeconds } from './token-lifetime.ts';
 
 const minKeyBytes = 64; // RFC 7518 §3.2: a key of the size of the hash, or larger
 
@@ -32,7 +33,7 @@ interface TenantRow {
   keys: { kid: string; secret: string; active: boolean }[];
 }
 
-// A key that retired an hour ago has no token left that is good.
+// A key that retired longer ago has signed no token that is still valid.
 const tenantByGuid = `
   select t.id, t.slug, t.name, app_id, features, t.status, schema_version, database_name, role_name, role_password,
          s.name as server_name, s.admin_url as server_url,
@@ -40,7 +41,7 @@ const tenantByGuid = `
                    'kid', kid, 'secret', encode(secret, 'base64'), 'active', k.status = 'active')), '[]')
             from signing_keys k
            where tenant_id = t.id and (k.status = 'active'
-              or k.status = 'retiring' and coalesce(retired_at > now() - interval '1 hour', true))) as keys
+              or k.status = 'retiring' and coalesce(retired_at > now() - interval '${keyRetirementSeconds} seconds', true))) as keys
     from tenants t join servers s on s.id = server_id
    where guid = $1`;
 

@@ -3,6 +3,7 @@ import { request } from 'node:http';
 import { createServer } from 'node:net';
 import { expect } from 'chai';
 import jwt from 'jsonwebtoken';
+import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../src/control/token-lifetime.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -326,7 +327,10 @@ const times: Forgery[] = [
   ['exp with a fraction', f => f.make({ claims: { ...f.claims, exp: f.now + 300.5 } })],
   ['exp in milliseconds', f => f.make({ claims: { ...f.claims, exp: (f.now + 300) * 1000 } })],
   ['a life of 10 years', f => f.make({ claims: { ...f.claims, iat: f.now, exp: f.now + 315_360_000 } })],
-  ['a life of 16 minutes', f => f.make({ claims: { ...f.claims, iat: f.now - 60, exp: f.now + 900 } })],
+  [
+    'a lifetime that is a minute too long',
+    f => f.make({ claims: { ...f.claims, iat: f.now - 60, exp: f.now + accessTokenLifetimeSeconds } }),
+  ],
   ['exp before iat', f => f.make({ claims: { ...f.claims, iat: f.now, exp: f.now - 1 } })],
   ['issued in the future', f => f.make({ claims: { ...f.claims, iat: f.now + 60, exp: f.now + 600 } })],
   [
@@ -497,15 +501,15 @@ describe('Access tokens', () => {
   describe('that expire', () => {
     const aged = (secondsSinceExpiry: number): string => {
       const exp = Math.floor(Date.now() / 1000) - secondsSinceExpiry;
-      return forger.make({ claims: { ...forger.claims, iat: exp - 900, exp } });
+      return forger.make({ claims: { ...forger.claims, iat: exp - accessTokenLifetimeSeconds, exp } });
     };
 
     it('are accepted for 30 seconds more, because clocks differ', async () => {
-      expect((await bearer(aged(29))).status).to.equal(200);
+      expect((await bearer(aged(clockSkewSeconds - 1))).status).to.equal(200);
     });
 
     it('are refused after that as token_expired, because the signature is proved', async () => {
-      for (const age of [31, 60, 86_400]) {
+      for (const age of [clockSkewSeconds + 1, 60, 86_400]) {
         const { status, headers: sent, body } = await bearer(aged(age));
         expect([status, body.code]).to.deep.equal([401, 'token_expired']);
         expect(sent.get('www-authenticate')).to.equal('Bearer error="invalid_token"');
@@ -514,8 +518,8 @@ describe('Access tokens', () => {
 
     it('do so 15 minutes after they were issued', async () => {
       const { iat, exp } = forger.claims as { iat: number; exp: number };
-      expect(exp - iat).to.equal(900);
-      world.clock.offsetSeconds = 900 + 31;
+      expect(exp - iat).to.equal(accessTokenLifetimeSeconds);
+      world.clock.offsetSeconds = accessTokenLifetimeSeconds + clockSkewSeconds + 1;
       try {
         expect((await bearer(forger.token)).body.code).to.equal('token_expired');
       } finally {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import { readConfig } from '../../src/config.ts';
+import { keyRetirementSeconds } from '../../src/control/token-lifetime.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { addClient } from '../../src/operator/tenants/clients.ts';
 import { disableKey, listKeys, rotateKey } from '../../src/operator/tenants/keys.ts';
@@ -126,11 +127,11 @@ describe('Signing keys', () => {
     await rotateKey(world.installation, 'acme');
     const age = (by: string) =>
       controlSql(world, 'update signing_keys set retired_at = now() - ?::interval where kid = ?', [by, kidOf(client)]);
-    await age('00:59:00');
+    await age(`${keyRetirementSeconds - 60} seconds`);
     const younger = await login();
     await eventually(async () => kidOf(await login()) !== kidOf(client), 1_000);
     expect(await statuses(client)).to.deep.equal([200, 200]);
-    await age('01:00:01');
+    await age(`${keyRetirementSeconds + 1} seconds`);
     await eventually(async () => (await statuses(client)).every(status => status === 401), 1_000);
     expect(await statuses(younger)).to.deep.equal([200, 200]);
     expect(await statuses(await refresh(client)), 'the session itself goes on').to.deep.equal([200, 200]);
@@ -186,7 +187,7 @@ describe('Signing keys', () => {
         () => 'done',
         (error: Error) => error.message,
       );
-      expect(refused).to.equal(`acme has no key ${kid}`);
+      expect(refused).to.equal(`acme has no key ${kid}. List its keys: npm run -s tenant -- key list acme`);
       expect(await active('globex')).to.deep.equal([kid]);
     });
   });

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { hash } from '@node-rs/argon2';
 import { expect } from 'chai';
+import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
 import type { ApiResponse } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
@@ -68,7 +69,7 @@ describe('Login', () => {
         email: known.email,
         entity_type: null,
       });
-      expect(exp! - iat!).to.equal(900);
+      expect(exp! - iat!).to.equal(accessTokenLifetimeSeconds);
       expect(Math.abs(Date.now() / 1000 - iat!)).to.be.below(5);
       expect(permissions).to.be.an('array').that.includes('full.read').and.not.includes('full.manage');
       const rows = await controlSql(world, 'select user_id, tenant_id, revoked_at from sessions where id = ?', [sid]);

@@ -1,0 +1,62 @@
+import { readFile } from 'node:fs/promises';
+import { expect } from 'chai';
+import {
+  accessTokenLifetimeSeconds,
+  clockSkewSeconds,
+  keyRetirementSeconds,
+  maxRetiredTokenSeconds,
+} from '../../src/control/token-lifetime.ts';
+import { rotateKey } from '../../src/operator/tenants/keys.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, type World } from '../support/world.ts';
+import { activeKey } from './forge.ts';
+import { controlSql } from './sample-users.ts';
+
+describe('lifetime of access tokens', () => {
+  let world: World;
+
+  before(async () => {
+    world = await createWorld();
+  });
+  afterEach(() => {
+    world.clock.offsetSeconds = 0;
+  });
+  after(() => world.close());
+
+  it('a retired key verifies longer than any token that it signed is accepted, and at least 30 minutes', () => {
+    expect(maxRetiredTokenSeconds).to.be.above(accessTokenLifetimeSeconds + clockSkewSeconds);
+    expect(keyRetirementSeconds).to.be.at.least(maxRetiredTokenSeconds);
+    expect(keyRetirementSeconds).to.be.at.least(30 * 60);
+  });
+
+  it('a token whose key is rotated right after it was signed is accepted until it expires', async () => {
+    const client = await world.login(world.acme);
+    const { kid } = await activeKey(world, world.acme);
+    const nextKid = await rotateKey(world.installation, 'acme');
+    const acceptedSeconds = accessTokenLifetimeSeconds + clockSkewSeconds;
+    await controlSql(world, `update signing_keys set retired_at = now() - ?::interval where kid = ?`, [
+      `${acceptedSeconds} seconds`,
+      kid,
+    ]);
+    await controlSql(world, `update tenants set name = 'Rotated' where id = ?`, [world.acme.id]);
+    await eventually(async () => (await client.get('/api/v1/auth/me')).body.tenantName === 'Rotated', 1_000);
+    expect((await activeKey(world, world.acme)).kid).to.equal(nextKid);
+
+    world.clock.offsetSeconds = acceptedSeconds - 20;
+    expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
+    world.clock.offsetSeconds = acceptedSeconds + 2;
+    const { status, body } = await client.get('/api/v1/auth/me');
+    expect([status, body.code], 'refused as expired, not for its key').to.deep.equal([401, 'token_expired']);
+  });
+
+  it('the guide and the README state the lifetime that tokens have', async () => {
+    const stated = async (file: string): Promise<number[]> => {
+      const text = (await readFile(new URL(`../../${file}`, import.meta.url), 'utf8')).replaceAll('*', '');
+      return [...text.matchAll(/access token\b[^.|]*?(\d+) minutes/gi)].map(([, minutes]) => Number(minutes) * 60);
+    };
+    const inGuide = await stated('docs/guide.md');
+    expect(inGuide, 'docs/guide.md').to.not.deep.equal([]);
+    for (const seconds of [...inGuide, ...(await stated('README.md'))])
+      expect(seconds).to.equal(accessTokenLifetimeSeconds);
+  });
+});
