@@ -8,8 +8,8 @@ import { tenantOptions } from './src/tenancy/tenant-orm.ts';
 import { tenantEntities } from './src/tenant-entities.ts';
 
 /**
- * For MikroORM's own command line: `default` is the control database, `tenant:<slug>` the database of that tenant.
- * To migrate, use `npm run tenant -- migrate`, which locks and keeps the books.
+ * Configures the command line of MikroORM: `default` is the control database, `tenant:<slug>` a tenant database. To
+ * migrate, use `npm run tenant -- migrate`: it takes the locks and records the run.
  */
 export default async function options(contextName = 'default'): Promise<Options> {
   const config = readConfig();

@@ -8,7 +8,9 @@ import { type WaitCounts, WaitQueue } from './wait-queue.ts';
 type Pool = PoolState<TenantClient>;
 
 interface ConnectionBudgetOptions {
-  /** Most connections to the server, over all tenants. A connection counts from before it is opened until it is closed. */
+  /**
+   * Most connections to the server, over all tenants. A connection counts from before it is opened until it is closed.
+   */
   max: number;
   /** Most connections of one tenant. */
   maxPerTenant: number;
@@ -37,14 +39,14 @@ export interface BudgetCounts extends WaitCounts {
  * Limits the connections of this process to one PostgreSQL server: never more than `max` over all tenants.
  *
  *   acquire      A tenant takes an idle connection of its own, or opens one while there is room.
- *   evict        Without room, the budget closes the idle connection that is least likely to be needed: one of the tenant
- *                that has used its connections least of late. So busy tenants stay connected. (If the least recently used
- *                connection were closed instead, a stream of tenants that come once would close everybody's.)
+ *   evict        Without room, the budget closes the idle connection that is least likely to be needed: one of the
+ *                tenant that has used its connections least of late. So busy tenants stay connected. (If the least
+ *                recently used connection were closed, a stream of tenants that come once would close everybody's.)
  *   connect      Only a few connections are opened at a time (`ConnectLimiter`).
  *   wait         When all connections are in use, requests wait. The tenant with the fewest connections is served first
  *                (`WaitQueue`), so no tenant keeps more than its share while others wait.
- *   contention   While other tenants are active (`Contention`), a tenant has a lower maximum. With the full maximum, its
- *                queries would occupy the server, and the others would wait there instead of here.
+ *   contention   While other tenants are active (`Contention`), a tenant has a lower maximum. With the full maximum,
+ *                its queries would occupy the server, and the others would wait there instead of here.
  */
 export class ConnectionBudget {
   readonly #options: ConnectionBudgetOptions;
@@ -76,8 +78,8 @@ export class ConnectionBudget {
   }
 
   /**
-   * Returns a connection of this pool, which the caller must release. The connection is counted before the first `await`:
-   * otherwise concurrent callers could exceed the limit.
+   * Returns a connection of this pool, which the caller must release. The connection is counted before the first
+   * `await`: otherwise concurrent callers could exceed the limit.
    * @throws {PoolError} `POOL_TIMEOUT` when no connection became free in time, or too many requests wait
    */
   async acquire(pool: Pool): Promise<TenantClient> {

@@ -31,7 +31,9 @@ export class IdleConnections {
     return client;
   }
 
-  /** Takes a connection of the tenant with the lowest usage per idle connection: it is the least likely to be needed. */
+  /**
+   * Takes a connection of the tenant with the lowest usage per idle connection: it is the least likely to be needed.
+   */
   takeLeastUsed(): TenantClient | undefined {
     let leastUsed: Pool | undefined;
     let minScore = Number.POSITIVE_INFINITY;

@@ -26,7 +26,7 @@ export class WaitQueue {
   readonly #onTimeout: () => void;
   #length = 0;
 
-  /** @param onTimeout called after a waiter timed out: a connection that is being opened for it can serve another one */
+  /** @param onTimeout called after a waiter timed out: the connection being opened for it can serve another waiter */
   constructor(maxWaitMs: number, onTimeout: () => void) {
     this.#maxWaitMs = maxWaitMs;
     this.#onTimeout = onTimeout;
@@ -59,8 +59,9 @@ export class WaitQueue {
   }
 
   /**
-   * Returns the pool to serve next: of the pools with an unmet demand, the one with the fewest connections in use or being
-   * opened; of equals, the one whose first waiter came first. A pool with an idle connection counts as 50 ms earlier.
+   * Returns the pool to serve next: of the pools with an unmet demand, the one with the fewest connections in use or
+   * being opened; of equals, the one whose first waiter came first. A pool with an idle connection counts as 50 ms
+   * earlier.
    */
   nextPool(unmetDemand: (pool: Pool) => number): Pool | undefined {
     let next: Pool | undefined;
@@ -72,7 +73,9 @@ export class WaitQueue {
     return next;
   }
 
-  /** Refuses the last waiter of the pool with the most waiters, so that one tenant cannot fill the queue for the others. */
+  /**
+   * Refuses the last waiter of the pool with the most waiters, so that one tenant cannot fill the queue for the others.
+   */
   #makeRoom(pool: Pool): void {
     let longest = pool;
     for (const each of this.#pools) if (each.waiting.length > longest.waiting.length) longest = each;

@@ -9,8 +9,8 @@ const burstMs = 20;
  * While any connection holds the lock of a resource, no process caches a response of that resource. So the write that
  * takes the lock is announced, and the writes that follow under the same lock need no announcement.
  *
- * The locks belong to the session: when the connection is lost, PostgreSQL releases them and rolls back every change that
- * was not committed.
+ * The locks belong to the session: when the connection is lost, PostgreSQL releases them and rolls back every change
+ * that was not committed.
  */
 export class WriteLocks {
   readonly #query: Query;
@@ -30,7 +30,8 @@ export class WriteLocks {
   }
 
   /**
-   * Resolves when the lock is held and its write is announced. The announcement also counts if the write fails afterwards.
+   * Resolves when the lock is held and its write is announced. The announcement also counts if the write fails
+   * afterwards.
    * @throws the error of `announce`; the caller must not write then
    */
   async hold(lock: string, announce: () => Promise<void>): Promise<void> {

@@ -11,7 +11,9 @@ interface TimeLimits {
   readonly lockMs?: number;
   /** Longest pause inside a transaction, which holds locks meanwhile (`idle_in_transaction_session_timeout`). */
   readonly idleInTransactionMs?: number;
-  /** After this time without a byte from the server during a query, the connection counts as dead. Above `statementMs`. */
+  /**
+   * After this time without a byte from the server during a query, the connection counts as dead. Above `statementMs`.
+   */
   readonly silenceMs?: number;
   /** A pool closes a connection that has been idle for this long. */
   readonly idleMs?: number;
@@ -77,7 +79,7 @@ export function connectionConfig(url: string, kind: ConnectionKind, settings: Se
   };
 }
 
-/** Adds settings to those that the URL has. They must be in the URL: `pg` ignores `options` beside a URL that has its own. */
+/** Adds settings to the `options` of the URL. Options beside the URL would not do: `pg` prefers those in the URL. */
 function withSettings(address: string, settings: SessionSettings): string {
   const flags = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
   if (flags.length === 0) return address;

@@ -12,8 +12,8 @@ export class PoolError extends Error {
 }
 
 /**
- * Returns the SQLSTATE (PostgreSQL, appendix A) of an error that came from a database, or the code that the driver, Node
- * or this project gave it; undefined for any other error. The only place that reads such a code.
+ * Returns the SQLSTATE (PostgreSQL, appendix A) of an error that came from a database, or the code that the driver,
+ * Node or this project gave it; undefined for any other error. The only place that reads such a code.
  */
 export function sqlState(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
@@ -27,7 +27,9 @@ export function sqlState(error: unknown): string | undefined {
   return undefined;
 }
 
-/** True when the connection was lost, or its prepared statements are no longer valid: another connection may succeed. */
+/**
+ * True when the connection was lost, or its prepared statements are no longer valid: another connection may succeed.
+ */
 export function isConnectionLost(error: unknown): boolean {
   return /^(08...|57P01|0A000|26000|ECONNRESET|EPIPE)$/.test(sqlState(error) ?? '');
 }

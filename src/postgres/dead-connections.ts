@@ -2,13 +2,14 @@ import type { Socket } from 'node:net';
 import type pg from 'pg';
 
 /**
- * Sees to it that no connection holds its place in a pool for longer than it lives. For `driverOptions.onPoolCreated`.
+ * Removes dead connections from a pool, also while they are in use. For `driverOptions.onPoolCreated`.
  *
- * A server that has gone without a word (a frozen machine, a lost network) answers no query, not even with the end of its
- * own time limit: after `silenceMs` during a query the connection counts as dead, and the query fails.
+ * A server may vanish without closing its connections (frozen machine, lost network). Then it does not even report its
+ * own `statement_timeout`. So when the server sends nothing for `silenceMs` during a query, the connection is closed
+ * and the query rejects.
  *
- * Kysely gives a connection of a transaction back after COMMIT or ROLLBACK, but on a dead one both fail, and its place
- * would be lost for as long as the process lives. So a dead connection leaves its pool by itself.
+ * Kysely releases the connection of a transaction only after COMMIT or ROLLBACK. On a dead connection both fail, and
+ * the pool would be one connection smaller for as long as the process lives. So a dead connection is released here.
  *
  * @param silenceMs longer than the `statement_timeout` of the connections
  */
@@ -22,7 +23,7 @@ export function dropDeadConnections(pool: pg.Pool, silenceMs: number): void {
       if (inUse.has(client)) stream.destroy();
     });
     client.once('end', () => {
-      // A query that this ended gives the connection back by itself, at once; what is in use after that is a transaction.
+      // A single query rejects, and its caller releases the connection at once. Only a transaction still uses it now.
       setImmediate(() => {
         if (inUse.has(client)) client.release(true);
       });

@@ -11,8 +11,8 @@ const migrationFile = /^\d{4}-[a-z0-9-]+\.ts$/;
 const folderUrl = (folder: MigrationFolder): URL => new URL(`../../migrations/${folder}/`, import.meta.url);
 
 /**
- * Where MikroORM finds the migrations of a folder. Hand-written SQL with triggers and grants is the truth; a snapshot of
- * the entities would only repeat a part of it.
+ * Returns MikroORM's options for the migrations of a folder. There is no snapshot of the entities: the hand-written
+ * SQL, with its triggers and grants, is the source of truth, and a snapshot would repeat only a part of it.
  */
 export function migrationOptions(folder: MigrationFolder): NonNullable<Options['migrations']> {
   return { path: fileURLToPath(folderUrl(folder)), tableName: trackingTable, glob: '[0-9]*.ts', snapshot: false };
@@ -20,7 +20,7 @@ export function migrationOptions(folder: MigrationFolder): NonNullable<Options['
 
 const trackingTable = 'migrations';
 
-/** The names of all migrations of a folder in the order they run; reads no file. */
+/** Returns the names of all migrations of a folder in the order in which they run. Opens no migration file. */
 export async function migrationNames(folder: MigrationFolder): Promise<string[]> {
   const files = await readdir(folderUrl(folder));
   return files
@@ -29,7 +29,7 @@ export async function migrationNames(folder: MigrationFolder): Promise<string[]>
     .map(file => file.slice(0, -'.ts'.length));
 }
 
-/** Loads every migration of a folder once, so that migrating many databases reads no files. */
+/** Loads every migration of a folder, so that migrating many databases reads the files once. */
 export async function loadMigrations(folder: MigrationFolder): Promise<{ name: string; class: MigrationClass }[]> {
   const names = await migrationNames(folder);
   return Promise.all(
@@ -43,9 +43,9 @@ export async function loadMigrations(folder: MigrationFolder): Promise<{ name: s
 }
 
 /**
- * Brings one database to the end of `migrationsList`, all pending migrations in one transaction. The caller holds the
- * lock that keeps others from migrating the same database, and knows that the database exists.
- * @param settings server settings of the session, readable in a migration with `current_setting`
+ * Runs all pending migrations of `migrationsList` on one database, in one transaction. The database exists, and the
+ * caller holds the advisory lock under which no other process migrates it.
+ * @param settings server settings of the session; a migration reads them with `current_setting`
  * @returns the names of the migrations that ran
  */
 export async function runMigrations(

@@ -1,42 +1,52 @@
 import type pg from 'pg';
 
 /**
- * Everything in the schema `public`, as PostgreSQL itself writes it down: no owners, no OIDs, no positions, no rows. The
- * group of the tenants' login roles is called differently on each server; here it is `tenants`.
+ * Returns every object of the schema `public` with its definition as PostgreSQL prints it: no owners, OIDs, column
+ * positions or rows. The group role of the tenants' logins has another name on each server; here it is always
+ * `tenants`.
  *
- * It is asked of every database in every run, on a connection that has asked nothing before, so it reads each catalogue
- * once, and of the long ones only what is not PostgreSQL's own (numbers from 16384 on).
+ * Every run executes it in every database, on a new connection with empty caches. So it reads each system catalog once,
+ * and from the long ones only the objects that are not PostgreSQL's own (OIDs from 16384).
  */
-const catalogue = `
+const objectsQuery = `
   with relations as materialized (
-    select oid, relname::text as name, relkind as kind, relowner as owner, relacl as acl, relpersistence, relrowsecurity, reloptions
+    select oid, relname::text as name, relkind as kind, relowner as owner, relacl as acl,
+           relpersistence, relrowsecurity, reloptions
       from pg_class
-     where oid >= 16384 and relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'i', 'I')
+     where oid >= 16384 and relnamespace = 'public'::regnamespace
+       and relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'i', 'I')
   ), tables as materialized (
     select * from relations where kind not in ('S', 'i', 'I')
   ), columns as materialized (
     select t.name || '.' || attname::text as name, owner, a.* from tables t
-     cross join lateral (select * from pg_attribute where attrelid = t.oid and attnum > 0 and not attisdropped offset 0) a
+     cross join lateral
+           (select * from pg_attribute where attrelid = t.oid and attnum > 0 and not attisdropped offset 0) a
   ), functions as materialized (
     select oid, oid::regprocedure::text as name, proowner as owner, proacl as acl, prokind
       from pg_proc where oid >= 16384 and pronamespace = 'public'::regnamespace
   ), granted as (
-    select case kind when 'S' then 'sequence' else 'table' end as what, name, owner, acl from relations where acl is not null
+    select case kind when 'S' then 'sequence' else 'table' end as what, name, owner, acl
+      from relations where acl is not null
     union all select 'column', name, owner, attacl from columns where attacl is not null
     union all select 'function', name, owner, coalesce(acl, acldefault('f', owner)) from functions
     union all select 'schema', nspname::text, nspowner, nspacl from pg_namespace where nspname = 'public'
   ), rights as (
     select what, name, grantee,
-           string_agg(privilege_type || case when is_grantable then ' grantable' else '' end, ', ' order by privilege_type) as privileges
-      from granted, aclexplode(acl) where grantee <> owner and (what, grantee) <> ('schema', 0) group by what, name, grantee
+           string_agg(privilege_type || case when is_grantable then ' grantable' else '' end, ', '
+             order by privilege_type) as privileges
+      from granted, aclexplode(acl)
+     where grantee <> owner and (what, grantee) <> ('schema', 0)
+     group by what, name, grantee
   )
-  select 'table' as kind, name, concat_ws(' ', kind, relpersistence, case when relrowsecurity then 'rls' end, reloptions::text,
+  select 'table' as kind, name,
+         concat_ws(' ', kind, relpersistence, case when relrowsecurity then 'rls' end, reloptions::text,
          case when kind in ('v', 'm') then pg_get_viewdef(oid) end) as definition from tables
   union all
   select 'column', name, concat_ws(' ', format_type(atttypid, atttypmod), case when attnotnull then 'not null' end,
          'identity ' || nullif(attidentity::text, ''), 'generated ' || nullif(attgenerated::text, ''),
          case when atthasdef then
-           (select 'default ' || pg_get_expr(adbin, adrelid) from pg_attrdef where adrelid = attrelid and adnum = attnum) end,
+           (select 'default ' || pg_get_expr(adbin, adrelid)
+              from pg_attrdef where adrelid = attrelid and adnum = attnum) end,
          'collate ' || nullif(attcollation, 0)::regcollation::text) from columns
   union all
   select 'sequence', name,
@@ -47,7 +57,8 @@ const catalogue = `
     from pg_constraint where oid >= 16384 and connamespace = 'public'::regnamespace and contype not in ('n', 't')
   union all
   select 'index', name,
-         (select concat_ws(' ', pg_get_indexdef(oid), case when not indisvalid then 'invalid' end) from pg_index where indexrelid = oid)
+         (select concat_ws(' ', pg_get_indexdef(oid), case when not indisvalid then 'invalid' end)
+            from pg_index where indexrelid = oid)
     from relations where kind in ('i', 'I')
   union all
   select 'trigger', t.name || '.' || tgname::text, pg_get_triggerdef(g.oid) || ' ' || tgenabled::text
@@ -66,44 +77,45 @@ const catalogue = `
   select 'extension', extname::text, extversion from pg_extension where extname <> 'plpgsql'
   union all
   select 'rights on ' || what, name || ' of ' || case when grantee = 0 then 'public' else
-           regexp_replace(pg_get_userbyid(grantee), '^[a-z][a-z0-9_]{0,19}_tenant$', 'tenants') end, privileges from rights`;
+           regexp_replace(pg_get_userbyid(grantee), '^[a-z][a-z0-9_]{0,19}_tenant$', 'tenants') end,
+         privileges from rights`;
 
-/** Between and after the parts of an object; neither comes in a name. */
+/** SQL for the separators between the parts of an object and between objects. Neither occurs in a name. */
 const [unit, record] = ["E'\\x1f'", "E'\\x1e'"];
 
-/** Only the hash leaves the server: what the objects are is asked when it is not as it should be. */
-const hashed = `
+/** Only the hash leaves the server. The objects are read when the hash differs from the expected one. */
+const fingerprintQuery = `
   select encode(sha256(convert_to(string_agg(concat_ws(${unit}, kind, name, definition), ${record}
            order by kind collate "C", name collate "C", definition collate "C"), 'UTF8')), 'hex') as fingerprint
-    from (${catalogue}) as objects`;
+    from (${objectsQuery}) as objects`;
 
 /**
- * What the schema of the database is that `client` is connected to; also inside a transaction that changes it. Two that
- * have the same objects with the same definitions have the same one.
+ * Computes the fingerprint of the schema of the connected database; inside a transaction, including its changes. Two
+ * databases have the same fingerprint if they have the same objects with the same definitions.
  * @returns SHA-256 in hexadecimal
  */
 export async function fingerprint(client: pg.Client): Promise<string> {
-  const { rows } = await client.query<{ fingerprint: string }>(hashed);
+  const { rows } = await client.query<{ fingerprint: string }>(fingerprintQuery);
   return rows[0]?.fingerprint ?? '';
 }
 
-/** The objects behind a fingerprint: `index entities_status_id_index` → its definition. */
+/** Returns the objects behind a fingerprint: `index entities_status_id_index` → its definition. */
 export async function schemaObjects(client: pg.Client): Promise<Map<string, string>> {
-  const { rows } = await client.query<{ kind: string; name: string; definition: string }>(catalogue);
+  const { rows } = await client.query<{ kind: string; name: string; definition: string }>(objectsQuery);
   return new Map(rows.map(({ kind, name, definition }) => [`${kind} ${name}`, definition]));
 }
 
-/** Fingerprints that were taken in another way cannot be compared with these. */
-export const fingerprintMethod = hashed;
+/** Identifies how fingerprints are computed. Fingerprints of different methods are not comparable. */
+export const fingerprintMethod = fingerprintQuery;
 
 /**
- * The first object, in alphabetical order, in which a database differs from what it should be, in words for an operator.
- * @returns undefined when there is none
+ * Describes, for an operator, the first object in alphabetical order in which a database differs from the template.
+ * @returns undefined when the two are equal
  */
 export function firstDifference(actual: Map<string, string>, expected: Map<string, string>): string | undefined {
   const names = [...new Set([...expected.keys(), ...actual.keys()])].sort();
   const name = names.find(each => actual.get(each) !== expected.get(each));
   if (name === undefined) return undefined;
   if (!actual.has(name)) return `${name} is missing`;
-  return expected.has(name) ? `${name} is not as it should be` : `${name} should not be there`;
+  return expected.has(name) ? `${name} has another definition` : `${name} is not part of it`;
 }

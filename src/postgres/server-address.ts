@@ -1,12 +1,13 @@
-/** Host and port of a URL's server; for a Unix socket, its folder and port. */
+/** Returns host and port of a URL's server; for a Unix socket, its folder and port. */
 export function serverAddress(url: string): string {
   const { hostname, port, searchParams } = new URL(url);
   return `${searchParams.get('host') ?? hostname}:${searchParams.get('port') ?? (port || '5432')}`;
 }
 
 /**
- * An SQL expression that names one database of one run of one server: the same text whatever address or session asks.
- * Other ways to write it cost a new connection three times as much.
+ * Returns an SQL expression that identifies one database during one run of one server. Its value is the same for every
+ * address and every session. Other expressions cost a new connection three times as much.
+ * @param database SQL for the name of the database
  */
 export function sourceExpression(database: string): string {
   return `concat(pg_postmaster_start_time() at time zone 'UTC', ' ', ${database})`;

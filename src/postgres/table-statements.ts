@@ -3,7 +3,7 @@ import pg from 'pg';
 import type { z } from 'zod';
 import { camelCase, snakeCase } from '../casing.ts';
 
-/** SQL with its values. Each connection prepares it once, under its name. */
+/** SQL with its values. Each connection prepares it once, under `name`. */
 export interface Statement {
   readonly name: string;
   readonly text: string;
@@ -11,30 +11,30 @@ export interface Statement {
   readonly types?: pg.CustomTypesConfig;
 }
 
-/** SQL with a `?` for each of the values that follow it. */
+/** SQL with a `?` for each value that follows it. */
 export type Condition = readonly [sql: string, ...values: unknown[]];
 
-/** Of which those that are undefined do not count. */
+/** Undefined conditions are ignored. */
 type Conditions = readonly (Condition | undefined)[];
 
-/** What is stored of a record: values of its entity, by property. */
+/** The values of a row, by property of its entity or by field of a view. */
 export type RowValues = Record<string, unknown>;
 
 interface SelectOptions {
-  /** By property. */
+  /** The direction of each property to order by. */
   orderBy?: Readonly<Record<string, 'asc' | 'desc'>>;
   limit?: number | undefined;
 }
 
-/** What MikroORM knows of a property when an entity has been defined. */
+/** MikroORM's metadata of a property, as far as it is known before any connection. */
 interface Property {
   formula?: (table: string) => string;
   fieldName?: string;
 }
 
 /**
- * The statements of one table. What they return are records as they are answered: the fields of a view, under their
- * names and in its order, and nothing else, ready to be sent without becoming an entity.
+ * Builds the SQL statements of one table. They return records as the API sends them: exactly the fields of a view, in
+ * its order. The records are sent without becoming entities.
  */
 export class TableStatements {
   readonly #name: string;
@@ -64,26 +64,26 @@ export class TableStatements {
     return statement(limit === undefined ? ordered : `${ordered} limit $${values.push(limit)}`, values);
   }
 
-  /** The rows with the values of their entity, moments as text, locked until the transaction ends. */
-  lock(conditions: Conditions): Statement {
+  /** Returns all properties of the entity, timestamps as text, and locks the rows until the transaction ends. */
+  selectForUpdate(conditions: Conditions): Statement {
     const values: unknown[] = [];
     const text = `select ${this.#columns} from ${this.#name}${where(conditions, values)} for update`;
-    return { ...statement(text, values), types: asProperties };
+    return { ...statement(text, values), types: entityTypes };
   }
 
   insert(row: RowValues): Statement {
     const properties = Object.keys(row);
     const columns = properties.map(property => this.#source(property)).join(', ');
-    const places = properties.map((_, i) => `$${i + 1}`).join(', ');
-    const text = `insert into ${this.#name} (${columns}) values (${places}) returning ${this.#fields}`;
+    const parameters = properties.map((_, i) => `$${i + 1}`).join(', ');
+    const text = `insert into ${this.#name} (${columns}) values (${parameters}) returning ${this.#fields}`;
     return statement(text, Object.values(row));
   }
 
   update(row: RowValues, conditions: Conditions): Statement {
     const values: unknown[] = Object.values(row);
-    const changes = Object.keys(row).map((property, i) => `${this.#source(property)} = $${i + 1}`);
-    const text = `update ${this.#name} set ${changes.join(', ')}${where(conditions, values)} returning ${this.#fields}`;
-    return statement(text, values);
+    const assignments = Object.keys(row).map((property, i) => `${this.#source(property)} = $${i + 1}`);
+    const text = `update ${this.#name} set ${assignments.join(', ')}${where(conditions, values)}`;
+    return statement(`${text} returning ${this.#fields}`, values);
   }
 
   delete(conditions: Conditions): Statement {
@@ -91,7 +91,7 @@ export class TableStatements {
     return statement(`delete from ${this.#name}${where(conditions, values)} returning ${this.#fields}`, values);
   }
 
-  /** The column or the SQL that a property stands for. */
+  /** The column of a property, or the SQL of a computed one. */
   #source(property: string): string {
     const { formula, fieldName } = this.#properties[property] ?? {};
     return formula?.(this.#name) ?? fieldName ?? snakeCase(property);
@@ -101,14 +101,15 @@ export class TableStatements {
 function where(conditions: Conditions, values: unknown[]): string {
   const parts = conditions
     .filter(condition => condition !== undefined)
-    .map(([sql, ...given]) => {
+    .map(([sql, ...parameters]) => {
       let next = 0;
-      return sql.replaceAll('?', () => `$${values.push(given[next++])}`);
+      return sql.replaceAll('?', () => `$${values.push(parameters[next++])}`);
     });
   return parts.length > 0 ? ` where ${parts.join(' and ')}` : '';
 }
 
-const names = new Map<string, string>(); // as many as there are statements in the source, by their conditions
+/** The name of each statement text. Bounded: texts come from the source code, values are parameters. */
+const names = new Map<string, string>();
 
 function statement(text: string, values: unknown[]): Statement {
   let name = names.get(text);
@@ -116,9 +117,9 @@ function statement(text: string, values: unknown[]): Statement {
     name = `statement_${names.size}`;
     names.set(text, name);
   }
-  // `pg` would write moments in the time zone of this process, without the seconds that zones once had.
-  const sent = values.map(value => (value instanceof Date ? value.toISOString() : value));
-  return { name, text, values: sent, types: asAnswered };
+  // `pg` would write dates in this process's time zone, without the seconds that offsets had in the past.
+  const encoded = values.map(value => (value instanceof Date ? value.toISOString() : value));
+  return { name, text, values: encoded, types: responseTypes };
 }
 
 const { INT8, NUMERIC, TIMESTAMPTZ } = pg.types.builtins;
@@ -128,18 +129,18 @@ const numbers: [number, (text: string) => unknown][] = [
   [NUMERIC, Number],
   [int8Array, text => (text === '{}' ? [] : text.slice(1, -1).split(',').map(Number))],
 ];
-const asAnswered = parsing([...numbers, [TIMESTAMPTZ, toIso]]);
-const asProperties = parsing([...numbers, [TIMESTAMPTZ, text => text]]); // written back to the microsecond
+const responseTypes = typeParsers([...numbers, [TIMESTAMPTZ, toIso]]);
+const entityTypes = typeParsers([...numbers, [TIMESTAMPTZ, text => text]]); // keeps microseconds when written back
 
-/** How the text of a column becomes a value, by the type of the column; those that are not named, as `pg` does it. */
-function parsing(parsers: [number, (text: string) => unknown][]): pg.CustomTypesConfig {
+/** Parses columns by their type; types that are not listed are parsed as `pg` does. */
+function typeParsers(parsers: [number, (text: string) => unknown][]): pg.CustomTypesConfig {
   const byType = new Map(parsers);
   return { getTypeParser: (type, format) => byType.get(type) ?? pg.types.getTypeParser(type, format) };
 }
 
-/** `2026-11-21 10:00:00.123456+00` → `2026-11-21T10:00:00.123Z`. What is no moment (`infinity`) stays as it is. */
+/** `2026-11-21 10:00:00.123456+00` → `2026-11-21T10:00:00.123Z`. Other texts (`infinity`) are returned unchanged. */
 function toIso(text: string): string {
-  const plain = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00$/.exec(text);
-  if (!plain) return text;
-  return `${plain[1]}T${plain[2]}.${(plain[3] ?? '').padEnd(3, '0').slice(0, 3)}Z`;
+  const parts = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00$/.exec(text);
+  if (!parts) return text;
+  return `${parts[1]}T${parts[2]}.${(parts[3] ?? '').padEnd(3, '0').slice(0, 3)}Z`;
 }

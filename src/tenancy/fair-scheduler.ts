@@ -4,67 +4,67 @@ import type { TenantRecord } from '../control/records.ts';
 
 /** The requests of one tenant. */
 interface TenantQueue {
-  /** How many were begun in `turn`, the last turn of the event loop in which there were any. */
+  /** Number of requests that began in `turn`, the last turn in which any began. */
   begun: number;
   turn: number;
-  /** Those that wait for the next one. */
+  /** Begins a waiting request. */
   readonly waiting: (() => void)[];
 }
 
-/** Requests of one tenant: 50 µs each, or more. */
-const maxPerTurn = { alone: 32, amongOthers: 8 };
+/** Requests of one tenant that begin in one turn. A request takes 50 µs or more. */
+const maxPerTurn = { alone: 32, shared: 8 };
 
 /**
- * Lets the requests of one tenant not crowd out those of the others: only so many of one tenant are begun in one turn of
- * the event loop, and the rest in the next ones. So a flood waits in a line of its own, and whoever comes besides, whose
- * own request takes three or four turns, finds the process with a few things to do first, not with hundreds.
+ * Limits how many requests of one tenant begin in one turn of the event loop; the others wait for the next turns. So a
+ * flood of one tenant waits in that tenant's queue. A request of another tenant, which needs three or four turns, then
+ * waits in each for a few other requests, not for hundreds.
  */
 export function fairScheduler(): Middleware {
-  const lines = new WeakMap<TenantRecord, TenantQueue>();
-  /** Those in which somebody waits. */
-  const crowded = new Set<TenantQueue>();
-  const neighbours = new Contention();
-  const most = (): number => (neighbours.isShared ? maxPerTurn.amongOthers : maxPerTurn.alone);
+  const queues = new WeakMap<TenantRecord, TenantQueue>();
+  /** The queues in which a request waits. */
+  const waitingQueues = new Set<TenantQueue>();
+  const contention = new Contention();
+  const limit = (): number => (contention.isShared ? maxPerTurn.shared : maxPerTurn.alone);
   let turn = 0;
-  let ending = false;
+  let isTurnEndScheduled = false;
 
   const endTurn = (): void => {
     turn++;
-    ending = false;
-    for (const line of crowded) {
-      const next = line.waiting.splice(0, most());
-      line.turn = turn;
-      line.begun = next.length;
-      if (line.waiting.length === 0) crowded.delete(line);
+    isTurnEndScheduled = false;
+    for (const queue of waitingQueues) {
+      const next = queue.waiting.splice(0, limit());
+      queue.turn = turn;
+      queue.begun = next.length;
+      if (queue.waiting.length === 0) waitingQueues.delete(queue);
       for (const begin of next) begin();
     }
-    if (crowded.size > 0) endSoon();
+    if (waitingQueues.size > 0) scheduleTurnEnd();
   };
-  const endSoon = (): void => {
-    if (ending) return;
-    ending = true;
+  const scheduleTurnEnd = (): void => {
+    if (isTurnEndScheduled) return;
+    isTurnEndScheduled = true;
     setImmediate(endTurn);
   };
 
   return (ctx, next) => {
     const { tenant } = ctx.state as { tenant: TenantRecord };
-    neighbours.recordUse(tenant.guid);
-    endSoon();
-    let line = lines.get(tenant);
-    if (!line) {
-      line = { begun: 0, turn, waiting: [] };
-      lines.set(tenant, line);
+    contention.recordUse(tenant.guid);
+    scheduleTurnEnd();
+    let queue = queues.get(tenant);
+    if (!queue) {
+      queue = { begun: 0, turn, waiting: [] };
+      queues.set(tenant, queue);
     }
-    if (line.turn !== turn) {
-      line.turn = turn;
-      line.begun = 0;
+    if (queue.turn !== turn) {
+      queue.turn = turn;
+      queue.begun = 0;
     }
-    if (line.begun < most()) {
-      line.begun++;
+    if (queue.begun < limit()) {
+      queue.begun++;
       return next();
     }
-    crowded.add(line);
-    const { waiting } = line;
+    waitingQueues.add(queue);
+    const { waiting } = queue;
     return new Promise<void>(resolve => waiting.push(resolve)).then(next);
   };
 }

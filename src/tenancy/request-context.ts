@@ -11,7 +11,7 @@ import { sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import type { ResponseCache } from '../response-cache/response-cache.ts';
 
-/** Who is calling, as proved by the access token and the control database. */
+/** The authenticated caller, as verified by the access token and the control database. */
 export interface Caller {
   readonly sessionId: string;
   /** `jti` of the access token. */
@@ -27,14 +27,15 @@ export interface Caller {
   readonly permissions: ReadonlySet<string>;
 }
 
-/** Where a request comes from, for the audit log, and how it wants to be answered. */
+/** Where a request comes from, for the audit log, and whether it accepts a cached response. */
 export interface Origin {
   readonly traceId: string;
   readonly ipAddress: string;
-  /** Whether what is kept in memory is not good enough (`Cache-Control: no-cache`). */
+  /** True when the request refuses a cached response (`Cache-Control: no-cache`). */
   readonly bypassCache: boolean;
 }
 
+/** The services that a request's context uses. */
 export interface ContextServices {
   databases: TenantDatabases;
   responseCache: ResponseCache;
@@ -45,23 +46,23 @@ const maxAttempts = 3;
 const retryable = new Set(['40001', '40P01']); // serialization_failure, deadlock_detected
 
 /**
- * Gives a request its context. From here on the request reaches the database of this tenant, and no other: its entity
+ * Gives a request its context. From here on the request reaches the database of this tenant and no other: its entity
  * manager is forked on that database.
  */
 export function bindTenant(ctx: Context, tenant: TenantRecord, services: ContextServices): void {
-  const readThrough = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
+  const bypassCache = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
   const { traceId, ipAddress } = ctx.state;
   ctx.state.tenant = tenant;
-  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, bypassCache: readThrough });
+  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, bypassCache });
 }
 
-/** Records the caller that was authenticated for a request. */
+/** Gives a request its authenticated caller. @throws when the request has a caller already */
 export function bindCaller(ctx: Context, caller: Caller): void {
   ctx.state.caller = caller;
   (ctx.state.context as RequestContext).setCaller(caller);
 }
 
-/** What a handler works with: the caller, and the tenant's database, which is opened on first use. */
+/** The context of one request: its caller, and its tenant's database, which is opened on first use. */
 export class RequestContext {
   readonly tenant: TenantRecord;
   readonly origin: Origin;
@@ -76,58 +77,60 @@ export class RequestContext {
     this.origin = origin;
   }
 
-  /** @throws when the request has a caller already: nobody becomes somebody else */
+  /** @throws when the request has a caller already: a caller never changes */
   setCaller(caller: Caller): void {
     if (this.#caller) throw new Error('the request has a caller already');
     this.#caller = caller;
   }
 
-  /** @throws on an anonymous route, which has no caller */
+  /** The caller. @throws when the request has none, as on an anonymous route */
   get caller(): Caller {
     if (!this.#caller) throw new Error('an anonymous request has no caller');
     return this.#caller;
   }
 
-  /** Undefined when nobody is logged in, where that is allowed. */
+  /** The caller; undefined when the request has none, which routes with `access: 'optional'` allow. */
   get optionalCaller(): Caller | undefined {
     return this.#caller;
   }
 
-  /** This request's own entity manager, forked on the tenant's database. */
+  /** The request's own entity manager, forked on the tenant's database. */
   get em(): EntityManager {
     this.#em ??= this.#open().entityManager();
     return this.#em;
   }
 
-  /** For reading records as they are answered. */
+  /** Returns the rows of a reading statement. */
   read(select: Statement): Promise<RowValues[]> {
     return this.#open().read(select);
   }
 
   /**
-   * An answer that is the same for everybody who may ask for it: from memory while it is known to be current, else from
-   * the rows of `select`.
-   * @param key names the answer among those of the resource
+   * Returns a response that is the same for every caller with the permission: from the response cache while it is known
+   * to be current, else made from the rows of `select`.
+   * @param key identifies the response within the resource
+   * @param toBody may throw the problem that the rows lead to, such as `not_found`
    */
   async cached(
     resource: string,
     key: string,
     select: () => Statement,
-    toAnswer: (rows: RowValues[]) => unknown,
+    toBody: (rows: RowValues[]) => unknown,
   ): Promise<Representation> {
-    const { responseCache: answers } = this.#services;
-    if (this.origin.bypassCache) return new Representation(toAnswer(await this.read(select())));
-    const kept = answers.find(this.tenant, resource, key);
-    if (kept) return kept;
+    const { responseCache } = this.#services;
+    if (this.origin.bypassCache) return new Representation(toBody(await this.read(select())));
+    const cached = responseCache.find(this.tenant, resource, key);
+    if (cached) return cached;
     const database = this.#open();
-    return answers.load(this.tenant, resource, key, () => database.readCacheable(select(), resource), toAnswer);
+    return responseCache.load(this.tenant, resource, key, () => database.readCacheable(select(), resource), toBody);
   }
 
   /**
-   * For changing: makes the change that `prepare` tells of in a transaction that carries the caller, so that the audit
-   * entry written with it names them. Done again after a deadlock.
-   * @param resource whose kept answers the change makes old
-   * @returns the rows that the statement returns
+   * Makes one change in a transaction. The transaction carries the caller, so that its audit entry names them. Retries
+   * after a deadlock or a serialization failure.
+   * @param prepare makes the checks that must come first, and returns the statement that makes the change
+   * @param resource the resource whose cached responses the change invalidates
+   * @returns the rows of the statement
    */
   async write(
     prepare: (transaction: TenantTransaction) => Promise<Statement>,
@@ -146,7 +149,7 @@ export class RequestContext {
     }
   }
 
-  /** Whether users, who live in the control database, belong to a business entity. */
+  /** True when a business entity has users; they are stored in the control database. */
   async hasUsers(entityId: number): Promise<boolean> {
     return (await this.#services.directory.countUsers(this.tenant.id, entityId)) > 0;
   }

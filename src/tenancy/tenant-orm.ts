@@ -2,10 +2,10 @@ import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options } from '@mikro-orm/postgresql';
 import { migrationOptions } from '../postgres/migration-steps.ts';
 
-/** What is stored in a tenant database. */
+/** The entities of a tenant database. */
 export type TenantEntities = NonNullable<Options['entities']>;
 
-/** MikroORM's options for a tenant database. */
+/** Returns MikroORM's options for a tenant database. */
 export function tenantOptions(url: string, entities: TenantEntities, contextName = 'tenant'): Options {
   return defineConfig({
     contextName,
@@ -17,7 +17,7 @@ export function tenantOptions(url: string, entities: TenantEntities, contextName
   });
 }
 
-/** A result cache of one MikroORM is shared by all tenants, so there is none: using it fails. */
+/** All tenants would share the result cache of the one MikroORM, so every use of it throws. */
 class NoResultCache {
   get(): never {
     throw new Error('the result cache would be shared between tenants');
@@ -28,8 +28,8 @@ class NoResultCache {
 }
 
 /**
- * The one MikroORM whose metadata all tenant databases share. It is never connected: its own database does not exist,
- * on a host that does not exist, so an entity manager taken from it by mistake reaches nothing.
+ * Creates the one MikroORM whose metadata all tenant databases share. It never connects: its own database and host do
+ * not exist, so an entity manager that is taken from it by mistake reaches no database.
  */
 export function createTenantOrm(entities: TenantEntities): MikroORM {
   return new MikroORM({

@@ -10,38 +10,37 @@ import { bindTenant, type ContextServices } from './request-context.ts';
 import type { VerifiedTokens } from './verified-tokens.ts';
 
 interface TenantRouterOptions extends ContextServices {
-  /** Where tenants and tokens are looked up. */
   directory: Directory;
   verifiedTokens: VerifiedTokens;
-  /** Whether a token is not looked at. */
+  /** True for an anonymous route: it ignores a token. */
   anonymous: boolean;
 }
 
 /**
- * Finds the tenant of a request and gives the request its context (`bindTenant`).
+ * Resolves the tenant of a request and gives the request its context (`bindTenant`).
  *
- *   a token                        the tenant it claims, whatever X-Tenant says; the token is verified with that
- *                                  tenant's keys next, so a false claim ends there. No such tenant: 401
- *   a token verified before        its tenant, if nothing has changed since
- *   a token of an old client       the tenant that its record in the control database names, or 401
- *   no token, X-Tenant             the active tenant of that guid
- *   no token, no good X-Tenant     403, the same for missing, malformed, unknown and inactive
- *   an anonymous route             X-Tenant alone counts
+ *   access token                   the tenant that the token claims, whatever X-Tenant says. Then the token is verified
+ *                                  with the keys of that tenant, so a false claim fails there. Unknown tenant: 401
+ *   verified token (cached)        its tenant, if none of its records has changed since
+ *   legacy token                   the tenant of the token's record in the control database. No record: 401
+ *   no token, valid X-Tenant       the active tenant with that guid
+ *   no token, invalid X-Tenant     403, the same whether it is missing, malformed, unknown or inactive
+ *   anonymous route                X-Tenant alone decides; a token is ignored
  */
 export function tenantRouter(options: TenantRouterOptions): Middleware {
-  const { directory, verifiedTokens: verified, anonymous } = options;
+  const { directory, verifiedTokens, anonymous } = options;
   return async (ctx, next) => {
     const token = anonymous ? undefined : requestToken(ctx.req);
     ctx.state.token = token;
-    ctx.state.verified = token === undefined ? undefined : verified.find(token);
-    const tenant = ctx.state.verified?.tenant ?? (await findTenant(ctx, token, directory));
+    ctx.state.verified = token === undefined ? undefined : verifiedTokens.find(token);
+    const tenant = ctx.state.verified?.tenant ?? (await resolveTenant(ctx, token, directory));
     bindTenant(ctx, tenant, options);
-    warnOfOtherTenant(ctx);
+    noteOtherTenant(ctx);
     await next();
   };
 }
 
-async function findTenant(ctx: Context, token: string | undefined, directory: Directory): Promise<TenantRecord> {
+async function resolveTenant(ctx: Context, token: string | undefined, directory: Directory): Promise<TenantRecord> {
   if (token === undefined) return namedTenant(ctx.req, directory);
   if (isLegacyToken(token)) {
     ctx.state.legacyToken = await directory.legacyToken(token);
@@ -51,14 +50,15 @@ async function findTenant(ctx: Context, token: string | undefined, directory: Di
   ctx.state.tokenHeader = header;
   const tenant = await tokenTenant(payload.tenant_guid, directory);
   const isKnownKey = typeof header.kid !== 'string' || tenant.keys.has(header.kid);
+  // An unknown `kid` may be a key that another process has just created.
   return isKnownKey ? tenant : ((await directory.reloadTenant(tenant.guid)) ?? tenant);
 }
 
-/** The access token, or the token of an old client, which may also stand in a header of its own. */
+/** Returns the bearer token of a request. A legacy token may also be in the header `X-Api-Token`. */
 export function requestToken(request: IncomingMessage): string | undefined {
   const bearer = bearerToken(request);
-  const old = request.headers['x-api-token'];
-  return bearer ?? (typeof old === 'string' && isLegacyToken(old) ? old : undefined);
+  const apiToken = request.headers['x-api-token'];
+  return bearer ?? (typeof apiToken === 'string' && isLegacyToken(apiToken) ? apiToken : undefined);
 }
 
 async function tokenTenant(guid: unknown, directory: Directory): Promise<TenantRecord> {
@@ -74,8 +74,11 @@ async function namedTenant(request: IncomingMessage, directory: Directory): Prom
   return tenant;
 }
 
-/** A client that mixes up tenants is told nothing, but its operator can see it. */
-function warnOfOtherTenant(ctx: Context): void {
+/**
+ * Marks a request whose X-Tenant differs from the tenant of its token: the access log reports it, the response does
+ * not.
+ */
+function noteOtherTenant(ctx: Context): void {
   const named = ctx.req.headers['x-tenant'];
   if (named && ctx.state.token && String(named).toLowerCase() !== ctx.state.tenant.guid)
     ctx.state.otherTenantNamed = true;

@@ -3,45 +3,49 @@ import type { Directory } from '../control/directory.ts';
 import type { CallerRecords } from '../control/records.ts';
 import type { Caller } from './request-context.ts';
 
-/** What was proved of an access token, and the records of the control database by which it was. */
+/** The caller that an access token proves, and the records of the control database that the proof is based on. */
 export interface VerifiedToken extends CallerRecords {
   readonly caller: Caller;
-  /** Seconds since 1970, as the token says; whoever uses this compares it with the clock. */
+  /** `exp` of the token, in seconds since 1970. `VerifiedTokens` does not check it; the caller of `find` does. */
   readonly expiresAt: number;
 }
 
-const maxTokens = 10_000; // at most 1.5 KB of text each, and as much beside it
+/** A token has at most 1.5 KB of text, and its entry needs as much again. */
+const maxTokens = 10_000;
 
 /**
- * Access tokens whose signature and claims need not be looked at again, by their whole text; the least recently used are
- * forgotten. A token that was not good is never kept.
+ * Caches verified access tokens by their whole text, so that signature and claims are not verified on every request.
+ * The least recently used ones are evicted. A token that failed verification is never cached.
  *
- * Nothing tells this of a change. What was proved counts only while the records by which it was are the very ones that
- * the directory would give at this moment: a session that ended, a key that was disabled, a role that changed or a change
- * feed that is down is a record that is not the one of then, and the token is verified anew.
+ * The cache receives no invalidations. Instead, an entry is valid only while each record that its proof is based on is
+ * the very object that the directory would return now. After a change (session revoked, key disabled, role changed) the
+ * directory returns another object, and while the change feed is down it returns none from memory: the token is then
+ * verified again.
  */
 export class VerifiedTokens {
   readonly #directory: Pick<Directory, 'freshnessCheck'>;
-  readonly #kept = new LRUCache<string, { verified: VerifiedToken; isCurrent: () => boolean }>({ max: maxTokens });
+  readonly #tokens = new LRUCache<string, { verified: VerifiedToken; isCurrent: () => boolean }>({ max: maxTokens });
 
   constructor(directory: Pick<Directory, 'freshnessCheck'>) {
     this.#directory = directory;
   }
 
   get size(): number {
-    return this.#kept.size;
+    return this.#tokens.size;
   }
 
+  /** Returns the verified token while its records are current. It may have expired meanwhile. */
   find(token: string): VerifiedToken | undefined {
-    const kept = this.#kept.get(token);
-    if (!kept) return undefined;
-    if (kept.isCurrent()) return kept.verified;
-    this.#kept.delete(token);
+    const entry = this.#tokens.get(token);
+    if (!entry) return undefined;
+    if (entry.isCurrent()) return entry.verified;
+    this.#tokens.delete(token);
     return undefined;
   }
 
+  /** Caches a verified token, unless its records are no longer current. */
   add(token: string, verified: VerifiedToken): void {
     const isCurrent = this.#directory.freshnessCheck(verified);
-    if (isCurrent) this.#kept.set(token, { verified, isCurrent });
+    if (isCurrent) this.#tokens.set(token, { verified, isCurrent });
   }
 }

@@ -28,7 +28,7 @@ export function updateRoute(resource: ResourceDefinition): TenantRoute {
         const condition = keyCondition(resource, params, body);
         if (!condition) throw problem(onMissing);
         const conditions = [condition, ...visibleTo(resource, context.caller)];
-        const [before] = await transaction.query(table.lock(conditions));
+        const [before] = await transaction.query(table.selectForUpdate(conditions));
         if (!before) throw problem(onMissing);
         const row = { ...before, ...changes };
         await validate?.(row, transaction.em, before);

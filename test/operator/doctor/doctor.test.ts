@@ -380,7 +380,7 @@ describe('doctor', () => {
       {
         inject: () => server.sql('create index by_hand on entity_statuses (weighting)', acme),
         findings: [['schema_drift', 'acme']],
-        problem: /index by_hand should not be there/,
+        problem: /index by_hand is not part of it/,
         restore: () => server.sql('drop index by_hand', acme),
       },
     ],
