@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { loadavg } from 'node:os';
+import { onStopSignal } from '../src/signals.ts';
 import { progress } from './bench-progress.ts';
 import { describeEnvironment } from './environment.ts';
 import { help, isComplete, type Options, readOptions } from './options.ts';
@@ -13,14 +14,12 @@ async function main(): Promise<void> {
   if (!options) return;
   let close = async (): Promise<void> => {};
   let interrupted = false;
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.on(signal, () => {
-      if (interrupted) process.exit(130); // the second signal ends the bench at once
-      interrupted = true;
-      progress('stopping everything');
-      close().finally(() => process.exit(130));
-    });
-  }
+  const stop = (): void => {
+    interrupted = true;
+    progress('stopping everything');
+    close().finally(() => process.exit(130));
+  };
+  onStopSignal(['SIGINT', 'SIGTERM'], stop, () => process.exit(130));
   try {
     const results = await runWorkloads(options, end => {
       close = end;

@@ -11,6 +11,7 @@ import { readManifest } from './operator/provisioning/manifest.ts';
 import { type Provisioned, provision } from './operator/provisioning/provision.ts';
 import { explain, OperatorError } from './operator-error.ts';
 import { startServer } from './server.ts';
+import { onStopSignal } from './signals.ts';
 
 /** Runs the process: configuration → installation → server, until a signal ends it. */
 async function main(): Promise<void> {
@@ -40,14 +41,7 @@ async function main(): Promise<void> {
 /** Resolves when the process must end: on a signal, or on an error that nothing handled. */
 function processEnd(log: Logger): Promise<'SIGTERM' | 'SIGINT' | 'fault'> {
   return new Promise(resolve => {
-    let signalled = false;
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-      process.on(signal, () => {
-        if (signalled) process.exit(1); // a second signal ends the process at once
-        signalled = true;
-        resolve(signal);
-      });
-    }
+    onStopSignal(['SIGTERM', 'SIGINT'], resolve, () => process.exit(1));
     process.on('uncaughtException', error => {
       log.fatal({ event: 'fault', err: describeError(error) }, 'an error was not handled');
       resolve('fault');

@@ -13,6 +13,7 @@ const leaves = ['config', 'config-values', 'errors', 'casing', 'ip-address'];
 /** What each room may import beside itself. A room is a folder of `src`, or a file that lies loose in `src`. */
 const mayImport: Record<string, string[]> = {
   'v8-flags': [],
+  signals: [],
   casing: [],
   config: ['config-values'],
   'config-values': ['ip-address'],
@@ -37,7 +38,7 @@ const mayImport: Record<string, string[]> = {
   routes: ['auth', 'resources', 'activity', 'audit', 'tenancy'],
   docs: ['tenancy', 'http', ...leaves],
   metrics: ['response-cache', 'connections', 'control', 'http'],
-  operator: ['installation', 'operator-error', 'auth', 'control', 'http', 'postgres', 'log', ...leaves],
+  operator: ['installation', 'operator-error', 'signals', 'auth', 'control', 'http', 'postgres', 'log', ...leaves],
   'route-steps': ['auth', 'tenancy', 'http', ...leaves],
   app: [
     'route-steps',
@@ -70,7 +71,7 @@ const mayImport: Record<string, string[]> = {
     'log',
     ...leaves,
   ],
-  main: ['server', 'operator', 'operator-error', 'installation', 'auth', 'control', 'log', ...leaves],
+  main: ['server', 'operator', 'operator-error', 'signals', 'installation', 'auth', 'control', 'log', ...leaves],
   scripts: ['operator', 'routes', 'docs'],
   'mikro-orm.config': ['tenant-entities', 'tenancy', 'control', 'embedded', 'config'],
 };

@@ -1,30 +1,37 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { request } from 'node:http';
+import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { type IncomingMessage, request } from 'node:http';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { expect } from 'chai';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { Client } from './support/client.ts';
-import { type RunningScript, runScript, type ScriptResult, startScript } from './support/command-line.ts';
+import { type RunningScript, runScript, type ScriptResult, startNpm, startScript } from './support/command-line.ts';
 import { eventually } from './support/eventually.ts';
 import { rawRequest, sendRaw } from './support/raw-http.ts';
 import { postgresUrl } from './support/test-server.ts';
 
 const statuses = '/api/v1/EntityStatus';
-const startMs = 30_000; // the first one makes a database cluster
+/** The first start creates a database cluster. */
+const startMs = 30_000;
 
-/** A process of the service, and what it told whoever started it. */
-interface Started extends RunningScript {
+/** A process of the service, and what its welcome text says. */
+interface Service extends RunningScript {
   url: string;
   managementUrl: string;
   tenant: string;
   user: string;
-  /** Undefined when it was not shown. */
+  /** Undefined unless the password was shown. */
   password: string | undefined;
+}
+
+interface PendingRequest {
+  sendBody(): void;
+  responded: Promise<IncomingMessage | 'cut off'>;
 }
 
 describe('npm start', function () {
@@ -40,9 +47,11 @@ describe('npm start', function () {
   });
   after(async () => {
     for (const { process: child } of processes) child.kill('SIGKILL');
-    const left = await postmaster(folder);
-    if (left) process.kill(left, 'SIGQUIT');
-    await eventually(async () => !(await postmaster(folder)), 10_000);
+    await eventually(async () => {
+      const left = await processesUsing(folder);
+      for (const pid of left) kill(pid, 'SIGQUIT');
+      return left.length === 0;
+    }, 10_000);
     await rm(folder, { recursive: true, force: true });
   });
 
@@ -52,20 +61,26 @@ describe('npm start', function () {
     return running;
   }
 
-  /** Waits until a process has said that it is there. */
-  async function ready(running: RunningScript): Promise<Started> {
+  function launchNpm(...args: string[]): RunningScript {
+    const running = startNpm(args, environment);
+    processes.push(running);
+    return running;
+  }
+
+  /** Waits for the welcome text of a process. */
+  async function ready(running: RunningScript): Promise<Service> {
     const { output, process: child } = running;
     await eventually(() => /curl -s .*\n/.test(output.stdout) || child.exitCode !== null, startMs);
     const { stdout, stderr } = output;
     expect({ exitCode: child.exitCode, stderr }).to.deep.equal({ exitCode: null, stderr: '' });
-    const told = (pattern: RegExp): string | undefined => pattern.exec(stdout)?.[1];
+    const printed = (pattern: RegExp): string | undefined => pattern.exec(stdout)?.[1];
     return {
       ...running,
-      url: told(/^ +Sales back office +(http:\S+)$/m) ?? '',
-      managementUrl: new URL(told(/^ +Health +(http:\S+)$/m) ?? '').origin,
-      tenant: told(/^ +Demo tenant +([0-9a-f-]{36})$/m) ?? '',
-      user: told(/^ +Demo user +(\S+@\S+)$/m) ?? '',
-      password: told(/^ +Password +(\S{16,})/m),
+      url: printed(/^ +Sales back office +(http:\S+)$/m) ?? '',
+      managementUrl: new URL(printed(/^ +Health +(http:\S+)$/m) ?? '').origin,
+      tenant: printed(/^ +Demo tenant +([0-9a-f-]{36})$/m) ?? '',
+      user: printed(/^ +Demo user +(\S+@\S+)$/m) ?? '',
+      password: printed(/^ +Password +(\S{16,})/m),
     };
   }
 
@@ -74,17 +89,49 @@ describe('npm start', function () {
     return ended;
   }
 
-  async function logIn({ url, tenant }: Started): Promise<Client> {
-    const answer = await new Client(url).post('/api/v1/auth/login', credentials, { 'X-Tenant': tenant });
-    expect(answer.status).to.equal(200);
-    return new Client(url, answer.body);
+  async function logIn({ url, tenant }: Service): Promise<Client> {
+    const response = await new Client(url).post('/api/v1/auth/login', credentials, { 'X-Tenant': tenant });
+    expect(response.status).to.equal(200);
+    return new Client(url, response.body);
   }
 
-  async function expectServing(started: Started): Promise<void> {
-    const { status, body } = await (await logIn(started)).get(statuses);
+  async function expectServing(service: Service): Promise<void> {
+    const { status, body } = await (await logIn(service)).get(statuses);
     expect(status).to.equal(200);
     expect(body.map(({ Title }: { Title: string }) => Title)).to.include.members(['Prospect', 'Active', 'Inactive']);
   }
+
+  /** Begins a request that creates a status. The service has received the head, and waits for `body` to be sent. */
+  async function beginRequest(service: Service, title: string): Promise<PendingRequest> {
+    const { tokens } = await logIn(service);
+    const body = JSON.stringify({ Title: title });
+    const sent = request(`${service.url}${statuses}`, {
+      method: 'POST',
+      headers: {
+        Authorization: `Bearer ${tokens?.accessToken}`,
+        'Content-Type': 'application/json',
+        'Content-Length': body.length,
+        Expect: '100-continue',
+      },
+    });
+    const responded = new Promise<IncomingMessage | 'cut off'>(resolve =>
+      sent.once('response', resolve).once('error', () => resolve('cut off')),
+    );
+    sent.flushHeaders();
+    await once(sent, 'continue');
+    return { sendBody: () => sent.end(body), responded };
+  }
+
+  async function expectCreated({ sendBody, responded }: PendingRequest): Promise<void> {
+    sendBody();
+    const response = await responded;
+    if (response === 'cut off') throw new Error('the request was cut off');
+    expect([response.statusCode, response.headers.connection]).to.deep.equal([201, 'close']);
+    expect(await text(response)).to.match(/"Title":"Finished/);
+  }
+
+  const isReady = async ({ managementUrl }: Service): Promise<boolean> =>
+    (await fetch(`${managementUrl}/health/ready`)).status === 200;
 
   function expectOneLine({ code, stdout, stderr }: ScriptResult, naming: RegExp): void {
     expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
@@ -92,26 +139,26 @@ describe('npm start', function () {
     expect(stderr).not.to.match(/\bat .*\.ts|secret-word/);
   }
 
-  it('on an empty folder prints address, tenant, user and password, and a curl line that logs in', async () => {
-    const started = await ready(launch());
-    expect(started.url).to.equal(`http://127.0.0.1:${environment.PORT}`);
-    expect(started.password).to.be.a('string');
-    credentials = { email: started.user, password: started.password ?? '' };
-    await expectServing(started);
+  it('a start on an empty folder prints address, tenant, user and password, and a curl line that logs in', async () => {
+    const service = await ready(launch());
+    expect(service.url).to.equal(`http://127.0.0.1:${environment.PORT}`);
+    expect(service.password).to.be.a('string');
+    credentials = { email: service.user, password: service.password ?? '' };
+    await expectServing(service);
 
-    const curl = /^ +curl -s (\S+) -H '([^']+)' -H '([^']+)' -d '([^']+)'$/m.exec(started.output.stdout);
+    const curl = /^ +curl -s (\S+) -H '([^']+)' -H '([^']+)' -d '([^']+)'$/m.exec(service.output.stdout);
     const [, url = '', tenant = '', type = '', body = ''] = curl ?? [];
     const headers = Object.fromEntries([tenant, type].map(header => header.split(': ')));
-    const answer = await fetch(url, { method: 'POST', headers, body });
-    expect(answer.status).to.equal(200);
-    expect(await answer.json()).to.have.all.keys('accessToken', 'refreshToken', 'entityType');
+    const response = await fetch(url, { method: 'POST', headers, body });
+    expect(response.status).to.equal(200);
+    expect(await response.json()).to.have.all.keys('accessToken', 'refreshToken', 'entityType');
     for (const path of ['live', 'ready'])
-      expect((await fetch(`${started.managementUrl}/health/${path}`)).status).to.equal(200);
-    expect((await fetch(`${started.url}/health/ready`)).status, 'never on the public port').not.to.equal(200);
+      expect((await fetch(`${service.managementUrl}/health/${path}`)).status).to.equal(200);
+    expect((await fetch(`${service.url}/health/ready`)).status, 'never on the public port').not.to.equal(200);
     expect((await postmaster(folder)) ?? 0).to.be.greaterThan(0);
   });
 
-  it('beside which the command line works', async () => {
+  it('the command line works while the service runs', async () => {
     const listed = await runScript('scripts/tenant.ts', ['list', '--json'], environment);
     expect([listed.code, listed.stderr]).to.deep.equal([0, '']);
     expect(JSON.parse(listed.stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal(['demo']);
@@ -126,7 +173,7 @@ describe('npm start', function () {
     expect((await client.post('/api/v1/auth/login', admin, { 'X-Tenant': guid })).status).to.equal(200);
   });
 
-  it('a second time on the same port ends with one line, and the first goes on', async () => {
+  it('a second start on a used port ends with one line that names the setting, and the first service goes on', async () => {
     const second = await launch().ended;
     expectOneLine(second, new RegExp(`${environment.PORT}.*PORT`));
     expectOneLine(await launch({ PORT: String(await freePort()) }).ended, /MANAGEMENT_PORT/);
@@ -135,105 +182,116 @@ describe('npm start', function () {
     await expectServing(await ready(first));
   });
 
-  it('ended by SIGTERM finishes the request that runs, ends idle connections, and exits with 0', async () => {
-    const started = await ready(processes[0] as RunningScript);
-    const { tokens } = await logIn(started);
-    const body = '{"Title":"Finished"}';
-    const head = rawRequest(`POST ${statuses}`, [
-      `Authorization: Bearer ${tokens?.accessToken}`,
-      'Content-Type: application/json',
-      `Content-Length: ${body.length}`,
-    ]);
-    const idle = sendRaw(started.url, rawRequest('GET /'), { withinMs: 10_000 });
-    let sendRest = (_: string): void => {};
-    const running = sendRaw(started.url, head, { withinMs: 10_000, exposeWrite: write => (sendRest = write) });
-    const isReady = async (): Promise<boolean> => (await fetch(`${started.managementUrl}/health/ready`)).status === 200;
-    expect(await isReady()).to.equal(true);
+  it('SIGTERM lets the running request finish, closes idle connections, and ends the service with exit code 0', async () => {
+    const service = await ready(processes[0] as RunningScript);
+    const idle = sendRaw(service.url, rawRequest('GET /'), { withinMs: 10_000 });
+    const running = await beginRequest(service, 'Finished');
+    expect(await isReady(service)).to.equal(true);
 
-    started.process.kill('SIGTERM');
-    await eventually(async () => !(await isReady()));
+    service.process.kill('SIGTERM');
+    await eventually(async () => !(await isReady(service)));
     expect((await idle).closed).to.equal(true);
-    const refused = await fetch(`${started.url}/`).then(
+    const refused = await fetch(`${service.url}/`).then(
       () => false,
       () => true,
     );
     expect(refused, 'no new connection').to.equal(true);
-    expect((await fetch(`${started.managementUrl}/health/live`)).status).to.equal(200);
-    sendRest(body);
-    const answer = await running;
-    expect(answer.statuses).to.deep.equal([201]);
-    expect(answer.text)
-      .to.match(/^Connection: close\r$/im)
-      .and.match(/"Title":"Finished"/);
-    const { code, signal, stderr } = await started.ended;
+    expect((await fetch(`${service.managementUrl}/health/live`)).status).to.equal(200);
+    await expectCreated(running);
+    const { code, signal, stderr } = await service.ended;
     expect({ code, signal, stderr }).to.deep.equal({ code: 0, signal: null, stderr: '' });
-    expect(await postmaster(folder), 'its PostgreSQL is gone').to.equal(undefined);
+    expect(await postmaster(folder), 'the embedded PostgreSQL has stopped').to.equal(undefined);
   });
 
-  it('without which the command line works as well, and leaves nothing running', async () => {
+  it('the command line works without the service, and leaves no PostgreSQL running', async () => {
     const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['list', '--json'], environment);
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
     expect(JSON.parse(stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal(['beside', 'demo']);
     expect(await postmaster(folder)).to.equal(undefined);
   });
 
-  it('again has the data that was there, and does not show the password a second time', async () => {
-    const started = await ready(launch());
-    expect(started.password).to.equal(undefined);
-    expect(started.output.stdout).not.to.include(credentials.password);
-    expect(started.output.stdout).to.match(/user password demo/);
-    const { body } = await (await logIn(started)).get(statuses);
+  it('a later start serves the stored data, and does not print the password again', async () => {
+    const service = await ready(launch());
+    expect(service.password).to.equal(undefined);
+    expect(service.output.stdout).not.to.include(credentials.password);
+    expect(service.output.stdout).to.match(/user password demo/);
+    const { body } = await (await logIn(service)).get(statuses);
     expect(body.map(({ Title }: { Title: string }) => Title)).to.include('Finished');
-    expect((await end(started, 'SIGINT')).code).to.equal(0);
+    expect((await end(service, 'SIGINT')).code).to.equal(0);
     expect(await postmaster(folder)).to.equal(undefined);
   });
 
-  it('after a process that was killed joins the PostgreSQL that was left', async () => {
+  it('a start after a killed service joins the PostgreSQL that the service left running', async () => {
     const killed = await ready(launch());
     expect((await end(killed, 'SIGKILL')).signal).to.equal('SIGKILL');
     const left = await postmaster(folder);
     expect(left ?? 0).to.be.greaterThan(0);
-    const started = await ready(launch());
+    const service = await ready(launch());
     expect(await postmaster(folder)).to.equal(left);
-    await expectServing(started);
+    await expectServing(service);
 
-    // Killed once more, and its PostgreSQL with it: the pid file stays.
-    await end(started, 'SIGKILL');
+    // For the next test: kills the service and its PostgreSQL, so that the pid file remains.
+    await end(service, 'SIGKILL');
     process.kill(left ?? 0, 'SIGKILL');
     await eventually(async () => !(await isAlive(left ?? 0)));
     expect(await readdir(join(folder, 'postgres'))).to.include('postmaster.pid');
   });
 
-  it('after a power cut starts over the pid file that was left, also when its number is another process’s now', async () => {
+  it('a stale pid file does not prevent a start, even if its number belongs to another process; a second signal ends the service at once', async () => {
     const path = join(folder, 'postgres', 'postmaster.pid');
     const lines = (await readFile(path, 'utf8')).split('\n');
     await writeFile(path, [process.pid, ...lines.slice(1)].join('\n'));
-    const started = await ready(launch());
-    await expectServing(started);
+    const service = await ready(launch());
+    await expectServing(service);
     expect(await postmaster(folder)).not.to.equal(process.pid);
 
-    // Asked twice, it does not wait for the request that runs.
-    const { tokens } = await logIn(started);
-    const running = request(`${started.url}${statuses}`, {
-      method: 'POST',
-      headers: {
-        Authorization: `Bearer ${tokens?.accessToken}`,
-        'Content-Type': 'application/json',
-        'Content-Length': 9,
-        Expect: '100-continue',
-      },
+    const { responded } = await beginRequest(service, 'Cut off');
+    service.process.kill('SIGTERM');
+    await eventually(() => service.output.stdout.includes('"event":"stopping"'));
+    // Signals within 1 s of the first one count as its repetition; the first later one ends the process.
+    await eventually(() => {
+      service.process.kill('SIGTERM');
+      return service.process.exitCode !== null;
     });
-    const answered = new Promise(resolve => running.once('response', resolve).once('error', () => resolve('cut off')));
-    running.flushHeaders();
-    await once(running, 'continue'); // it runs
-    started.process.kill('SIGTERM');
-    await eventually(() => started.output.stdout.includes('"event":"stopping"'));
-    started.process.kill('SIGTERM');
-    expect((await started.ended).code).to.equal(1);
-    expect(await answered).to.equal('cut off');
+    expect((await service.ended).code).to.equal(1);
+    expect(await responded).to.equal('cut off');
   });
 
-  it('with settings that are wrong names each in one line, and never their values', async () => {
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    it(`${signal} to the npm process alone lets the running request finish, ends npm with exit code 0 and leaves no process`, async () => {
+      const npm = await ready(launchNpm('start'));
+      const running = await beginRequest(npm, `Finished after ${signal}`);
+      npm.process.kill(signal);
+      await eventually(async () => !(await isReady(npm)));
+      await expectCreated(running);
+      const result = await npm.ended;
+      expect([result.code, result.signal]).to.deep.equal([0, null]);
+      expect(await processesUsing(folder)).to.deep.equal([]);
+    });
+  }
+
+  // `dev` names .env only if it exists: node --watch aborts on a signal when an --env-file-if-exists is missing
+  // (https://github.com/nodejs/node/issues/64819).
+  for (const script of ['start', 'dev']) {
+    it(`Ctrl-C under npm run ${script}, which the service receives twice, still lets the running request finish`, async () => {
+      const npm = await ready(launchNpm('run', script));
+      const running = await beginRequest(npm, `Finished by ${script}`);
+      process.kill(-(npm.process.pid ?? 0), 'SIGINT'); // the whole process group, like a terminal
+      await eventually(async () => !(await isReady(npm)));
+      await expectCreated(running);
+      const result = await npm.ended;
+      expect([result.code, result.signal]).to.deep.equal([0, null]);
+      expect(await processesUsing(folder)).to.deep.equal([]);
+    });
+  }
+
+  it('every npm script that runs one program replaces its shell by the program, so that signals to npm reach it', async () => {
+    const { scripts } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
+    const withShell = Object.keys(scripts).filter(name => !scripts[name].startsWith('exec '));
+    expect(withShell).to.deep.equal(['openapi:types', 'check']); // a pipeline and a sequence of short programs
+  });
+
+  it('wrong settings are named in one line each, and their values are never printed', async () => {
     const wrong: [Record<string, string>, RegExp][] = [
       [
         { PORT: 'secret-word', LOG_LEVEL: 'secret-word', TRUSTED_PROXIES: 'secret-word' },
@@ -248,7 +306,7 @@ describe('npm start', function () {
     for (const [index, each] of ended.entries()) expectOneLine(each, wrong[index]?.[1] ?? /never/);
   });
 
-  it('on a configured control database without a schema tells the command that makes it, and serves after that', async () => {
+  it('a configured control database without a schema is refused with the command that migrates it, and served afterwards', async () => {
     const name = `start_${randomBytes(5).toString('hex')}`;
     await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
     const configured = {
@@ -266,21 +324,43 @@ describe('npm start', function () {
       startMs,
     );
     expect((await fetch(`http://127.0.0.1:${environment.MANAGEMENT_PORT}/health/ready`)).status).to.equal(200);
-    const answer = await new Client(`http://127.0.0.1:${environment.PORT}`).get(statuses);
-    expect([answer.status, answer.body.code]).to.deep.equal([403, 'tenant_required']);
+    const response = await new Client(`http://127.0.0.1:${environment.PORT}`).get(statuses);
+    expect([response.status, response.body.code]).to.deep.equal([403, 'tenant_required']);
     const { code, stdout } = await end(running, 'SIGTERM');
     expect(code).to.equal(0);
-    expect(stdout, 'no demo tenant where nobody asked for one').not.to.match(/demo/i);
+    expect(stdout, 'only an embedded PostgreSQL gets a demo tenant').not.to.match(/demo/i);
     await withConnection(postgresUrl(), client => client.query(`drop database ${name} with (force)`));
   });
 });
 
-/** The PostgreSQL that serves a data folder, if one does. */
+/** The pid of the PostgreSQL that serves a data folder, if one does. */
 async function postmaster(folder: string): Promise<number | undefined> {
   const data = join(folder, 'postgres');
   const pid = Number((await readFile(join(data, 'postmaster.pid'), 'utf8').catch(() => '')).split('\n')[0]);
   const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
   return command.split('\0').includes(data) ? pid : undefined;
+}
+
+/** The pids of all processes that were started with this data folder or that work in it. */
+async function processesUsing(folder: string): Promise<number[]> {
+  const pids = (await readdir('/proc')).map(Number).filter(pid => pid > 0);
+  const used = await Promise.all(
+    pids.map(async pid => {
+      const environment = await readFile(`/proc/${pid}/environ`, 'utf8').catch(() => '');
+      const workingFolder = await readlink(`/proc/${pid}/cwd`).catch(() => '');
+      return environment.includes(`DATA_DIR=${folder}\0`) || workingFolder.startsWith(folder);
+    }),
+  );
+  return pids.filter((_, index) => used[index]);
+}
+
+/** Sends a signal to a process, unless the process has ended. */
+function kill(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
 }
 
 async function isAlive(pid: number): Promise<boolean> {

@@ -25,10 +25,27 @@ export interface RunningScript {
 
 /** Starts a script of this project. Its environment has only `PATH`, the compile cache and the given variables. */
 export function startScript(script: string, args: string[], environment: Record<string, string>): RunningScript {
-  const child = spawn(process.execPath, [script, ...args], {
+  return startProgram(process.execPath, [script, ...args], environment);
+}
+
+/** Starts `npm` with the given arguments as the leader of a process group, like a shell with job control does. */
+export function startNpm(args: string[], environment: Record<string, string>): RunningScript {
+  // npm neither reads the settings of the user nor asks the registry for a newer npm.
+  const settings = { npm_config_userconfig: '/dev/null', npm_config_update_notifier: 'false' };
+  return startProgram('npm', args, { ...settings, ...environment }, true);
+}
+
+function startProgram(
+  program: string,
+  args: string[],
+  environment: Record<string, string>,
+  detached = false,
+): RunningScript {
+  const child = spawn(program, args, {
     cwd: root,
     env: { PATH: process.env.PATH ?? '', NODE_COMPILE_CACHE: compileCache, ...environment },
     stdio: ['pipe', 'pipe', 'pipe'],
+    detached,
   });
   const output = { stdout: '', stderr: '' };
   child.stdin.on('error', () => {}); // EPIPE: the script ended without reading its input

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
+import { onStopSignal } from '../../signals.ts';
 import { planRun } from '../migrations/dry-run.ts';
 import { migrateTenants, type RunReport } from '../migrations/migrate-tenants.ts';
 import type { RunRequest } from '../migrations/migration-runs.ts';
@@ -68,13 +69,14 @@ export function addMigrateCommand(tenant: Command): void {
 async function runMigrations(installation: Installation, request: RunRequest, json: boolean): Promise<RunReport> {
   const progress = process.stderr.isTTY ? new Progress() : undefined;
   const interrupted = new AbortController();
-  process.once('SIGINT', () => {
+  const halt = (): void => {
     interrupted.abort();
     progress?.end();
     process.stderr.write(
       'Ctrl-C: waiting for the running migrations. Press it again to end at once; no data is lost.\n',
     );
-  });
+  };
+  onStopSignal(['SIGINT'], halt, () => process.exit(130));
   const started = Promise.withResolvers<void>();
   const spinner = withSpinner('reading the template', started.promise);
   try {
