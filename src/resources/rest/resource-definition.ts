@@ -34,7 +34,7 @@ export function createDefinition<
 >(options: ResourceOptions<Row, View, Create, Update>): ResourceDefinition {
   const { name, path, key, scopedBy } = options;
   const entity = options.entity as EntityClass<object>;
-  const view: z.ZodObject = options.view.meta({ title: name });
+  const view = (options.view as unknown as z.ZodObject).meta({ title: name });
   return {
     ...(options as unknown as ResourceDefinition),
     view,

@@ -3,22 +3,7 @@ import type { z } from 'zod';
 import type { Permission } from '../../control/permissions.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
-
-/** The properties of an entity as JSON has them: names in PascalCase, dates as ISO 8601 strings. */
-type Stored<Row> = {
-  [Key in keyof Row & string as Capitalize<Key>]: Row[Key] extends Date
-    ? string
-    : Row[Key] extends Date | null | undefined
-      ? string | null
-      : Exclude<Row[Key], undefined>;
-};
-
-/** A contract or view that the entity does not agree with is an error at compile time. */
-type Reads<Row, View extends z.ZodObject> = Stored<Row> extends z.input<View> ? View : never;
-type Writes<Row, Contract extends z.ZodObject> =
-  z.output<Contract> extends Partial<{ [Key in keyof Row & string as Capitalize<Key>]: Row[Key] | undefined }>
-    ? Contract
-    : never;
+import type { ContractOf, ViewOf } from './agreement.ts';
 
 /** The options that do not depend on the type of the entity. */
 export interface CommonOptions {
@@ -56,13 +41,13 @@ export interface ResourceOptions<
   lookup?: { property: keyof Row & string; param: string };
   orderBy: QueryOrderMap<Row>;
   /** The fields of a response, in their order. Each is a property of the entity. */
-  view: Reads<Row, View>;
+  view: ViewOf<Row, View>;
   /** The fields that POST accepts. */
-  create: Writes<Row, Create>;
+  create: ContractOf<Row, Create>;
   /** A body of POST for the documentation. */
   example: z.input<Create>;
   /** The fields that PUT accepts when it changes only those that are sent. Without it, PUT accepts the fields of POST. */
-  update?: Writes<Row, Update>;
+  update?: ContractOf<Row, Update>;
   /** The property with the id of the business entity that owns a record: a caller of scope `Self` reaches only its own. */
   scopedBy?: keyof Row & string;
   /**
