@@ -4,6 +4,8 @@ import { enforceScope } from './auth/enforce-scope.ts';
 import { problem } from './errors.ts';
 import { readBody } from './http/read-body.ts';
 import { readFields, readQuery } from './http/read-fields.ts';
+import { Representation } from './http/representation.ts';
+import { type ResponseFilter, responseFilter } from './http/response-filter.ts';
 import type { Routers } from './http/routers.ts';
 import { sendResponse } from './http/send-response.ts';
 import { permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
@@ -27,14 +29,19 @@ export function requirePermission(route: TenantRoute): Middleware | undefined {
   };
 }
 
-/** Body → scope → fields → handler → response. */
+/**
+ * Body → scope → fields → handler → response. The response contains only the fields that the route names. A
+ * `Representation` is sent as it is: it is made of rows that have exactly the fields of a view.
+ */
 export function respond(route: TenantRoute): Middleware {
+  const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
   return async ctx => {
     const { context, caller } = ctx.state;
     const body = route.body ? await readInput(ctx, route, route.body, caller) : {};
     const query = route.query ? readQuery(route.query, new URLSearchParams(ctx.querystring)) : {};
     const input = { body: body as never, query: query as never, params: ctx.params };
-    sendResponse(ctx, route, await route.handler(input, context));
+    const result = await route.handler(input, context);
+    sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
   };
 }
 
