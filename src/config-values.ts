@@ -65,3 +65,11 @@ export const trustedProxies = z.string().transform((text, context): TrustedProxi
   context.addIssue('must be a comma-separated list of IP addresses, networks (10.0.0.0/8) or unix');
   return z.NEVER;
 });
+
+/** A duration such as 500ms, 5s or 2m, as milliseconds. */
+export const duration = z.string().transform((text, context) => {
+  const [, n, unit] = /^(\d{1,6})(ms|s|m)$/.exec(text.trim()) ?? [];
+  if (n) return Number(n) * { ms: 1, s: 1_000, m: 60_000 }[unit as 'ms' | 's' | 'm'];
+  context.addIssue('must be a duration such as 500ms, 5s or 2m');
+  return z.NEVER;
+});

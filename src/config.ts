@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { count, masterKey, port, rate, trustedProxies, url } from './config-values.ts';
+import { count, duration, masterKey, port, rate, trustedProxies, url } from './config-values.ts';
 
 /** The settings of one process, checked and frozen. Each has a line in `.env.example`. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
@@ -58,6 +58,10 @@ const variables = z
     TENANT_CONNECTIONS: count.default(8),
     RESPONSE_CACHE_MB: count.default(64),
     ACQUIRE_TIMEOUT_MS: count.default(3_000),
+    KEEP_ALIVE_TIMEOUT: duration.default(75_000),
+    SHUTDOWN_DELAY: duration
+      .refine(ms => ms <= 20_000, 'must be 20s at most: the whole stop takes at most 25 s')
+      .default(5_000),
   })
   .refine(env => env.CONNECTION_BUDGET > env.CONTROL_CONNECTIONS + 1, {
     path: ['CONNECTION_BUDGET'],
@@ -110,5 +114,9 @@ function toConfig(env: z.output<typeof variables>) {
     responseCacheBytes: env.RESPONSE_CACHE_MB * 1024 * 1024,
     /** Longest wait for a connection; then 503 `overloaded`. */
     acquireTimeoutMs: env.ACQUIRE_TIMEOUT_MS,
+    /** How long an idle client connection stays open: longer than load balancers keep theirs (60 s is common). */
+    keepAliveMs: env.KEEP_ALIVE_TIMEOUT,
+    /** How long SIGTERM lets the service go on serving, not ready any more, until it refuses connections. */
+    shutdownDelayMs: env.SHUTDOWN_DELAY,
   };
 }

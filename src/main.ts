@@ -18,28 +18,51 @@ async function main(): Promise<void> {
   const config = readConfig();
   const { log, flush } = createLog(config.logLevel);
   process.on('exit', flush);
-  const ended = processEnd(log);
-  const installation = await openInstallation(config);
+  let installation: Installation | undefined;
+  const ignoreEarlySignals = exitOnSignals(async () => installation?.close());
+  installation = await openInstallation(config);
   try {
     const passwords = createPasswords();
     if (installation.embedded) await prepareEmbedded(installation);
     await requireControlHead(installation);
     const demo = installation.embedded ? await provisionDemo(installation, passwords) : undefined;
     const service = await startServer({ config, installation, log, passwords });
+    ignoreEarlySignals();
+    const ended = processEnd(log);
     log.info({ event: 'listening', port: service.port, managementPort: service.managementPort }, 'listening');
     if (demo) console.log(welcome(config.host, service.port, service.managementPort, demo));
 
     const reason = await ended;
     log.info({ event: 'stopping', reason }, 'stopping after the running requests');
-    const finished = await service.stop();
+    const finished = await service.stop(reason === 'SIGTERM' ? config.shutdownDelayMs : 0);
     if (!finished || reason === 'fault') process.exitCode = 1;
   } finally {
     await installation.close();
   }
 }
 
+const exitCodes = { SIGINT: 130, SIGTERM: 143 } as const; // 128 and the number of the signal, as shells report it
+type StopReason = keyof typeof exitCodes | 'fault';
+
+const maxCleanUpMs = 3_000;
+
+/** Ends the process at a signal, without waiting for the start to finish. @returns a function that ends this */
+function exitOnSignals(cleanUp: () => Promise<void>): () => void {
+  const handlers = Object.entries(exitCodes).map(([signal, code]) => {
+    const handler = (): void => {
+      setTimeout(() => process.exit(code), maxCleanUpMs).unref();
+      void cleanUp().finally(() => process.exit(code));
+    };
+    process.once(signal, handler);
+    return () => process.off(signal, handler);
+  });
+  return () => {
+    for (const remove of handlers) remove();
+  };
+}
+
 /** Resolves when the process must end: on a signal, or on an error that nothing handled. */
-function processEnd(log: Logger): Promise<'SIGTERM' | 'SIGINT' | 'fault'> {
+function processEnd(log: Logger): Promise<StopReason> {
   return new Promise(resolve => {
     onStopSignal(['SIGTERM', 'SIGINT'], resolve, () => process.exit(1));
     process.on('uncaughtException', error => {

@@ -12,7 +12,7 @@ import { TenantDatabases } from './connections/tenant-databases.ts';
 import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { createDirectory } from './control/directory.ts';
-import { createApiServer, drain } from './http/api-server.ts';
+import { createApiServer } from './http/api-server.ts';
 import { createManagementServer } from './http/management.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import { requestListener } from './http/request-listener.ts';
@@ -32,8 +32,12 @@ export interface RunningServer {
   readonly managementPort: number;
   readonly databases: TenantDatabases;
   readonly writeMonitor: WriteMonitor;
-  /** Becomes not ready, refuses new connections, finishes running requests. @returns false when requests were cut off */
-  stop(): Promise<boolean>;
+  /**
+   * Becomes not ready, goes on serving for `delayMs` milliseconds so that balancers notice, then refuses new connections
+   * and finishes running requests.
+   * @returns false when requests were cut off
+   */
+  stop(delayMs?: number): Promise<boolean>;
 }
 
 interface ServerOptions {
@@ -47,7 +51,7 @@ interface ServerOptions {
   clock?: () => number;
 }
 
-const drainMs = 25_000; // less than the 30 s after which orchestrators kill
+const maxStopMs = 25_000; // less than the 30 s after which orchestrators kill
 const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop for longer
 const audience = 'sales-back-office';
 
@@ -115,13 +119,13 @@ export async function startServer({
     log,
   });
 
-  const server = createApiServer(requestListener(app));
+  const api = createApiServer({ handle: requestListener(app), keepAliveMs: config.keepAliveMs });
   const management = createManagementServer({ isReady: () => feed.current && !signal.aborted, metrics });
   try {
-    await listen(server, config.port, config.host, 'PORT');
+    await listen(api.http, config.port, config.host, 'PORT');
     await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_PORT');
   } catch (error) {
-    server.close();
+    api.http.close();
     rateLimitStore.close();
     await usage.stop();
     await feed.stop();
@@ -129,13 +133,14 @@ export async function startServer({
   }
   writeMonitor.start(() => responseCache.counts.hits + responseCache.counts.misses);
   return {
-    port: portOf(server),
+    port: portOf(api.http),
     managementPort: portOf(management),
     databases,
     writeMonitor,
-    stop: async () => {
+    stop: async (delayMs = 0) => {
       stopping.abort();
-      const finished = await drain(server, drainMs);
+      if (delayMs > 0) await delay(delayMs);
+      const finished = await api.drain(maxStopMs - delayMs);
       rateLimitStore.close();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await usage.stop();

@@ -1,39 +1,70 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { Connections } from './connections.ts';
 import { bodyLimits } from './route.ts';
 
-/** Creates the HTTP server of the API. Its limits end slow and endless requests, far above what a client needs. */
-export function createApiServer(handle: (request: IncomingMessage, response: ServerResponse) => unknown): Server {
-  const limits = {
-    headersTimeout: 5_000,
-    requestTimeout: 15_000,
-    keepAliveTimeout: 5_000,
-    connectionsCheckingInterval: 1_000,
-    optimizeEmptyRequests: true, // a request without a body has nothing to read: saves 2 µs
-  };
-  const server = createServer(limits, handle);
-  server.maxHeadersCount = 100;
+export interface ApiServer {
+  readonly http: Server;
+  /**
+   * Refuses new connections and waits for the running requests and for responses that are still being sent.
+   * @param maxMs after which all connections are cut
+   * @returns false when requests or responses were cut off
+   */
+  drain(maxMs: number): Promise<boolean>;
+}
+
+interface ApiServerOptions {
+  handle: (request: IncomingMessage, response: ServerResponse) => unknown;
+  /** How long an idle connection stays open, in milliseconds: longer than the balancer in front keeps it. */
+  keepAliveMs: number;
+}
+
+const limits = {
+  headersTimeout: 5_000,
+  requestTimeout: 15_000,
+  connectionsCheckingInterval: 1_000,
+  optimizeEmptyRequests: true, // a request without a body has nothing to read: saves 2 µs
+};
+
+/**
+ * Ends a connection without progress during a request or response; idle ones have `keepAliveMs`. A client that stops reading is
+ * noticed at the second check, after 24 s at most, because Node counts the bytes it had taken before as progress. Longer than the
+ * 10 s within which a request is answered.
+ */
+const silenceMs = 12_000;
+/** A response that its client reads too slowly, from the first byte that has to wait in memory. */
+const maxSendMs = 60_000;
+const checkMs = 1_000;
+const drainCheckMs = 50;
+
+/** Creates the HTTP server of the API. Its limits end slow and endless exchanges, far above what a client needs. */
+export function createApiServer({ handle, keepAliveMs }: ApiServerOptions): ApiServer {
+  const connections = new Connections();
+  const http = createServer({ ...limits, keepAliveTimeout: keepAliveMs }, (request, response) => {
+    connections.onRequest(response);
+    handle(request, response);
+  });
+  http.timeout = silenceMs;
+  http.maxHeadersCount = 100;
+  http.closeIdleConnections = () => connections.closeIdle(); // `http.close` calls it
+  http.on('connection', socket => connections.add(socket));
   // A client that sends `Expect: 100-continue` is refused before it sends a body that is too large.
-  server.on('checkContinue', (request, response) => {
+  http.on('checkContinue', (request, response) => {
+    connections.onRequest(response);
     if (!(Number(request.headers['content-length'] ?? 0) > bodyLimits.resource)) response.writeContinue();
     handle(request, response);
   });
-  return server;
+  const check = setInterval(() => connections.cutSlowReaders(performance.now(), maxSendMs), checkMs).unref();
+  http.on('close', () => clearInterval(check));
+  return { http, drain: maxMs => drain(http, connections, maxMs) };
 }
 
-const sweepMs = 50;
-
-/**
- * Refuses new connections and waits for the running requests, at most `maxMs` milliseconds.
- * @returns false when requests were cut off
- */
-export async function drain(server: Server, maxMs: number): Promise<boolean> {
+async function drain(http: Server, connections: Connections, maxMs: number): Promise<boolean> {
   let finished = true;
-  const closed = new Promise(resolve => server.close(resolve));
-  // Closes connections as they become idle, so that no client sends another request on one.
-  const sweep = setInterval(() => server.closeIdleConnections(), sweepMs);
+  const closed = new Promise(resolve => http.close(resolve));
+  const sweep = setInterval(() => connections.closeIdle(), drainCheckMs);
   const timer = setTimeout(() => {
     finished = false;
-    server.closeAllConnections();
+    http.closeAllConnections();
   }, maxMs);
   await closed;
   clearInterval(sweep);

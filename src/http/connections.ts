@@ -1,0 +1,48 @@
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+
+interface ConnectionState {
+  /** The response to the newest request. */
+  response?: ServerResponse;
+  /** Since when bytes wait to be sent without a break, by `performance.now()`. */
+  sendingSince?: number | undefined;
+  /** Bytes received when `closeIdle` looked last. */
+  bytesRead: number;
+}
+
+/** The open connections of an HTTP server, as far as Node does not tell slow ones from fast ones. */
+export class Connections {
+  readonly #states = new Map<Socket, ConnectionState>();
+
+  add(socket: Socket): void {
+    this.#states.set(socket, { bytesRead: 0 });
+    socket.once('close', () => this.#states.delete(socket));
+  }
+
+  onRequest(response: ServerResponse): void {
+    const state = response.socket && this.#states.get(response.socket);
+    if (state) state.response = response;
+  }
+
+  /** Destroys connections that have had unsent bytes for longer than `maxMs`, however little their client reads. */
+  cutSlowReaders(now: number, maxMs: number): void {
+    for (const [socket, state] of this.#states) {
+      if (socket.writableLength === 0) state.sendingSince = undefined;
+      else state.sendingSince ??= now;
+      if (state.sendingSince !== undefined && now - state.sendingSince > maxMs) socket.destroy();
+    }
+  }
+
+  /**
+   * Destroys the connections on which nothing happens. Node's own `closeIdleConnections` also destroys those whose response
+   * has been handed over completely but not yet sent.
+   */
+  closeIdle(): void {
+    for (const [socket, state] of this.#states) {
+      const isReceiving = socket.bytesRead !== state.bytesRead;
+      state.bytesRead = socket.bytesRead;
+      const isAnswered = !state.response || state.response.writableFinished;
+      if (isAnswered && !isReceiving && socket.writableLength === 0) socket.destroy();
+    }
+  }
+}

@@ -1,0 +1,80 @@
+import { readdir } from 'node:fs/promises';
+import { connect, type Socket } from 'node:net';
+import { expect } from 'chai';
+import { type RunningScript, startScript } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+import { rawRequest } from '../support/raw-http.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const bundle = '/swagger/swagger-ui-bundle.js'; // 1.4 MB, without a login
+const freePorts = { PORT: '0', MANAGEMENT_PORT: '0' };
+
+describe('drill: clients that read slowly or never', () => {
+  let world: World;
+  let service: RunningScript;
+  let port: number;
+
+  before(async () => {
+    world = await createWorld();
+    service = startScript('src/main.ts', [], { ...world.environment, ...freePorts });
+    port = await eventually(() => Number(/"port":(\d+)/.exec(service.output.stdout)?.[1]) || undefined, 60_000);
+  });
+  after(async () => {
+    service.process.kill('SIGKILL');
+    await service.ended;
+    await world.close();
+  });
+
+  /** Connects, requests the bundle five times in a pipeline, and reads nothing. */
+  function neverReads(): Socket {
+    const socket = connect(port, '127.0.0.1');
+    socket.pause();
+    socket.on('error', () => {});
+    socket.write(rawRequest(`GET ${bundle}`).repeat(5));
+    return socket;
+  }
+
+  async function descriptors(): Promise<number> {
+    return (await readdir(`/proc/${service.process.pid}/fd`)).length;
+  }
+
+  async function p95(requests: number): Promise<number> {
+    const times: number[] = [];
+    for (let i = 0; i < requests; i++) {
+      const startedAt = performance.now();
+      await (await fetch(`http://127.0.0.1:${port}/docs`)).arrayBuffer();
+      times.push(performance.now() - startedAt);
+    }
+    return times.sort((a, b) => a - b)[Math.floor(requests * 0.95)] ?? 0;
+  }
+
+  it('90 connections that never read are closed within 25 s, and their descriptors come back', async () => {
+    await p95(20);
+    const calm = { p95: await p95(100), descriptors: await descriptors() };
+    const startedAt = performance.now();
+    const clients = Array.from({ length: 90 }, neverReads);
+    await eventually(async () => (await descriptors()) >= calm.descriptors + 90);
+    const meanwhile = await p95(100);
+    await eventually(async () => (await descriptors()) <= calm.descriptors + 2, 60_000);
+    const closedAfterMs = performance.now() - startedAt;
+    for (const client of clients) client.destroy();
+    console.log({ calmP95: calm.p95, p95: meanwhile, closedAfterMs });
+    expect(closedAfterMs).to.be.below(25_000);
+  });
+
+  it('a connection that reads a few bytes each second is closed within 65 s', async () => {
+    const socket = connect(port, '127.0.0.1');
+    socket.pause();
+    const startedAt = performance.now();
+    socket.write(rawRequest(`GET ${bundle}`).repeat(5));
+    const reader = setInterval(() => socket.read(Math.min(20_000, socket.readableLength)), 1_000);
+    const ms = await new Promise<number>(resolve => {
+      socket.on('error', () => {});
+      socket.on('close', () => resolve(performance.now() - startedAt));
+      socket.on('end', () => resolve(performance.now() - startedAt));
+    });
+    clearInterval(reader);
+    console.log({ closedAfterMs: ms });
+    expect(ms).to.be.below(65_000);
+  });
+});

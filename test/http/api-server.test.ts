@@ -1,0 +1,69 @@
+import type { AddressInfo } from 'node:net';
+import { connect } from 'node:net';
+import { expect } from 'chai';
+import { type ApiServer, createApiServer } from '../../src/http/api-server.ts';
+import { eventually } from '../support/eventually.ts';
+import { rawRequest, sendRaw } from '../support/raw-http.ts';
+
+/** More than the socket buffers of both sides hold. */
+const large = Buffer.alloc(11 * 1024 * 1024, 'x');
+
+describe('HTTP server of the API', () => {
+  let api: ApiServer;
+  let url: string;
+
+  beforeEach(async () => {
+    api = createApiServer({
+      keepAliveMs: 75_000,
+      handle: (request, response) => {
+        const respond = () => response.end(request.url === '/large' ? large : 'small');
+        if (request.method === 'POST') request.resume().on('end', respond);
+        else respond();
+      },
+    });
+    await new Promise<void>(resolve => api.http.listen(0, '127.0.0.1', resolve));
+    url = `http://127.0.0.1:${(api.http.address() as AddressInfo).port}`;
+  });
+  afterEach(() => api.http.closeAllConnections());
+
+  it('a stop waits until a slow client has received the whole response', async () => {
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    socket.write(rawRequest('GET /large'));
+    await new Promise(resolve => socket.once('readable', resolve)); // the response has begun; the client reads no more of it
+    const drained = api.drain(20_000);
+    let received = 0;
+    socket.on('data', (chunk: Buffer) => (received += chunk.length)).resume();
+    await new Promise(resolve => socket.once('close', resolve));
+    expect(received).to.be.above(large.length);
+    expect(await drained).to.equal(true);
+  });
+
+  it('a stop closes idle connections, used ones and new ones, and finishes a request whose body is still arriving', async () => {
+    const unused = sendRaw(url, [], { withinMs: 10_000 });
+    const used = sendRaw(url, rawRequest('GET /'), { withinMs: 10_000 });
+    let finishBody = (_: string): void => {};
+    const post = sendRaw(url, rawRequest('POST /', ['Content-Length: 4']), {
+      withinMs: 10_000,
+      until: /small/,
+      exposeWrite: write => (finishBody = write),
+    });
+    await eventually(() => new Promise<boolean>(resolve => api.http.getConnections((_, n) => resolve(n === 3))));
+    const drained = api.drain(20_000);
+    expect([(await unused).closed, (await used).closed]).to.deep.equal([true, true]);
+    finishBody('body');
+    expect((await post).statuses).to.deep.equal([200]);
+    expect(await drained).to.equal(true);
+  });
+
+  it('a stop cuts a client that does not read its response once the time is over, and reports it', async () => {
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    socket.write(rawRequest('GET /large'));
+    await new Promise(resolve => socket.once('readable', resolve));
+    expect(await api.drain(100)).to.equal(false);
+    socket.destroy();
+  });
+
+  it('an idle connection stays open for longer than load balancers keep theirs', () => {
+    expect(api.http.keepAliveTimeout).to.equal(75_000);
+  });
+});
