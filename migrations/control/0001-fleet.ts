@@ -1,6 +1,6 @@
 import { Migration } from '@mikro-orm/migrations';
 
-/** Servers, tenants, their signing keys, and who may call: roles, users, sessions. */
+/** Servers, tenants and signing keys; roles, users and sessions; the triggers of the change feed. */
 export class Fleet extends Migration {
   override up(): void {
     this.addSql(`
@@ -103,7 +103,7 @@ export class Fleet extends Migration {
         else 'backoffice_' || left(md5(current_database()), 8) end)`);
   }
 
-  /** Every process listens on `control_changes` and drops what it keeps of the row that is named: `<table>:<key>`. */
+  /** Every process listens on `control_changes`. The payload `<topic>:<key>` names the row that it removes from its cache. */
   #changeFeed(): void {
     this.addSql(`
       create function announce_change() returns trigger language plpgsql as $$

@@ -1,6 +1,6 @@
 import { Migration } from '@mikro-orm/migrations';
 
-/** Tokens sent by mail, and the tokens of old clients. */
+/** Mail tokens; API clients and their legacy tokens. */
 export class Accounts extends Migration {
   override up(): void {
     this.addSql(`
@@ -46,7 +46,7 @@ export class Accounts extends Migration {
     this.addSql(`create index legacy_tokens_client_id_index on legacy_tokens (client_id)`);
     this.addSql(`
       create trigger announce_change after delete on legacy_tokens for each row execute function announce_change('legacy_tokens', 'hash')`);
-    // Counting a use is not a change that anybody must hear of.
+    // A change of `uses` or `last_used_at` is not announced, because the cache does not hold these columns.
     this.addSql(`
       create trigger announce_revocation after update on legacy_tokens for each row
         when ((old.revoked_at, old.expires_at, old.user_id, old.tenant_id, old.entity_type)
@@ -55,7 +55,7 @@ export class Accounts extends Migration {
     this.addSql(
       `create trigger announce_truncate after truncate on legacy_tokens execute function announce_truncate()`,
     );
-    // Its tokens are refused with it.
+    // Revoking a client revokes all its tokens.
     this.addSql(`
       create function revoke_tokens_of_client() returns trigger language plpgsql as $$
       begin

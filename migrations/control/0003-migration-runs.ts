@@ -1,6 +1,6 @@
 import { Migration } from '@mikro-orm/migrations';
 
-/** Every run over the fleet, what became of each tenant in it, and what a schema at head looks like. */
+/** Migration runs over the fleet, the outcome for each tenant, and the fingerprint of the schema at head. */
 export class MigrationRuns extends Migration {
   override up(): void {
     this.addSql(`alter table tenants add schema_fingerprint text`);

@@ -1,6 +1,6 @@
 import { Migration } from '@mikro-orm/migrations';
 
-/** How many tenants a server takes, and what is left of a tenant that is gone for good. */
+/** The capacity of a server, and a record of each purged tenant. */
 export class ServersAndPurges extends Migration {
   override up(): void {
     this.addSql(`alter table servers add capacity integer constraint servers_capacity_check check (capacity >= 0)`);

@@ -1,6 +1,6 @@
 import { Migration } from '@mikro-orm/migrations';
 
-/** Databases that are ready for tenants to come. */
+/** The warm pool: databases that were prepared for future tenants. */
 export class WarmDatabases extends Migration {
   override up(): void {
     this.addSql(`

@@ -12,9 +12,9 @@ interface Batch {
 }
 
 /**
- * Returns a function that announces changes. It sends one batch at a time; announcements that are made meanwhile form the
- * next batch. The promise resolves when the control database has accepted the batch: every listening process will receive
- * it. It rejects when the batch was not sent.
+ * Returns a function that announces changes. It sends one batch at a time; announcements that are made meanwhile form
+ * the next batch. The promise resolves when the control database has accepted the batch: every listening process will
+ * receive it. It rejects when the batch was not sent.
  */
 export function createAnnouncer(control: ControlDatabase): Announce {
   let lastSettled: Promise<void> = Promise.resolve();

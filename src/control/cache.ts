@@ -9,7 +9,9 @@ interface CacheOptions<Value> {
   load: (key: string) => Promise<Value | undefined>;
   max: number;
   ttlMs: number;
-  /** Limit of the keys that are remembered as absent, so that a further look-up of them needs no query. Default 0: none. */
+  /**
+   * Limit of the keys that are remembered as absent, so that a further look-up of them needs no query. Default 0: none.
+   */
   maxAbsent?: number;
 }
 
@@ -32,9 +34,9 @@ const clockMs = 1_000; // entries live for minutes, so their age is computed fro
 /**
  * Caches look-ups of the control database while the change feed is current.
  *
- * An entry holds the *promise* of a value from the moment of the first look-up. So concurrent look-ups share one query, and
- * a change that is announced while the query runs removes the promise: a result that may be older than the change is never
- * cached.
+ * An entry holds the *promise* of a value from the moment of the first look-up. So concurrent look-ups share one query,
+ * and a change that is announced while the query runs removes the promise: a result that may be older than the change
+ * is never cached.
  */
 export class ControlCache<Value extends object> {
   readonly #options: CacheOptions<Value>;
@@ -56,7 +58,10 @@ export class ControlCache<Value extends object> {
     options.feed.subscribe(options.topic, key => this.invalidate(key));
   }
 
-  /** Returns the value of a key, from memory or from the database; undefined when it has none. @throws what `load` throws */
+  /**
+   * Returns the value of a key, from memory or from the database; undefined when it has none.
+   * @throws what `load` throws
+   */
   async get(key: string): Promise<Value | undefined> {
     const { feed, load, maxAbsent } = this.#options;
     if (!feed.current) return load(key);
@@ -103,7 +108,9 @@ export class ControlCache<Value extends object> {
     return this.#entries.peek(key) === entry && this.#entries.delete(key);
   }
 
-  /** Removes a key, or all of them (`*`). Called by the change feed, and by code that has just changed the row itself. */
+  /**
+   * Removes a key, or all of them (`*`). Called by the change feed, and by code that has just changed the row itself.
+   */
   invalidate(key: string): void {
     this.#changeCount++;
     if (key === '*') {

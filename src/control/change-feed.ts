@@ -10,16 +10,17 @@ const reconnectMs = 200;
 type ChangeHandler = (key: string) => void;
 
 /**
- * Receives a notification for each changed row of the control database, whoever changed it: triggers send them (`NOTIFY`).
+ * Receives a notification for each changed row of the control database, whoever changed it: triggers send them
+ * (`NOTIFY`).
  *
  * Whoever caches rows in memory may serve them only while `current` is true:
  *
- *   1. `current` is true for 900 ms after the sending of the last `select 1` that this connection has answered. A silent
- *      network therefore counts as down.
- *   2. PostgreSQL delivers pending notifications before it completes an answer. So at each proof, this process has received
- *      every change whose commit had returned before the proof was sent.
- *   3. Changes that were committed between two connections are not received. So after each connect, every subscriber drops
- *      everything before `current` becomes true.
+ *   1. `current` is true for 900 ms after the sending of the last `select 1` that this connection has answered. A
+ *      silent network therefore counts as down.
+ *   2. PostgreSQL delivers pending notifications before it completes an answer. So at each proof, this process has
+ *      received every change whose commit had returned before the proof was sent.
+ *   3. Changes that were committed between two connections are not received. So after each connect, every subscriber
+ *      drops everything before `current` becomes true.
  */
 export class ChangeFeed {
   readonly #url: string;
@@ -49,7 +50,10 @@ export class ChangeFeed {
     this.#handlers.set(topic, invalidate);
   }
 
-  /** Resolves when the feed is listening. @throws when the control database cannot be reached; `start` does not retry */
+  /**
+   * Resolves when the feed is listening.
+   * @throws when the control database cannot be reached; `start` does not retry
+   */
   async start(): Promise<void> {
     await this.#connect();
     this.#scheduleHeartbeat(heartbeatMs);

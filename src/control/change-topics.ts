@@ -15,8 +15,8 @@ export const changeTopics = {
   /** By hash, in the notation of PostgreSQL for `bytea`. */
   legacyTokens: 'legacy_tokens',
   /**
-   * By `<tenant guid>/<resource>`, or by the guid alone for all resources of the tenant. Processes of earlier builds, which
-   * run beside this one during an update, know the topic by this value.
+   * By `<tenant guid>/<resource>`, or by the guid alone for all resources of the tenant. Processes of earlier builds,
+   * which run beside this one during an update, know the topic by this value.
    */
   responses: 'answers',
 } as const;

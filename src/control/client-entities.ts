@@ -2,7 +2,7 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { Tenant } from './fleet-entities.ts';
 import { User } from './user-entities.ts';
 
-/** An old program that acts for a user. */
+/** A program written for the previous API, which acts for a user. */
 const ApiClientSchema = defineEntity({
   name: 'ApiClient',
   tableName: 'api_clients',
@@ -11,7 +11,7 @@ const ApiClientSchema = defineEntity({
     tenant: () => p.manyToOne(Tenant),
     user: () => p.manyToOne(User),
     name: p.text(),
-    /** SHA-256; the secret is random, so it needs no slow hash. */
+    /** SHA-256: the secret is random, so it needs no slow hash. */
     secretHash: p.blob(),
     createdAt: p.datetime().defaultRaw('now()'),
     revokedAt: p.datetime().nullable(),
@@ -20,7 +20,7 @@ const ApiClientSchema = defineEntity({
 export class ApiClient extends ApiClientSchema.class {}
 ApiClientSchema.setClass(ApiClient);
 
-/** What such a program calls with. */
+/** A token that an API client sends with its requests. */
 const LegacyTokenSchema = defineEntity({
   name: 'LegacyToken',
   tableName: 'legacy_tokens',

@@ -6,7 +6,7 @@ import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationNames, migrationOptions } from '../postgres/migration-steps.ts';
 import { controlEntities } from './entities.ts';
 
-/** The control database: knows all tenants, keys, users and sessions. */
+/** The control database: it stores all tenants, keys, users and sessions. */
 export type ControlDatabase = MikroORM;
 
 /** MikroORM's options for the control database. */
@@ -21,12 +21,12 @@ export function controlOptions(url: string): Options {
   });
 }
 
-/** Opens no connection yet: the pool connects on first use. Close it with `control.close()`. */
+/** Creates a connection pool, which connects on first use. Close it with `control.close()`. */
 export function openControlDatabase(url: string, connections = 2): ControlDatabase {
   return new MikroORM({
     ...controlOptions(url),
     driverOptions: {
-      ...connectionConfig(url, 'control', { datestyle: 'ISO' }), // moments as text are the same in every session
+      ...connectionConfig(url, 'control', { datestyle: 'ISO' }), // timestamps as text look the same in every session
       max: connections,
       idleTimeoutMillis: timeLimits.control.idleMs,
       keepAlive: true,
@@ -36,9 +36,9 @@ export function openControlDatabase(url: string, connections = 2): ControlDataba
 }
 
 /**
- * The rows of a prepared statement, for the look-ups that requests wait for. Values are as PostgreSQL writes them: numbers
- * of 64 bits and moments are text.
- * @param name of the statement; each connection prepares it once
+ * Returns the rows of a prepared statement, for queries that requests wait for. 64-bit integers and timestamps are
+ * strings, as PostgreSQL writes them.
+ * @param name name of the statement, which each connection prepares once
  */
 export async function queryControl<Row extends object>(
   control: ControlDatabase,
@@ -54,8 +54,11 @@ export async function queryControl<Row extends object>(
 type QueryControl = <Row extends object>(name: string, text: string, values: unknown[]) => Promise<Row[]>;
 
 /**
- * The same in a transaction, for the few that requests wait for: those of an entity manager take several times as long.
- * @param work may wait for nothing but its queries: a connection that dies meanwhile leaves the pool by itself
+ * Runs prepared statements in a transaction, for transactions that requests wait for: those of an entity manager take
+ * several times as long.
+ * @param work must await nothing but its queries. If the connection dies, the query fails and this function releases
+ *   the connection. While anything else is awaited, `dropDeadConnections` would release it first, and the second
+ *   release throws
  */
 export async function transactControl<Result>(
   control: ControlDatabase,
@@ -70,24 +73,24 @@ export async function transactControl<Result>(
     await client.query('commit');
     return result;
   } catch (error) {
-    await client.query('rollback').catch(() => (broken = true)); // what matters is why it failed
+    await client.query('rollback').catch(() => (broken = true)); // the first error is the one to report
     throw error;
   } finally {
     client.release(broken);
   }
 }
 
-/** The last migration that the control database has; undefined when it has none. */
+/** Returns the last migration that was applied to the control database; undefined when none was. */
 export async function controlVersion(control: ControlDatabase): Promise<string | undefined> {
-  const [table] = await control.em.execute<{ found: boolean }[]>(
+  const [migrations] = await control.em.execute<{ found: boolean }[]>(
     `select to_regclass('public.migrations') is not null as found`,
   );
-  if (!table?.found) return undefined;
+  if (!migrations?.found) return undefined;
   const [row] = await control.em.execute<{ name: string | null }[]>('select max(name) as name from migrations');
   return row?.name ?? undefined;
 }
 
-/** The last migration of the control database that this build knows. */
+/** Returns the last control migration of this build. */
 export async function controlHead(): Promise<string> {
   return (await migrationNames('control')).at(-1) ?? '';
 }

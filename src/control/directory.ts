@@ -15,14 +15,15 @@ import { createTenantReload } from './tenant-reload.ts';
 import { User } from './user-entities.ts';
 
 /**
- * The look-ups that requests make in the control database. Each result is cached until the change feed announces a change
- * of its row. A look-up returns undefined when there is no such row.
+ * The look-ups that requests make in the control database. Each result is cached until the change feed announces a
+ * change of its row. A look-up returns undefined when there is no such row.
  */
 export interface Directory {
   tenant(guid: string): Promise<TenantRecord | undefined>;
   /**
-   * Looks the tenant up for a token whose key the cached record lacks, because this process has not received a key rotation
-   * yet: reads the keys from the database, at most once a second for each tenant, so that invented keys cost next to nothing.
+   * Looks the tenant up for a token whose key the cached record lacks, because this process has not received a key
+   * rotation yet: reads the keys from the database, at most once a second for each tenant, so that invented keys cost
+   * next to nothing.
    */
   reloadTenant(guid: string): Promise<TenantRecord | undefined>;
   session(id: string): Promise<SessionRecord | undefined>;
@@ -31,8 +32,8 @@ export interface Directory {
   user(id: number): Promise<UserRecord | undefined>;
   role(id: number): Promise<RoleRecord | undefined>;
   /**
-   * Returns a function that is true while the directory would return these very objects from memory. It checks the age of
-   * the cache entries once a second, and everything else at each call.
+   * Returns a function that is true while the directory would return these very objects from memory. It checks the age
+   * of the cache entries once a second, and everything else at each call.
    * @returns undefined when the directory would not return these objects now
    */
   freshnessCheck(records: CallerRecords): (() => boolean) | undefined;

@@ -7,11 +7,13 @@ const ServerSchema = defineEntity({
   properties: {
     id: p.integer().primary(),
     name: p.text().unique(),
-    /** Begins the name of every database and role that this installation makes on the server. */
+    /** The names of all databases and roles that this installation creates on the server start with it. */
     prefix: p.text(),
-    /** Sealed; null: the server that the control database itself is on. */
+    /** Sealed. Null means the server of the control database. */
     adminUrl: p.blob().nullable(),
-    /** Most tenants placed there without being asked for by name; null: no limit. */
+    /**
+     * Maximum number of tenants that are placed here automatically; null: no limit. It does not limit an explicit `--server`.
+     */
     capacity: p.integer().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
   },
@@ -22,7 +24,7 @@ ServerSchema.setClass(Server);
 export const tenantStatuses = ['provisioning', 'active', 'suspended', 'deleted'] as const;
 export type TenantStatus = (typeof tenantStatuses)[number];
 
-/** A customer organisation, with a database of its own. */
+/** A customer organisation with its own database. */
 const TenantSchema = defineEntity({
   name: 'Tenant',
   tableName: 'tenants',
@@ -39,9 +41,9 @@ const TenantSchema = defineEntity({
     roleName: p.text(),
     /** Sealed. */
     rolePassword: p.blob(),
-    /** The last migration its database has, as the control database knows it. */
+    /** The last migration that was applied to its database, as far as the control database knows. */
     schemaVersion: p.text().nullable(),
-    /** Of its database, when that was last compared with the template. */
+    /** Fingerprint of its schema when it was last compared with the template. */
     schemaFingerprint: p.text().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
     updatedAt: p
@@ -53,7 +55,9 @@ const TenantSchema = defineEntity({
 export class Tenant extends TenantSchema.class {}
 TenantSchema.setClass(Tenant);
 
-/** A tenant's HS512 secret. Active: signs and verifies. Retiring: verifies. Disabled: neither. */
+/**
+ * A tenant's HS512 secret. An active key signs and verifies, a retiring key only verifies, a disabled key does neither.
+ */
 const SigningKeySchema = defineEntity({
   name: 'SigningKey',
   tableName: 'signing_keys',

@@ -7,8 +7,8 @@ import type { CallerRecords } from './records.ts';
 const lookUpEveryMs = 1_000;
 
 /**
- * Returns the directory's `freshnessCheck`. Between two look-ups it reads a flag of each cache entry, which the cache sets
- * when it removes the entry.
+ * Returns the directory's `freshnessCheck`. Between two look-ups it reads a flag of each cache entry, which the cache
+ * sets when it removes the entry.
  */
 export function createFreshnessCheck(
   caches: DirectoryCaches,
@@ -31,8 +31,8 @@ export function createFreshnessCheck(
 }
 
 /**
- * Returns the cache entries of the records, or undefined if a cache holds another record or none. The look-up counts as a
- * use of each entry, so the caches do not evict the entries of a token that is in use.
+ * Returns the cache entries of the records, or undefined if a cache holds another record or none. The look-up counts as
+ * a use of each entry, so the caches do not evict the entries of a token that is in use.
  */
 function findEntries(
   { tenants, sessions, users, roles }: DirectoryCaches,

@@ -4,20 +4,21 @@ import { crc32 } from 'node:zlib';
 const prefix = 'sbl_';
 
 /**
- * A token of an old client: `sbl_`, 32 random bytes, and a checksum by which a token that was cut off or mistyped is known
- * without a look-up (and found by scanners of repositories). Only its hash is kept.
+ * Creates a legacy token: `sbl_`, 32 random bytes in base64url, and a checksum. The checksum identifies a truncated or
+ * mistyped token without a look-up. Secret scanners find leaked tokens by prefix and checksum. The database
+ * stores only the hash.
  */
 export function createLegacyToken(): string {
   const secret = randomBytes(32).toString('base64url');
   return `${prefix}${secret}${checksum(secret)}`;
 }
 
-/** Whether it looks like a legacy token, good or not. */
+/** Recognises a legacy token, valid or not, by its prefix. */
 export function isLegacyToken(token: string): boolean {
   return token.startsWith(prefix);
 }
 
-/** SHA-256 in hexadecimal; undefined when the checksum is wrong. */
+/** Returns the SHA-256 of a token in hexadecimal; undefined when the token is malformed or its checksum is wrong. */
 export function hashOfLegacyToken(token: string): string | undefined {
   const [, secret, sum] = /^sbl_([\w-]{43})([0-9a-f]{8})$/.exec(token) ?? [];
   return secret && sum === checksum(secret) ? createHash('sha256').update(token).digest('hex') : undefined;

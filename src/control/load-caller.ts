@@ -21,7 +21,8 @@ interface RoleRow {
   permissions: string[];
 }
 
-const userColumns = `u.id as user_id, u.guid as user_guid, u.tenant_id, email, first_name, last_name, role_id, scope, entity_id,
+const userColumns = `
+  u.id as user_id, u.guid as user_guid, u.tenant_id, email, first_name, last_name, role_id, scope, entity_id,
   disabled_at is not null as disabled`;
 const roleColumns = 'r.id as role_id, r.name as role_name, permissions';
 
@@ -42,7 +43,7 @@ export async function loadRole(id: string, control: ControlDatabase): Promise<Ro
   return row && toRole(row);
 }
 
-/** A session with its user and their role, who are asked for next. */
+/** Loads a session together with its user and the user's role, which the request needs next. */
 export async function loadSession(
   id: string,
   control: ControlDatabase,

@@ -8,7 +8,7 @@ import { owners, type SecretBox } from './secret-box.ts';
 import { databaseUrl, type ServerUrls } from './server-urls.ts';
 import { keyRetirementSeconds } from './token-lifetime.ts';
 
-const minKeyBytes = 64; // RFC 7518 §3.2: a key of the size of the hash, or larger
+const minKeyBytes = 64; // RFC 7518 §3.2: the key must be at least as long as the hash
 
 export interface TenantLoaderOptions {
   control: ControlDatabase;
@@ -33,7 +33,7 @@ interface TenantRow {
   keys: { kid: string; secret: string; active: boolean }[];
 }
 
-// A key that retired longer ago has signed no token that is still valid.
+// A key that retired before that time has signed no token that is still valid.
 const tenantByGuid = `
   select t.id, t.slug, t.name, app_id, features, t.status, schema_version, database_name, role_name, role_password,
          s.name as server_name, s.admin_url as server_url,
@@ -41,13 +41,15 @@ const tenantByGuid = `
                    'kid', kid, 'secret', encode(secret, 'base64'), 'active', k.status = 'active')), '[]')
             from signing_keys k
            where tenant_id = t.id and (k.status = 'active'
-              or k.status = 'retiring' and coalesce(retired_at > now() - interval '${keyRetirementSeconds} seconds', true))) as keys
+              or k.status = 'retiring'
+                 and coalesce(retired_at > now() - interval '${keyRetirementSeconds} seconds', true))) as keys
     from tenants t join servers s on s.id = server_id
    where guid = $1`;
 
 /**
- * A tenant with its secrets opened; undefined when there is none.
- * @throws {Problem} `unavailable` when a secret does not open or a key is too short: then the tenant is not served at all
+ * Loads a tenant and opens its secrets. Returns undefined when there is no such tenant.
+ * @throws {Problem} `unavailable` when a secret cannot be opened or a key is too short: such a tenant is not
+ *   served at all
  */
 export async function loadTenant(
   guid: string,
@@ -75,7 +77,7 @@ export async function loadTenant(
   } catch (error) {
     log.error(
       { event: 'tenant_secrets_unusable', tenant: guid, err: error },
-      'a secret of this tenant does not open: it is not served',
+      'the tenant is not served: one of its secrets cannot be opened',
     );
     throw problem('unavailable', { cause: error });
   }

@@ -1,9 +1,12 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 
-/** `abandoned`: its process ended without saying how. */
+/** `abandoned`: the process ended without recording a result. */
 export type RunState = 'running' | 'succeeded' | 'failed' | 'halted' | 'abandoned';
 
-/** `current`: there was nothing to migrate. `skipped`: its turn did not come, or was not seen to its end. */
+/**
+ * `current`: the tenant had nothing to migrate. `skipped`: the run ended before the tenant started, or before it
+ * finished.
+ */
 export type OutcomeState = 'pending' | 'running' | 'migrated' | 'current' | 'failed' | 'skipped';
 
 /** One run of migrations over the fleet. */
@@ -13,9 +16,9 @@ const MigrationRunSchema = defineEntity({
   properties: {
     id: p.bigint('number').primary(),
     state: p.text().$type<RunState>().default('running'),
-    /** The version that it brings tenants to. */
+    /** The version that the run migrates tenants to. */
     head: p.text(),
-    /** Tenants at the same time, on each server. */
+    /** Maximum number of tenants that are migrated at the same time on each server. */
     concurrency: p.integer(),
     canary: p.integer().nullable(),
     maxFailures: p.integer().nullable(),
@@ -28,7 +31,7 @@ const MigrationRunSchema = defineEntity({
 export class MigrationRun extends MigrationRunSchema.class {}
 MigrationRunSchema.setClass(MigrationRun);
 
-/** What became of one tenant in a run. */
+/** The result of a run for one tenant. */
 const MigrationOutcomeSchema = defineEntity({
   name: 'MigrationOutcome',
   tableName: 'migration_outcomes',
@@ -47,17 +50,17 @@ const MigrationOutcomeSchema = defineEntity({
 export class MigrationOutcome extends MigrationOutcomeSchema.class {}
 MigrationOutcomeSchema.setClass(MigrationOutcome);
 
-/** What a schema at head looks like on one server: that of its template. */
+/** The schema at head on one server, as its template has it. */
 const SchemaFingerprintSchema = defineEntity({
   name: 'SchemaFingerprint',
   tableName: 'schema_fingerprints',
   properties: {
     serverId: p.smallint().primary(),
-    /** Of the migrations. */
+    /** Digest of the migrations that made the template. */
     digest: p.text().primary(),
     head: p.text(),
     fingerprint: p.text(),
-    /** Every object with its definition. */
+    /** The definition of each schema object, by its name. */
     objects: p.json().$type<Record<string, string>>(),
     createdAt: p.datetime().defaultRaw('now()'),
   },

@@ -1,4 +1,4 @@
-/** Every permission there is. One is never implied by another. */
+/** All permissions. No permission implies another one. */
 export const permissions = [
   'orders.read',
   'orders.write',
@@ -24,7 +24,7 @@ export const permissions = [
 ] as const;
 export type Permission = (typeof permissions)[number];
 
-/** The roles a new tenant begins with. */
+/** The roles of a new tenant. */
 export const initialRoles = [
   { name: 'Administrator', permissions: [...permissions] },
   { name: 'Member', permissions: permissions.filter(permission => permission.endsWith('.read')) },

@@ -3,25 +3,27 @@ import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, ti
 const nonceBytes = 12; // NIST SP 800-38D §5.2.1.1
 const tagBytes = 16;
 
-/** Seals secrets at rest, and makes message authentication codes, under keys derived from the master key. */
+/** Encrypts secrets at rest and computes message authentication codes, with keys derived from the master key. */
 export interface SecretBox {
-  /** AES-256-GCM. `owner` says what the secret belongs to; sealed text moved to another owner does not open. */
+  /**
+   * Encrypts with AES-256-GCM. `owner` names what the secret belongs to: moved to another owner, it cannot be opened.
+   */
   seal(secret: Uint8Array | string, owner: string): Buffer;
-  /** @throws {Error} when the text was made under another master key, for another owner, or was changed */
+  /** Decrypts. @throws {Error} when the text was sealed with another master key or for another owner, or was changed */
   open(sealed: Uint8Array, owner: string): Buffer;
-  /** HMAC-SHA-256, 32 bytes, under a key of its own for each purpose. */
+  /** HMAC-SHA-256, 32 bytes. Each purpose has its own key. */
   mac(purpose: string, ...parts: string[]): Buffer;
-  /** Whether a code was made for this purpose and these parts; compared in constant time. */
+  /** Checks, in constant time, that a code was computed for this purpose and these parts. */
   verifyMac(code: Uint8Array, purpose: string, ...parts: string[]): boolean;
 }
 
 /**
- * @param masterKey 32 random bytes; the keys in use are derived from it (HKDF-SHA-256, RFC 5869), one per purpose
- * @param previous the master key before it: what that one sealed still opens, and its codes still hold
+ * @param masterKey 32 random bytes, from which the key of each purpose is derived (HKDF-SHA-256, RFC 5869)
+ * @param previous the former master key: secrets that it sealed can still be opened, and its codes are still valid
  */
 export function createSecretBox(masterKey: Uint8Array, previous?: Uint8Array): SecretBox {
   const current = createKeyring(masterKey);
-  const before = previous && createKeyring(previous);
+  const former = previous && createKeyring(previous);
   return {
     seal(secret, owner) {
       const nonce = randomBytes(nonceBytes);
@@ -33,13 +35,13 @@ export function createSecretBox(masterKey: Uint8Array, previous?: Uint8Array): S
       try {
         return openWith(current.sealing, sealed, owner);
       } catch (error) {
-        if (before) return openWith(before.sealing, sealed, owner);
+        if (former) return openWith(former.sealing, sealed, owner);
         throw error;
       }
     },
-    mac: (purpose, ...parts) => codeOf(current, purpose, parts),
+    mac: (purpose, ...parts) => computeMac(current, purpose, parts),
     verifyMac: (code, purpose, ...parts) =>
-      [current, before].some(keyring => keyring && isCode(code, codeOf(keyring, purpose, parts))),
+      [current, former].some(keyring => keyring && equalsCode(code, computeMac(keyring, purpose, parts))),
   };
 }
 
@@ -53,13 +55,13 @@ function createKeyring(masterKey: Uint8Array): Keyring {
   return { sealing: derive('seal'), derive };
 }
 
-function codeOf({ derive }: Keyring, purpose: string, parts: string[]): Buffer {
+function computeMac({ derive }: Keyring, purpose: string, parts: string[]): Buffer {
   return createHmac('sha256', derive(`mac:${purpose}`))
     .update(JSON.stringify(parts))
     .digest();
 }
 
-function isCode(code: Uint8Array, expected: Buffer): boolean {
+function equalsCode(code: Uint8Array, expected: Buffer): boolean {
   return code.length === expected.length && timingSafeEqual(code, expected);
 }
 
@@ -69,7 +71,7 @@ function openWith(key: Buffer, sealed: Uint8Array, owner: string): Buffer {
   return Buffer.concat([decipher.update(sealed.subarray(nonceBytes, -tagBytes)), decipher.final()]);
 }
 
-/** What each kind of secret is bound to; one place, so that sealing and opening cannot disagree. */
+/** The `owner` of each kind of secret, in one place, so that sealing and opening always use the same. */
 export const owners = {
   signingKey: (tenantGuid: string, kid: string): string => `signing_key:${tenantGuid}:${kid}`,
   rolePassword: (tenantGuid: string): string => `role_password:${tenantGuid}`,

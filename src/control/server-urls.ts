@@ -1,13 +1,13 @@
 import type { Server } from './fleet-entities.ts';
 import { owners, type SecretBox } from './secret-box.ts';
 
-/** Where the servers that tenants are placed on are reached. */
+/** The connection URLs of the PostgreSQL servers that hold tenant databases. */
 export interface ServerUrls {
-  /** A URL with the rights of the operator: creates databases and roles. */
+  /** Returns a URL with the operator's rights, which can create databases and roles. */
   adminUrl(server: Pick<Server, 'name' | 'adminUrl'>): string;
 }
 
-/** @param controlUrl the control database; its server is the one that rows without a URL of their own mean */
+/** @param controlUrl URL of the control database, returned for a server without a URL of its own */
 export function createServerUrls(controlUrl: string, secrets: SecretBox): ServerUrls {
   return {
     adminUrl: server =>
@@ -15,16 +15,17 @@ export function createServerUrls(controlUrl: string, secrets: SecretBox): Server
   };
 }
 
-/** The same server and the same settings (TLS …), another database, and optionally another login. */
+/** Returns a URL with the same server and settings (TLS …), another database and, if given, another login. */
 export function databaseUrl(serverUrl: string, database: string, login?: { user: string; password: string }): string {
   const url = new URL(serverUrl);
   url.pathname = `/${encodeURIComponent(database)}`;
   if (login) {
     const { user, password } = login;
-    // In the query a login would win over the one before the host, which has no place there when there is no host (a socket).
-    const inQuery = url.hostname === '';
+    // A login in the query takes precedence over one before the host. A URL without a host (a socket) can hold a login
+    // only in the query.
+    const useQuery = url.hostname === '';
     for (const [name, value] of Object.entries({ user, password })) {
-      if (inQuery) url.searchParams.set(name, value);
+      if (useQuery) url.searchParams.set(name, value);
       else url.searchParams.delete(name);
     }
     url.username = encodeURIComponent(user);

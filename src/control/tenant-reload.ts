@@ -6,9 +6,9 @@ import type { TenantRecord } from './records.ts';
 const minIntervalMs = 1_000;
 
 /**
- * Returns the directory's `reloadTenant`. It compares the keys in the database with those of the cached record, and drops
- * the record only if they differ: other caches hold on to the identity of the record, and an invented key must not clear
- * them.
+ * Returns the directory's `reloadTenant`. It compares the keys in the database with those of the cached record, and
+ * drops the record only if they differ: other caches depend on the identity of the record, and an invented key must
+ * not invalidate them.
  */
 export function createTenantReload(
   tenants: ControlCache<TenantRecord>,

@@ -1,15 +1,19 @@
 /** How long an access token is valid, in seconds. */
 export const accessTokenLifetimeSeconds = 15 * 60;
 
-/** How far the clocks of two machines may differ, in seconds. A token is accepted for this time after it has expired. */
+/**
+ * How far the clocks of two machines may differ, in seconds. A token is accepted for this time after it has expired.
+ */
 export const clockSkewSeconds = 30;
 
-/** How long a process may go on signing with a retired key: 1 s for the change feed, 10 s for a request, and a reserve. */
+/**
+ * How long a process may go on signing with a retired key: 1 s for the change feed, 10 s for a request, and a reserve.
+ */
 const lateSigningSeconds = 30;
 
 /**
- * The longest time from the retirement of a key until every token that it signed has expired, in seconds on the clock of
- * the control database:
+ * The longest time from the retirement of a key until every token that it signed has expired, in seconds on the clock
+ * of the control database:
  *
  *   1. A process signs the last token at most `lateSigningSeconds` after the retirement.
  *   2. The token is accepted for its lifetime, and for the skew after it has expired.

@@ -1,7 +1,7 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { Tenant } from './fleet-entities.ts';
 
-/** A named set of permissions of one tenant. */
+/** A named set of permissions, defined per tenant. */
 const RoleSchema = defineEntity({
   name: 'Role',
   tableName: 'roles',
@@ -16,10 +16,10 @@ export class Role extends RoleSchema.class {}
 RoleSchema.setClass(Role);
 
 export const scopes = ['Self', 'All'] as const;
-/** What a user reaches: data of the own business entity, or of all of the tenant. */
+/** Which data a user can access: that of their own business entity, or all data of the tenant. */
 export type Scope = (typeof scopes)[number];
 
-/** Who logs in. */
+/** A person who logs in, or for whom an API client acts. */
 const UserSchema = defineEntity({
   name: 'User',
   tableName: 'users',
@@ -34,7 +34,7 @@ const UserSchema = defineEntity({
     lastName: p.text(),
     role: () => p.manyToOne(Role),
     scope: p.text().$type<Scope>().default('Self'),
-    /** The business entity in the tenant's own database. */
+    /** Id of the business entity in the tenant database. */
     entityId: p.bigint('number').nullable(),
     confirmedAt: p.datetime().nullable(),
     disabledAt: p.datetime().nullable(),
@@ -52,7 +52,7 @@ const SessionSchema = defineEntity({
     id: p.uuid().primary().defaultRaw('gen_random_uuid()'),
     tenant: () => p.manyToOne(Tenant),
     user: () => p.manyToOne(User),
-    /** How often its refresh token was rotated; only the token of the present generation is good. */
+    /** How often the refresh token was rotated. Only the token of the current generation is valid. */
     refreshGeneration: p.integer().default(0),
     createdAt: p.datetime().defaultRaw('now()'),
     refreshedAt: p.datetime().defaultRaw('now()'),
@@ -63,7 +63,7 @@ const SessionSchema = defineEntity({
 export class Session extends SessionSchema.class {}
 SessionSchema.setClass(Session);
 
-/** A token sent by mail; only its hash is kept, and only the newest of each purpose. */
+/** A token that was sent by mail. Only its hash is stored, and only the newest token of a user for each purpose. */
 const MailTokenSchema = defineEntity({
   name: 'MailToken',
   tableName: 'mail_tokens',
