@@ -50,7 +50,7 @@ export function checkWarmDatabases({ server, control, facts, report }: CheckCont
     report({
       check: 'warm_leftover',
       problem: 'the pool has unfinished warm databases',
-      remedy: 'Make them again: npm run -s tenant -- pool fill',
+      remedy: 'Replace them: npm run -s tenant -- pool fill',
     });
 }
 

@@ -110,6 +110,6 @@ function notExamined({ slug, databaseName, server }: Tenant, error: unknown): Fi
     check: 'not_examined',
     tenant: slug,
     problem: `database ${databaseName} was not checked: ${shortText(error)}`,
-    remedy: 'Find out why the database does not respond, then run doctor again.',
+    remedy: 'Find out why the database does not respond, then check it again: npm run -s tenant -- doctor',
   });
 }

@@ -258,9 +258,9 @@ describe('command line', () => {
       expect((await logIn(globex.admin.email, set.password, globex)).status).to.equal(200);
 
       const chosen = 'another good password';
-      const again = await tenant(['user', 'password', 'globex', globex.admin.email, '--password-stdin'], chosen);
-      expect(again.code).to.equal(0);
-      expect(again.stdout).not.to.include(chosen);
+      const withStdin = await tenant(['user', 'password', 'globex', globex.admin.email, '--password-stdin'], chosen);
+      expect(withStdin.code).to.equal(0);
+      expect(withStdin.stdout).not.to.include(chosen);
       expect((await logIn(globex.admin.email, set.password, globex)).status).to.equal(401);
       globex.admin.password = chosen;
       await world.login(globex);
@@ -373,8 +373,8 @@ describe('command line', () => {
       ]);
       const applied = both.flatMap(({ stdout }) => JSON.parse(stdout).applied as string[]);
       expect(applied).to.deep.equal(await migrationNames('control'));
-      const again = await runScript('scripts/control.ts', ['migrate'], environment);
-      expect([again.code, again.stdout]).to.deep.equal([0, 'Nothing to do.\n']);
+      const lastRun = await runScript('scripts/control.ts', ['migrate'], environment);
+      expect([lastRun.code, lastRun.stdout]).to.deep.equal([0, 'Nothing to do.\n']);
     });
 
     it('two processes that migrate a tenant at the same time apply each migration once', async () => {

@@ -89,8 +89,8 @@ describe('states of a tenant', () => {
       expect((await client.query(sql, [world.acme.database])).rows[0].n).to.equal(0);
     });
     expect((await globexAdmin.get(path)).status).to.equal(200);
-    const again = await world.provision('acme');
-    expect(again.database).not.to.equal(world.acme.database);
-    expect((await (await world.login(again)).get(path)).body).to.have.length(3);
+    const newAcme = await world.provision('acme');
+    expect(newAcme.database).not.to.equal(world.acme.database);
+    expect((await (await world.login(newAcme)).get(path)).body).to.have.length(3);
   });
 });
