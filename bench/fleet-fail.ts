@@ -1,67 +1,65 @@
-import { type AddressInfo, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
-import { withConnection } from '../src/postgres/connection.ts';
-import { type RunningScript, startScript } from '../test/support/command-line.ts';
+import pLimit from 'p-limit';
 import { openBenchInstallation } from './bench-installation.ts';
-import { type BenchTenant, type Fleet, makeFleet, together } from './fleet-tenants.ts';
+import { login, type RunningService, readList, startService } from './fleet-services.ts';
+import { queryControl } from './fleet-state.ts';
+import { type Fleet, type FleetTenant, makeFleet } from './fleet-tenants.ts';
+import { readScriptOptions } from './script-options.ts';
 
 /**
- * An upgrade as it happens: a service of this build and one of the next, a load that asks for every tenant all the time
- * (the next build first, and when it says `migration_pending`, this one), and a run over the fleet in which one tenant is
- * made to fail. It ends with 1 unless all others are at head and had no other answer than 200 or, between the builds,
- * `migration_pending`.
+ * Rehearses an upgrade in which one tenant fails: a service of this build and one of the next run at the same time,
+ * clients read from every tenant all the time (from the next build first, and on `migration_pending` from this one),
+ * and a migration run migrates the fleet. The exit code is 1 unless all other tenants are at head and are served by the
+ * next build, and every response was 200 or a permitted `migration_pending` (see `observe`).
  */
-const { values } = parseArgs({
-  options: { tenants: { type: 'string', default: '200' }, clients: { type: 'string', default: '8' } },
-});
-const [tenants, clients] = [values.tenants, values.clients].map(Number) as [number, number];
-const path = '/api/v1/EntityStatus';
+const usage = { command: 'bench:fail', text: 'Upgrades a fleet under load while the migration of one tenant fails.' };
+const { tenants, clients } = readScriptOptions(usage, { tenants: 200, clients: 8 });
 
 const opened = await openBenchInstallation(['max_connections=300', 'shared_buffers=256MB']);
 let fleet: Fleet | undefined;
-const services: RunningScript[] = [];
+const services: RunningService[] = [];
 try {
   fleet = await makeFleet(opened, tenants, true);
-  const old = await serve('src/main.ts');
-  const recent = await serve(fleet.next.file('src/main.ts'));
-  await upgrade(fleet, old, recent);
+  const current = await startService(opened, 'src/main.ts');
+  services.push(current);
+  const next = await startService(opened, fleet.next.file('src/main.ts'));
+  services.push(next);
+  await upgrade(fleet, { current, next });
 } finally {
-  for (const service of services) {
-    service.process.kill('SIGKILL');
-    await service.ended;
-  }
+  for (const service of services) await service.kill();
   await fleet?.next.remove();
   await opened.close();
 }
 
-interface Seen {
-  slug: string;
-  /** How often it was asked for, and what else came than it should. */
+type Builds = Record<'current' | 'next', RunningService>;
+
+/** What the clients have observed of one tenant. */
+interface Observation {
+  readonly slug: string;
+  readonly token: string;
   requests: number;
+  /** Responses that violate the guarantee. */
   faults: string[];
-  /** Served by the next build. */
-  arrived: boolean;
-  /** Longest time from an answer of either build to the next, in ms. */
-  gap: number;
+  /** True as soon as the next build has served the tenant. */
+  onNextBuild: boolean;
+  /** Longest time between two successful responses of either build, in ms. */
+  maxGapMs: number;
   servedAt: number;
 }
 
-async function upgrade({ tenants: all, next, command, send }: Fleet, old: string, recent: string): Promise<void> {
-  const broken = all[Math.floor(all.length / 2)] as BenchTenant;
+async function upgrade({ tenants: all, next, command, send }: Fleet, builds: Builds): Promise<void> {
+  const broken = all[Math.floor(all.length / 2)] as FleetTenant;
   await send(broken, ['create table labels (in_the_way text)']);
-  const tokens = new Map<string, string>();
-  await together(all, 2, async tenant => tokens.set(tenant.slug, await login(old, tenant)));
+  const observations = await pLimit(2).map(all, async (tenant): Promise<Observation> => {
+    const token = await login(builds.current, tenant);
+    return { slug: tenant.slug, token, requests: 0, faults: [], onNextBuild: false, maxGapMs: 0, servedAt: 0 };
+  });
+  for (const observation of observations) observation.servedAt = performance.now();
 
-  const seen = new Map<string, Seen>();
-  for (const { slug } of all)
-    seen.set(slug, { slug, requests: 0, faults: [], arrived: false, gap: 0, servedAt: performance.now() });
   let running = true;
   const load = Array.from({ length: clients }, async (_, client) => {
-    for (let turn = client; running; turn += clients) {
-      const { slug } = all[turn % all.length] as BenchTenant;
-      await ask(seen.get(slug) as Seen, tokens.get(slug) ?? '', old, recent);
-    }
+    for (let turn = client; running; turn += clients)
+      await observe(observations[turn % observations.length] as Observation, builds);
   });
   await sleep(2_000);
   const startedAt = performance.now();
@@ -71,89 +69,41 @@ async function upgrade({ tenants: all, next, command, send }: Fleet, old: string
   running = false;
   await Promise.all(load);
 
-  const others = [...seen.values()].filter(({ slug }) => slug !== broken.slug);
+  const brokenToken = observations.find(({ slug }) => slug === broken.slug)?.token ?? '';
+  const others = observations.filter(({ slug }) => slug !== broken.slug);
   const faults = others.flatMap(each => each.faults.map(fault => `${each.slug}: ${fault}`));
   const failed = stdout.split('\n').filter(line => line.includes('"state":"failed"'));
-  const [books] = await withConnection(opened.controlUrl, async client => {
-    const text = 'select count(*)::int as head from tenants where schema_version = $1';
-    return (await client.query<{ head: number }>(text, [next.head])).rows;
-  });
-  const token = tokens.get(broken.slug) ?? '';
-  const answers = [await get(recent, token), await get(old, token)];
+  const [atHead] = await queryControl<{ count: number }>(
+    opened,
+    `select count(*)::int as count from tenants where schema_version = '${next.head}'`,
+  );
+  const responses = [await readList(builds.next, brokenToken), await readList(builds.current, brokenToken)];
   const requests = others.reduce((sum, each) => sum + each.requests, 0);
-  const gaps = others.map(({ gap }) => gap).sort((a, b) => a - b);
+  const onNextBuild = others.filter(each => each.onNextBuild).length;
+  const gaps = others.map(({ maxGapMs }) => maxGapMs).sort((a, b) => a - b);
   const gap = (share: number) => gaps[Math.floor((gaps.length - 1) * share)]?.toFixed(0);
-  console.log(`run of ${all.length} under load: exit ${code}, ${seconds.toFixed(1)} s, ${books?.head} at head`);
+  console.log(`run of ${all.length} under load: exit ${code}, ${seconds.toFixed(1)} s, ${atHead?.count} at head`);
   console.log(`failed: ${failed.join(' ')}`);
-  console.log(`its tenant: next build ${answers[0]}, this build ${answers[1]}`);
-  console.log(
-    `the others: ${requests} requests, ${faults.length} errors, ${others.filter(each => each.arrived).length} served by the next build`,
-  );
-  console.log(
-    `longest time without an answer of either build, ms: median ${gap(0.5)}, 95 % ${gap(0.95)}, most ${gap(1)}`,
-  );
+  console.log(`the failed tenant: next build ${responses[0]}, this build ${responses[1]}`);
+  console.log(`the others: ${requests} requests, ${faults.length} faults, ${onNextBuild} served by the next build`);
+  console.log(`longest time without a successful response, ms: median ${gap(0.5)}, 95 % ${gap(0.95)}, max ${gap(1)}`);
   for (const fault of faults.slice(0, 10)) console.log(fault);
-  const right = code === 1 && failed.length === 1 && books?.head === all.length - 1 && faults.length === 0;
-  if (!right || answers[0] !== '503 migration_pending' || others.some(each => !each.arrived)) process.exitCode = 1;
+  const asExpected = code === 1 && failed.length === 1 && atHead?.count === all.length - 1 && faults.length === 0;
+  if (!asExpected || responses[0] !== '503 migration_pending' || onNextBuild < others.length) process.exitCode = 1;
 }
 
-/** The next build, or else the one before; that neither has it is only right until the next build has. */
-async function ask(seen: Seen, token: string, old: string, recent: string): Promise<void> {
+/**
+ * Reads from the next build, and on `migration_pending` from this one. Both may return it at the moment of the
+ * migration; the next build may not return it once it has served the tenant.
+ */
+async function observe(seen: Observation, { current, next }: Builds): Promise<void> {
   seen.requests++;
-  const first = await get(recent, token);
-  if (first === '200') seen.arrived = true;
-  else if (first !== '503 migration_pending' || seen.arrived) seen.faults.push(`next build ${first}`);
-  const second = first === '200' ? first : await get(old, token);
-  if (second !== '200' && second !== '503 migration_pending') seen.faults.push(`this build ${second}`);
-  if (second !== '200') return;
-  seen.gap = Math.max(seen.gap, performance.now() - seen.servedAt);
+  const fromNext = await readList(next, seen.token);
+  if (fromNext === '200') seen.onNextBuild = true;
+  else if (fromNext !== '503 migration_pending' || seen.onNextBuild) seen.faults.push(`next build ${fromNext}`);
+  const served = fromNext === '200' ? fromNext : await readList(current, seen.token);
+  if (served !== '200' && served !== '503 migration_pending') seen.faults.push(`this build ${served}`);
+  if (served !== '200') return;
+  seen.maxGapMs = Math.max(seen.maxGapMs, performance.now() - seen.servedAt);
   seen.servedAt = performance.now();
-}
-
-async function get(url: string, token: string): Promise<string> {
-  const answer = await fetch(`${url}${path}`, { headers: { authorization: `Bearer ${token}` } });
-  const text = await answer.text();
-  return answer.status === 200 ? '200' : `${answer.status} ${JSON.parse(text).code}`;
-}
-
-async function login(url: string, { guid, admin }: BenchTenant): Promise<string> {
-  const headers = { 'content-type': 'application/json', 'x-tenant': guid };
-  const answer = await fetch(`${url}/api/v1/auth/login`, { method: 'POST', headers, body: JSON.stringify(admin) });
-  if (answer.status !== 200) throw new Error(`login answered ${answer.status}`);
-  return ((await answer.json()) as { accessToken: string }).accessToken;
-}
-
-/** A service of either build that says only what is wrong. @returns its address, when it answers */
-async function serve(script: string): Promise<string> {
-  const port = await freePort();
-  const service = startScript(script, [], {
-    DATABASE_URL: opened.controlUrl,
-    MASTER_KEY: opened.masterKey,
-    PORT: String(port),
-    MANAGEMENT_PORT: '0',
-    PUBLIC_URL: 'http://bench.test', // tokens of one are good at the other
-    LOG_LEVEL: 'error',
-    RATE_LIMIT_GLOBAL: '1000000/60s',
-    RATE_LIMIT_LOGIN: '1000000/15m',
-  });
-  services.push(service);
-  const url = `http://127.0.0.1:${port}`;
-  for (let attempt = 0; attempt < 200; attempt++) {
-    if (
-      await fetch(url)
-        .then(answer => answer.text())
-        .catch(() => undefined)
-    )
-      return url;
-    await sleep(100);
-  }
-  throw new Error(`the service does not answer: ${service.output.stdout}${service.output.stderr}`);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise(resolve => server.close(resolve));
-  return port;
 }

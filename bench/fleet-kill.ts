@@ -1,29 +1,30 @@
 import { randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
-import { withConnection } from '../src/postgres/connection.ts';
-import { fingerprint } from '../src/postgres/schema-fingerprint.ts';
 import { openBenchInstallation } from './bench-installation.ts';
-import { type Fleet, makeFleet, type RunningCommand, together } from './fleet-tenants.ts';
+import { type RunningCommand, succeeded } from './fleet-command.ts';
+import { fleetState, provisionedState, queryControl } from './fleet-state.ts';
+import { type Fleet, makeFleet } from './fleet-tenants.ts';
+import { seeded } from './plan.ts';
+import { readScriptOptions } from './script-options.ts';
 
 /**
- * Kills the real command line at random points, of a run over the fleet and of provisioning, and proves that one more
- * command leaves what an undisturbed one leaves: each migration applied once, nothing orphaned. It ends with 1 otherwise.
+ * Kills the real command line at random points of migration runs and of provisioning, and checks that running the
+ * command once more leaves the same state as an uninterrupted command: each migration applied once, nothing orphaned.
+ * The exit code is 1 otherwise.
  */
-const { values } = parseArgs({
-  options: {
-    tenants: { type: 'string', default: '200' },
-    kills: { type: 'string', default: '20' },
-    /** The same points again. */
-    seed: { type: 'string', default: String(randomInt(1_000_000)) },
-  },
-});
-const [tenants, kills, seed] = [values.tenants, values.kills, values.seed].map(Number) as [number, number, number];
-const random = randomNumbers(seed);
+const usage = {
+  command: 'bench:kill',
+  text: `Kills migration runs and provisioning at random points, and checks that the next command repairs everything.
+The same --seed kills at the same points.`,
+};
+const { tenants, kills, seed } = readScriptOptions(usage, { tenants: 200, kills: 20, seed: randomInt(1, 1_000_000) });
+const random = seeded(seed);
 console.log(`seed ${seed}`);
 
-/** In which a run does one or two tenants. */
-const momentMs = 30;
+/** In this time a run migrates one or two tenants. */
+const maxDelayMs = 30;
+/** A run needs more time before its first tenant: the delay of a kill before it is longer by this factor. */
+const startFactor = 50;
 
 const opened = await openBenchInstallation(['max_connections=100', 'shared_buffers=256MB']);
 let fleet: Fleet | undefined;
@@ -31,12 +32,11 @@ try {
   fleet = await makeFleet(opened, tenants);
   await killRuns(fleet);
   await killProvisioning(fleet);
-  const { code, stdout } = await fleet.command('next', ['doctor', '--fix']).ended;
-  const last = await fleet.command('next', ['doctor']).ended;
-  console.log(
-    `doctor --fix: ${code}; ${stdout.trim().split('\n').at(-1)}\ndoctor: ${last.code}; ${last.stdout.trim()}`,
-  );
-  if (last.code !== 0) throw new Error('doctor has found something');
+  const repair = await fleet.command('next', ['doctor', '--fix']).ended;
+  const check = await fleet.command('next', ['doctor']).ended;
+  console.log(`doctor --fix: ${repair.code}; ${repair.stdout.trim().split('\n').at(-1)}`);
+  console.log(`doctor: ${check.code}; ${check.stdout.trim()}`);
+  if (check.code !== 0) throw new Error('doctor still reports findings');
 } finally {
   await fleet?.next.remove();
   await opened.close();
@@ -44,149 +44,83 @@ try {
 
 async function killRuns(on: Fleet): Promise<void> {
   const run = () => on.command('next', ['migrate', '--all', '--json']);
-  await done(on.command('next', ['migrate', on.tenants[0]?.slug ?? ''])); // makes the template of the build
+  await succeeded(on.command('next', ['migrate', on.tenants[0]?.slug ?? ''])); // makes the template of the build
   await on.revert();
-  const undisturbed = await done(run());
-  const expected = await stateOf(on);
-  console.log(`a run of ${tenants}, undisturbed: ${undisturbed.ms.toFixed(0)} ms`);
+  const uninterrupted = await succeeded(run());
+  const expected = await fleetState(opened, on);
+  console.log(`uninterrupted run of ${tenants}: ${uninterrupted.ms.toFixed(0)} ms`);
   for (let kill = 1; kill <= kills; kill++) {
     await on.revert();
-    await control('delete from migration_runs');
-    const at = Math.floor(random() * tenants);
-    const { stdout } = await killAmid(run(), at, random() * momentMs);
-    const [left] = await control<{ between: number }>(
-      'select count(*)::int as between from tenants where schema_version is null',
+    await queryControl(opened, 'delete from migration_runs');
+    const count = Math.floor(random() * tenants);
+    const killed = await killAfterTenants(run(), count, random() * maxDelayMs);
+    const [unfinished] = await queryControl<{ count: number }>(
+      opened,
+      'select count(*)::int as count from tenants where schema_version is null',
     );
-    const again = await done(run());
-    const before = slugsOf(stdout);
-    const twice = slugsOf(again.stdout).filter(slug => before.includes(slug));
-    const books = await control<{ state: string; pending: number }>(
-      `select state, (select count(*)::int from migration_outcomes where run_id = id and state in ('pending', 'running')) as pending
+    const second = await succeeded(run());
+    const first = migratedSlugs(killed.stdout);
+    const twice = migratedSlugs(second.stdout).filter(slug => first.includes(slug));
+    const runs = await queryControl<{ state: string; pending: number }>(
+      opened,
+      `select state, (select count(*)::int from migration_outcomes
+                       where run_id = id and state in ('pending', 'running')) as pending
          from migration_runs order by id`,
     );
-    const states = books.map(({ state }) => state).join(' ');
-    const equal = (await stateOf(on)) === expected;
-    const line = `${before.length} done, ${left?.between} between versions; then ${slugsOf(again.stdout).length}`;
-    console.log(`killed amid ${at}: ${line}; runs: ${states}; ${equal ? 'equal' : 'NOT EQUAL'}`);
+    const states = runs.map(({ state }) => state).join(' ');
+    const equal = (await fleetState(opened, on)) === expected;
+    const done = `${first.length} done, ${unfinished?.count} unfinished, then ${migratedSlugs(second.stdout).length}`;
+    console.log(`killed after ${count}: ${done}; runs: ${states}; ${equal ? 'equal' : 'NOT EQUAL'}`);
     if (!equal || twice.length > 0 || !/^(abandoned )?succeeded$|^succeeded succeeded$/.test(states))
-      throw new Error(`not as undisturbed: ${twice.join(', ')}`);
-    if (books.some(({ pending }) => pending > 0)) throw new Error('the ledger has tenants that nobody is at');
+      throw new Error(`the state differs from that of an uninterrupted run; migrated twice: ${twice.join(', ')}`);
+    if (runs.some(({ pending }) => pending > 0)) throw new Error('the ledger has unfinished outcomes');
   }
 }
 
 async function killProvisioning(on: Fleet): Promise<void> {
   const provision = (slug: string) =>
     on.command('next', ['provision', slug, '--name', slug, '--admin-email', `admin@${slug}.test`, '--json']);
-  const undisturbed = await done(provision('undisturbed'));
-  const expected = await madeOf('undisturbed');
-  console.log(`provisioning, undisturbed: ${undisturbed.ms.toFixed(0)} ms`);
-  await done(on.command('next', ['pool', 'fill', '--size', String(Math.ceil(kills / 2))])); // half of them find one
+  const uninterrupted = await succeeded(provision('uninterrupted'));
+  const expected = await provisionedState(opened, 'uninterrupted');
+  console.log(`uninterrupted provisioning: ${uninterrupted.ms.toFixed(0)} ms`);
+  // Half of the tenants find a database in the warm pool.
+  await succeeded(on.command('next', ['pool', 'fill', '--size', String(Math.ceil(kills / 2))]));
   for (let kill = 1; kill <= kills; kill++) {
     const slug = `killed-${kill}`;
-    const at = Math.round(random() * undisturbed.ms);
-    await killAfter(provision(slug), at);
-    const [left] = await control<{ status: string }>(`select status from tenants where slug = '${slug}'`);
-    const again = await provision(slug).ended;
-    // It may have been done when it was killed; the command says so then, with 1.
-    const ended = left?.status === 'active' ? again.code === 1 : again.code === 0;
-    const equal = (await madeOf(slug)) === expected;
-    console.log(
-      `killed after ${at} ms: ${left?.status ?? 'nothing'}; then ${again.code}; ${equal ? 'equal' : 'NOT EQUAL'}`,
+    const delayMs = Math.round(random() * uninterrupted.ms);
+    await killAfter(provision(slug), delayMs);
+    const [tenant] = await queryControl<{ status: string }>(
+      opened,
+      `select status from tenants where slug = '${slug}'`,
     );
-    if (!equal || !ended) throw new Error(`not as undisturbed: ${again.stderr}`);
+    const second = await provision(slug).ended;
+    // The killed command may have finished its work; the second one then fails with 1, because the tenant exists.
+    const expectedCode = tenant?.status === 'active' ? 1 : 0;
+    const equal = (await provisionedState(opened, slug)) === expected;
+    const line = `${tenant?.status ?? 'nothing'}, then exit ${second.code}; ${equal ? 'equal' : 'NOT EQUAL'}`;
+    console.log(`killed after ${delayMs} ms: ${line}`);
+    if (!equal || second.code !== expectedCode)
+      throw new Error(`the state differs from that of an uninterrupted command: ${second.stderr}`);
   }
 }
 
-/** All that a run leaves: versions and fingerprints as the books have them, and what really is in each database. */
-async function stateOf({ tenants: all, next }: Fleet): Promise<string> {
-  const books = await control(
-    `select slug, status, schema_version, schema_fingerprint,
-            (select state in ('migrated', 'current') from migration_outcomes where tenant_id = id order by run_id desc limit 1) as done
-       from tenants where slug like 'tenant-%' order by slug`,
-  );
-  const inside: string[] = [];
-  await together(all, 4, async ({ slug, url }) => {
-    const found = await withConnection(url, async client => {
-      const { rows } = await client.query(
-        `select (select guid from tenant_identity) as guid, (select count(*)::int from entity_statuses) as statuses,
-                (select string_agg(title, ' ') from labels) as labels,
-                (select count(*)::int from migrations where name = $1) as applied`,
-        [next.head],
-      );
-      return { ...rows[0], fingerprint: await fingerprint(client) };
-    });
-    if (found.applied !== 1 || found.labels !== 'once')
-      throw new Error(`${slug}: the migration ran otherwise than once`);
-    inside.push(JSON.stringify([slug, found]));
-  });
-  return JSON.stringify([books, inside.sort()]);
-}
-
-/** All that provisioning leaves, without what is another one's each time. */
-async function madeOf(slug: string): Promise<string> {
-  const [tenant] = await control<{ url: string; guid: string }>(
-    `select id, guid, status, schema_version, schema_fingerprint, database_name as url,
-            (select count(*)::int from signing_keys k where k.tenant_id = t.id) as keys,
-            (select count(*)::int from roles r where r.tenant_id = t.id) as roles,
-            (select count(*)::int from users u where u.tenant_id = t.id) as users
-       from tenants t where slug = '${slug}'`,
-  );
-  if (!tenant) return 'nothing';
-  const { url: name, guid, ...counts } = tenant as typeof tenant & { id?: number };
-  delete counts.id;
-  const address = new URL(opened.serverUrl);
-  address.pathname = `/${name}`;
-  return withConnection(address.href, async client => {
-    const { rows } = await client.query(
-      `select (select guid = $1 from tenant_identity) as own, (select json_agg(title order by id) from entity_statuses) as statuses,
-              (select json_agg(name order by id) from migrations) as migrations`,
-      [guid],
-    );
-    return JSON.stringify([counts, rows, await fingerprint(client)]);
-  });
-}
-
-/** A run, when it has told of so many tenants, and a moment later. */
-async function killAmid(command: RunningCommand, told: number, moment: number): Promise<{ stdout: string }> {
+/** Kills a run a moment after it has reported so many tenants. */
+async function killAfterTenants(command: RunningCommand, count: number, delayMs: number): Promise<{ stdout: string }> {
   let ended = false;
   void command.ended.then(() => (ended = true));
-  // Before the first one, it takes longer to begin.
-  if (told === 0) await sleep(moment * 50);
-  while (!ended && slugsOf(command.output.stdout).length < told) await sleep(1);
-  await sleep(moment);
+  if (count === 0) await sleep(delayMs * startFactor);
+  while (!ended && migratedSlugs(command.output.stdout).length < count) await sleep(1);
+  return killAfter(command, delayMs);
+}
+
+async function killAfter(command: RunningCommand, delayMs: number): Promise<{ stdout: string }> {
+  await sleep(delayMs);
   command.kill();
   return command.ended;
 }
 
-async function killAfter(command: RunningCommand, ms: number): Promise<{ stdout: string }> {
-  await sleep(ms);
-  command.kill();
-  return command.ended;
-}
-
-async function done(command: RunningCommand) {
-  const ended = await command.ended;
-  if (ended.code !== 0) throw new Error(`ended with ${ended.code}: ${ended.stderr}`);
-  return ended;
-}
-
-/** Of the tenants that a run has said it migrated. */
-function slugsOf(stdout: string): string[] {
+/** Returns the tenants that a run has reported as migrated. */
+function migratedSlugs(stdout: string): string[] {
   const lines = stdout.split('\n').filter(line => line.startsWith('{') && line.endsWith('}'));
   return lines.map(line => JSON.parse(line).slug);
-}
-
-async function control<Row extends object>(text: string): Promise<Row[]> {
-  return withConnection(opened.controlUrl, async client => (await client.query(text)).rows as Row[]);
-}
-
-/** Numbers from 0 to 1 that a seed tells (mulberry32). */
-function randomNumbers(start: number): () => number {
-  let state = start;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

@@ -1,94 +1,88 @@
-import { parseArgs } from 'node:util';
+import pLimit from 'p-limit';
 import { withConnection } from '../src/postgres/connection.ts';
 import { openBenchInstallation } from './bench-installation.ts';
-import { type Fleet, makeFleet, together } from './fleet-tenants.ts';
+import { progress } from './bench-progress.ts';
+import { succeeded } from './fleet-command.ts';
+import { type Fleet, makeFleet } from './fleet-tenants.ts';
+import { readScriptOptions } from './script-options.ts';
 import { spread, timed } from './spread.ts';
 
 /**
- * What a large fleet costs its operator, by the real command line: to make it, to migrate it (beside raw `pg` that sends
- * the same statements over as many connections and keeps no books), to find that there is nothing to do, to list it.
+ * Measures a large fleet with the real command line: making it, migrating it (compared with raw `pg`, which sends the
+ * same statements over the same number of connections and keeps no ledger), a run with nothing to do, and listing it.
  */
-const { values } = parseArgs({
-  options: {
-    tenants: { type: 'string', default: '1000' },
-    rounds: { type: 'string', default: '3' },
-    concurrency: { type: 'string', default: '4' },
-    json: { type: 'boolean', default: false },
-  },
-});
-const [tenants, rounds, concurrency] = [values.tenants, values.rounds, values.concurrency].map(Number) as [
-  number,
-  number,
-  number,
-];
+const usage = { command: 'bench:fleet', text: 'Measures making, migrating and listing many tenants.' };
+const { tenants, rounds, concurrency, json } = readScriptOptions(usage, { tenants: 1_000, rounds: 3, concurrency: 4 }, [
+  'json',
+]);
 
-/** The least, the middle and the most of the rounds. */
+/** Minimum, median and maximum over the rounds, by name. */
 const figures: Record<string, ReturnType<typeof spread>> = {};
 const opened = await openBenchInstallation(['max_connections=100', 'shared_buffers=256MB']);
 let fleet: Fleet | undefined;
 try {
-  say(`making ${tenants} tenants …`);
+  progress(`making ${tenants} tenants`);
   const makingMs = await timed(async () => {
     fleet = await makeFleet(opened, tenants);
   });
-  note('tenants made/s, 4 at once', [(1_000 * tenants) / makingMs]);
+  note('tenants made/s, 4 at a time', [(1_000 * tenants) / makingMs]);
   if (fleet) await bench(fleet);
-  if (values.json) console.log(JSON.stringify({ tenants, rounds, concurrency, figures }, null, 2));
+  if (json) console.log(JSON.stringify({ tenants, rounds, concurrency, figures }, null, 2));
   else print();
 } finally {
   await fleet?.next.remove();
   await opened.close();
 }
 
-async function bench({ command, next, send, revert: takeBack, tenants: all, up }: Fleet): Promise<void> {
+async function bench({ command, next, send, revert, tenants: all, up }: Fleet): Promise<void> {
   const migrate = ['migrate', '--all', '--json', '--concurrency', String(concurrency)];
-  const run: Record<'raw' | 'ms' | 'mb', number[]> = { raw: [], ms: [], mb: [] };
+  const measured: Record<'raw' | 'ms' | 'mb', number[]> = { raw: [], ms: [], mb: [] };
   // The first run of a build makes its template, which costs the same for any number of tenants.
-  await expectDone(command('next', ['migrate', all[0]?.slug ?? '', '--json']).ended);
+  await succeeded(command('next', ['migrate', all[0]?.slug ?? '', '--json']));
   for (let round = 1; round <= rounds; round++) {
-    await takeBack();
-    say(`round ${round}: raw pg …`);
-    run.raw.push(await timed(() => together(all, concurrency, tenant => send(tenant, up))));
-    await takeBack();
-    say(`round ${round}: a run …`);
+    await revert();
+    progress(`round ${round}: raw pg`);
+    measured.raw.push(await timed(() => pLimit(concurrency).map(all, tenant => send(tenant, up))));
+    await revert();
+    progress(`round ${round}: migration run`);
     const before = await sessions();
-    const { ms, peakMb, stdout } = await expectDone(command('next', migrate).ended);
+    const { ms, peakMb, stdout } = await succeeded(command('next', migrate));
     const migrated = stdout.split('\n').filter(line => line.includes('"state":"migrated"')).length;
-    if (migrated !== tenants) throw new Error(`${migrated} of ${tenants} were migrated, to ${next.head}`);
-    run.ms.push(ms);
-    run.mb.push(peakMb);
-    note('tenant connections of a run', [(await sessions()) - before]);
+    if (migrated !== tenants) throw new Error(`${migrated} of ${tenants} tenants were migrated to ${next.head}`);
+    measured.ms.push(ms);
+    measured.mb.push(peakMb);
+    note('tenant connections of a migration run', [(await sessions()) - before]);
   }
   note(
     'raw pg, tenants/s',
-    run.raw.map(ms => (1_000 * tenants) / ms),
+    measured.raw.map(ms => (1_000 * tenants) / ms),
   );
   note(
-    'a run, tenants/s',
-    run.ms.map(ms => (1_000 * tenants) / ms),
+    'migration run, tenants/s',
+    measured.ms.map(ms => (1_000 * tenants) / ms),
   );
   note(
-    'a run / raw pg',
-    run.ms.map((ms, round) => ms / (run.raw[round] ?? Number.NaN)),
+    'migration run / raw pg',
+    measured.ms.map((ms, round) => ms / (measured.raw[round] ?? Number.NaN)),
   );
-  note('peak memory of a run, MB', run.mb);
+  note('peak memory of a migration run, MB', measured.mb);
 
-  const ways: Record<string, ['this' | 'next', string[]]> = {
-    'a run with nothing to do': ['next', migrate],
+  const commands: Record<string, ['this' | 'next', string[]]> = {
+    'migration run with nothing to do': ['next', migrate],
     list: ['next', ['list']],
     'list --json': ['next', ['list', '--json']],
     status: ['next', ['status']],
   };
-  for (const [name, [build, args]] of Object.entries(ways)) {
+  for (const [name, [build, args]] of Object.entries(commands)) {
     const before = await sessions();
     const times: number[] = [];
-    for (let round = 0; round < rounds; round++) times.push((await expectDone(command(build, args).ended)).ms);
+    for (let round = 0; round < rounds; round++) times.push((await succeeded(command(build, args))).ms);
     note(`${name}, ms`, times);
     note(`${name}, tenant connections`, [(await sessions()) - before]);
   }
 }
 
-/** Every connection there ever was to a tenant database, as PostgreSQL counts them. */
+/** Returns how many connections tenant databases have had in total, from PostgreSQL's statistics. */
 async function sessions(): Promise<number> {
   return withConnection(opened.serverUrl, async client => {
     const { rows } = await client.query<{ sessions: number }>(
@@ -99,18 +93,8 @@ async function sessions(): Promise<number> {
   });
 }
 
-async function expectDone<T extends { code: number | null; stderr: string }>(ended: Promise<T>): Promise<T> {
-  const done = await ended;
-  if (done.code !== 0) throw new Error(`ended with ${done.code}: ${done.stderr}`);
-  return done;
-}
-
-function note(name: string, of: number[]): void {
-  figures[name] = spread(of);
-}
-
-function say(text: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`${text}\n`);
+function note(name: string, values: number[]): void {
+  figures[name] = spread(values);
 }
 
 function print(): void {

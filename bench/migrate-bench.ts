@@ -1,4 +1,4 @@
-import { parseArgs } from 'node:util';
+import pLimit from 'p-limit';
 import pg from 'pg';
 import { type Server, Tenant } from '../src/control/fleet-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
@@ -9,25 +9,16 @@ import { withConnection } from '../src/postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../src/postgres/migration-steps.ts';
 import { fingerprint } from '../src/postgres/schema-fingerprint.ts';
 import { openBenchInstallation } from './bench-installation.ts';
+import { readScriptOptions } from './script-options.ts';
 import { spread, timed } from './spread.ts';
 
 /**
- * What a run over the fleet costs beside the floor: raw `pg` that sends the statements of the last migration over the same
- * number of connections, one round trip for each tenant, and keeps no books. Every round undoes and redoes the last
- * migration in every database, each way in turn, so that ratios are of one moment of one machine.
+ * Measures migration runs, compared with raw `pg`, which sends the statements of the last migration over the same
+ * number of connections, in one round trip per tenant, and keeps no ledger. Every round reverts and repeats the last
+ * migration in every database, once with each method, so that ratios compare values of the same round.
  */
-const { values } = parseArgs({
-  options: {
-    tenants: { type: 'string', default: '200' },
-    rounds: { type: 'string', default: '5' },
-    concurrency: { type: 'string', default: '4' },
-  },
-});
-const [tenants, rounds, concurrency] = [values.tenants, values.rounds, values.concurrency].map(Number) as [
-  number,
-  number,
-  number,
-];
+const usage = { command: 'bench:migrate', text: 'Measures migration runs, compared with raw pg.' };
+const { tenants, rounds, concurrency } = readScriptOptions(usage, { tenants: 200, rounds: 5, concurrency: 4 });
 
 const opened = await openBenchInstallation(['max_connections=100', 'shared_buffers=256MB']);
 try {
@@ -42,29 +33,21 @@ async function bench(): Promise<void> {
   const steps = await readSchemaSteps();
   const last = steps.at(-1);
   const before = steps.at(-2)?.name;
-  if (!last || !before) throw new Error('there is no migration to measure with');
+  if (!last || !before) throw new Error('at least two tenant migrations are needed');
   const urls = await makeTenants(server);
   const flags = Object.entries(migrationSettings(server)).map(([name, value]) => `-c ${name}=${value}`);
   const migrations = await loadMigrations('tenant');
 
-  /** `work` for every database, over the same number of connections as a run. */
-  async function each(work: (url: string) => Promise<unknown>): Promise<void> {
-    const left = [...urls];
-    await Promise.all(
-      Array.from({ length: concurrency }, async () => {
-        for (let url = left.pop(); url; url = left.pop()) await work(url);
-      }),
-    );
-  }
-  const statements = async (url: string, sql: string[], compare = false): Promise<void> => {
+  const each = (work: (url: string) => Promise<unknown>) => pLimit(concurrency).map(urls, work);
+  const send = async (url: string, sql: string[], checkSchema = false): Promise<void> => {
     const client = new pg.Client({ connectionString: url, options: flags.join(' ') });
     await client.connect();
     await client.query(['begin', ...sql, 'commit'].join(';\n'));
-    if (compare) await fingerprint(client);
+    if (checkSchema) await fingerprint(client);
     await client.end();
   };
-  const undo = async (): Promise<void> => {
-    await each(url => statements(url, [...last.down, `delete from migrations where name = '${last.name}'`]));
+  const revert = async (): Promise<void> => {
+    await each(url => send(url, [...last.down, `delete from migrations where name = '${last.name}'`]));
     await em.nativeUpdate(Tenant, {}, { schemaVersion: before, schemaFingerprint: null });
   };
   const run = async (): Promise<void> => {
@@ -72,26 +55,26 @@ async function bench(): Promise<void> {
     if (state !== 'succeeded' || outcomes.length !== tenants) throw new Error(JSON.stringify(outcomes.slice(0, 3)));
   };
   const up = [...last.up, `insert into migrations (name) values ('${last.name}')`];
-  const ways: Record<string, () => Promise<void>> = {
-    'raw pg': () => each(url => statements(url, up)),
-    'raw pg, compared': () => each(url => statements(url, up, true)),
-    'a run': run,
+  const methods: Record<string, () => Promise<unknown>> = {
+    'raw pg': () => each(url => send(url, up)),
+    'raw pg + fingerprint': () => each(url => send(url, up, true)),
+    'migration run': run,
     'MikroORM migrator': () => each(url => runMigrations(url, migrations, migrationSettings(server))),
   };
 
   const times: Record<string, number[]> = Object.fromEntries(
-    [...Object.keys(ways), 'nothing to do'].map(name => [name, []]),
+    [...Object.keys(methods), 'nothing to do'].map(name => [name, []]),
   );
-  await run(); // reads the template, and warms up
+  await run(); // warm-up; also reads the template
   for (let round = 0; round < rounds; round++) {
-    for (const [name, way] of Object.entries(ways)) {
-      await undo();
-      times[name]?.push(await timed(way));
-      if (name === 'a run') {
+    for (const [name, method] of Object.entries(methods)) {
+      await revert();
+      times[name]?.push(await timed(method));
+      if (name === 'migration run') {
         times['nothing to do']?.push(
           await timed(async () => {
             const { outcomes } = await migrateTenants(installation, { concurrency });
-            if (outcomes.length > 0) throw new Error('there was something to do');
+            if (outcomes.length > 0) throw new Error('a migration was pending');
           }),
         );
       }
@@ -101,7 +84,7 @@ async function bench(): Promise<void> {
 
   async function makeTenants(on: Server): Promise<string[]> {
     const template = await ensureTemplate(on, serverUrl);
-    const made: string[] = [];
+    const urls: string[] = [];
     await withConnection(serverUrl, async client => {
       for (let number = 1; number <= tenants; number++) {
         const slug = `tenant-${String(number).padStart(4, '0')}`;
@@ -122,22 +105,22 @@ async function bench(): Promise<void> {
         await withConnection(url, inside =>
           inside.query('insert into tenant_identity (guid) values ($1)', [tenant.guid]),
         );
-        made.push(url);
+        urls.push(url);
       }
     });
     em.clear();
-    return made;
+    return urls;
   }
 }
 
 function print(times: Record<string, number[]>): void {
-  const floor = times['raw pg'] ?? [];
+  const baseline = times['raw pg'] ?? [];
   console.log(`${tenants} tenants, ${concurrency} connections, ${rounds} rounds; ratios to raw pg in the same round\n`);
   for (const [name, all] of Object.entries(times)) {
-    const ratios = all.map((ms, round) => ms / (floor[round] ?? Number.NaN));
-    const [least, middle, most] = Object.values(spread(all)).map(ms => ms.toFixed(0));
+    const ratios = all.map((ms, round) => ms / (baseline[round] ?? Number.NaN));
+    const [min, middle, max] = Object.values(spread(all)).map(ms => ms.toFixed(0));
     const [low, median, high] = Object.values(spread(ratios)).map(ratio => ratio.toFixed(2));
-    console.log(`${name.padEnd(18)} ${median} (${low}–${high})   ms min/median/max ${least}/${middle}/${most}`);
+    console.log(`${name.padEnd(20)} ${median} (${low}–${high})   ms min/median/max ${min}/${middle}/${max}`);
   }
   const { rss, heapUsed } = process.memoryUsage();
   const mb = (bytes: number): string => (bytes / 1024 ** 2).toFixed(0);

@@ -21,7 +21,7 @@ Measures the service, the raw-pg baseline (bare node:http and pg) and the Fastif
   --workload <names>  run only these workloads, separated by commas (default: all)
   --rounds <n>        rounds of each workload; every round measures all cases in turn (default ${defaults.rounds})
   --seconds <n>       duration of each measurement (default ${defaults.seconds})
-  --tenants <n>       number of tenants, at least ${minTenants} (default ${defaults.tenants}); each takes about 9 MB under TMPDIR
+  --tenants <n>       number of tenants, at least ${minTenants} (default ${defaults.tenants}); 9 MB of disk each
   --json              print one JSON document instead of tables
   --help              print this help
 

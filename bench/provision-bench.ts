@@ -1,4 +1,3 @@
-import { parseArgs } from 'node:util';
 import { createPasswords } from '../src/auth/passwords.ts';
 import { checkManifest } from '../src/operator/provisioning/manifest.ts';
 import { provision } from '../src/operator/provisioning/provision.ts';
@@ -6,14 +5,15 @@ import { fillPool } from '../src/operator/provisioning/warm-pool.ts';
 import { ensureTemplate } from '../src/operator/schema/template.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { openBenchInstallation } from './bench-installation.ts';
+import { readScriptOptions } from './script-options.ts';
 import { spread, timed } from './spread.ts';
 
 /**
- * What a tenant costs beside the floor: a bare `CREATE DATABASE … TEMPLATE` of the same template, in turn with it, so that
- * ratios are of one moment of one machine. Cold: its database is copied then; warm: it was copied before, into the pool.
+ * Measures provisioning, compared with a bare `CREATE DATABASE … TEMPLATE` of the same template in the same round.
+ * Cold: the database is copied during provisioning; warm: it was copied before, into the warm pool.
  */
-const { values } = parseArgs({ options: { tenants: { type: 'string', default: '30' } } });
-const rounds = Number(values.tenants);
+const usage = { command: 'bench:provision', text: 'Measures provisioning, compared with a bare CREATE DATABASE.' };
+const { tenants: rounds } = readScriptOptions(usage, { tenants: 30 });
 
 const opened = await openBenchInstallation();
 try {
@@ -54,7 +54,7 @@ async function bench(): Promise<void> {
   });
 }
 
-/** Rounded, for people. */
+/** Returns the spread, rounded to two decimal places. */
 function rounded(figures: number[]): Record<string, number> {
   return Object.fromEntries(Object.entries(spread(figures)).map(([name, figure]) => [name, Number(figure.toFixed(2))]));
 }

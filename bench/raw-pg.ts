@@ -36,9 +36,12 @@ const clients = await Promise.all(
 let turn = 0;
 
 const statements = {
-  one: `select id as "Id", title as "Title", weighting as "Weighting", created_at as "CreatedAt" from entity_statuses where id = $1`,
-  few: `select id as "Id", title as "Title", weighting as "Weighting", created_at as "CreatedAt" from entity_statuses order by weighting, id`,
-  many: `select id as "Id", code as "Code", name as "Name", created_at as "CreatedAt" from units_of_measure order by code`,
+  one: `select id as "Id", title as "Title", weighting as "Weighting", created_at as "CreatedAt"
+    from entity_statuses where id = $1`,
+  few: `select id as "Id", title as "Title", weighting as "Weighting", created_at as "CreatedAt"
+    from entity_statuses order by weighting, id`,
+  many: `select id as "Id", code as "Code", name as "Name", created_at as "CreatedAt"
+    from units_of_measure order by code`,
   create: `insert into order_statuses (name, weighting) values ($1, $2)
     returning id as "Id", name as "Name", weighting as "Weighting", created_at as "CreatedAt"`,
   user: 'select id, password_hash as hash from users where email = $1',

@@ -30,9 +30,9 @@ export function report(finished: Finished[], environment: string[]): string {
   return parts.join('\n\n');
 }
 
-const legend = `Cases: *raw-pg*, the raw-pg baseline (bare node:http and pg, one tenant, no authentication); *fastify*, the
-Fastify reference (a hand-written server for one tenant); *bare-http* and *bare-koa*, which only send stored bytes;
-*bare-pool*, a minimal connection budget over many databases; *service*, this project.
+const legend = `Cases: *service*, this project; *raw-pg*, the raw-pg baseline (bare node:http and pg, one tenant, no
+authentication); *fastify*, the Fastify reference (a hand-written server for one tenant); *bare-http* and *bare-koa*, which
+only send stored bytes; *bare-pool*, a minimal connection budget over many databases.
 
 Medians over the rounds; ratios compare values of the same round: median (min–max). Latency in ms, at saturation where
 connections do not pause; CPU in µs per request; memory of the server process after the last measurement, in MB. Errors:

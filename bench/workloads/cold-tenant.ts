@@ -33,9 +33,8 @@ export const coldTenant: Workload = {
         const times = await oneRound(bench, target, round);
         service.samples.push(sampleOf(times.service));
         bare.samples.push(sampleOf(times.bare));
-        progress(
-          `cold ${round}/${bench.rounds}: p50 ${spread(times.service).median.toFixed(1)} ms, ${spread(times.bare).median.toFixed(1)} ms`,
-        );
+        const [serviceMs, bareMs] = [times.service, times.bare].map(all => spread(all).median.toFixed(1));
+        progress(`cold ${round}/${bench.rounds}: p50 service ${serviceMs} ms, bare ${bareMs} ms`);
       });
     }
     const values = service.samples.map((sample, round) => sample.p50 / (bare.samples[round]?.p50 ?? Number.NaN));

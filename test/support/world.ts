@@ -40,7 +40,9 @@ export interface World {
   readonly logs: string[];
   readonly log: Logger;
   readonly passwords: Passwords;
-  /** Offsets added to the wall clock (tokens, rate limits), in s, and to the monotonic clock (response cache), in ms. */
+  /**
+   * Offsets added to the wall clock (tokens, rate limits), in s, and to the monotonic clock (response cache), in ms.
+   */
   clock: { offsetSeconds: number; monotonicOffsetMs: number };
   /** A client without a token. */
   readonly anonymous: Client;
