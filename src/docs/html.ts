@@ -5,7 +5,7 @@ export interface Html {
 
 type Value = Html | string | number | undefined | readonly Value[];
 
-/** A template literal that escapes its values, except for values that are HTML. Arrays are joined; undefined is empty. */
+/** A template tag that escapes every value except HTML. The items of an array are joined; undefined is empty. */
 export function html(strings: TemplateStringsArray, ...values: Value[]): Html {
   return { html: strings.map((text, index) => text + (index < values.length ? render(values[index]) : '')).join('') };
 }

@@ -39,13 +39,9 @@ export function renderDocument(text: string, linkTarget: (target: string) => str
     code: ({ text }) => `${codeBlock(text, `Code: ${heading}`).html}\n`,
     table({ header, rows }) {
       const inline = ({ tokens }: Tokens.TableCell): Html => ({ html: this.parser.parseInline(tokens) });
-      const names = header.map(({ text }) => text);
-      return `${
-        table(
-          names,
-          rows.map(cells => cells.map(inline)),
-        ).html
-      }\n`;
+      const columns = header.map(({ text }) => text);
+      const cells = rows.map(row => row.map(inline));
+      return `${table(columns, cells).html}\n`;
     },
     link({ href, tokens }) {
       return `<a href="${escapeHtml(linkTarget(href))}">${this.parser.parseInline(tokens)}</a>`;

@@ -16,7 +16,7 @@ const args = [
 ];
 const pages = ['/docs', '/docs/reference', '/docs/errors', '/docs/operators'];
 
-/** The part of the DOM that the functions at the end use. They run in the browser, and cannot refer to anything here. */
+/** The part of the DOM that the functions at the end use. They run in the browser and cannot use this module. */
 interface Window {
   document: {
     documentElement: { scrollWidth: number; clientWidth: number };
@@ -34,7 +34,7 @@ interface Element {
   childNodes: Iterable<{ nodeType: number; textContent: string }>;
 }
 
-/** Far above what any step needs, also on a machine that is busy with other work. Waits end as soon as their condition holds. */
+/** Far above what any step needs, even on a busy machine. A wait ends as soon as its condition holds. */
 const maxWaitMs = 60_000;
 
 if (executable === undefined) console.log('  documentation in a browser: skipped, because Chromium is not installed');

@@ -134,7 +134,7 @@ describe('OpenAPI document and running service', () => {
     expect(withoutSuccess).to.deep.equal([]);
   });
 
-  it('every endpoint responds as documented without a token, without permission, for missing records and invalid input', async () => {
+  it('every endpoint responds as documented to missing credentials, missing records and invalid input', async () => {
     const withoutPermission = await world.loginAs(world.acme, { permissions: [] });
     const tenantHeader = { 'X-Tenant': world.acme.guid };
     const problemStatuses = new Map<string, Set<number>>();
