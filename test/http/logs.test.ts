@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
@@ -34,8 +35,10 @@ describe('the log', () => {
 
   it('has one line for each request: trace id, tenant, user, pattern of the route, status, time', async () => {
     const { body: user } = await admin.get('/api/v1/auth/me');
+    const startedAt = [Date.now(), performance.now()] as const;
     const answer = await admin.get(`${path}/1?secret=in-the-query`);
     const line = await accessOf(answer);
+    const [latest, maxMs] = [Date.now(), Math.ceil(performance.now() - startedAt[1])];
     expect(line).to.include({
       traceId: answer.headers.get('x-request-id'),
       method: 'GET',
@@ -45,8 +48,8 @@ describe('the log', () => {
       user: user.userGuid,
       ip: '127.0.0.1',
     });
-    expect(line.ms).to.be.a('number').within(0, 10_000);
-    expect(line.time).to.be.closeTo(Date.now(), 60_000);
+    expect(line.ms).to.be.a('number').within(0, maxMs);
+    expect(line.time).to.be.a('number').within(startedAt[0], latest);
     expect(linesOf(line.traceId)).to.have.length(1);
   });
 
@@ -57,19 +60,23 @@ describe('the log', () => {
     expect(await accessOf(same)).not.to.have.property('otherTenantNamed');
   });
 
-  it('tells of no failure of ours when a client leaves before its body has been asked for', async () => {
+  it('a client that disconnects before its body is read is logged as 499, and not as an error of the service', async () => {
     const before = world.logs.length;
     const head = [`X-Tenant: ${world.acme.guid}`, 'Content-Type: application/json', 'Content-Length: 100'];
+    const findLine = () =>
+      world.logs.slice(before).find(text => text.includes('"route":"/api/v1/auth/reset-password"'));
     await withConnection(world.installation.controlUrl, async client => {
       await client.query('begin; lock table tenants in access exclusive mode');
       await client.query(`notify control_changes, '*:*'; commit; begin; lock table tenants in access exclusive mode`);
-      await sendRaw(world.url, rawRequest('POST /api/v1/auth/reset-password', head, '{"email"'), { withinMs: 100 });
+      const socket = connect(Number(new URL(world.url).port), '127.0.0.1');
+      socket.write(rawRequest('POST /api/v1/auth/reset-password', head, '{"email"'));
+      const waiting = `select 1 from pg_locks where relation = 'tenants'::regclass and not granted`;
+      await eventually(async () => (await client.query(waiting)).rows.length > 0, 30_000);
+      socket.destroy();
+      await eventually(findLine);
       await client.query('rollback');
     });
-    const line = await eventually(() =>
-      world.logs.slice(before).find(text => text.includes('"route":"/api/v1/auth/reset-password"')),
-    );
-    const { traceId, status } = JSON.parse(line);
+    const { traceId, status } = JSON.parse(findLine() ?? '');
     expect(status).to.equal(499);
     await admin.get(path);
     expect(linesOf(traceId).filter(({ level }) => level > 30)).to.deep.equal([]);
@@ -100,10 +107,15 @@ describe('the log', () => {
   it('tells what came of a request that its client did not wait for', async () => {
     const head = ['Content-Type: application/json', 'Content-Length: 500'];
     const authorization = `Authorization: Bearer ${admin.tokens?.accessToken}`;
+    const post = rawRequest(`POST ${path}`, [authorization, ...head], '{"Title":');
     const before = world.logs.length;
-    await sendRaw(world.url, rawRequest(`POST ${path}`, [authorization, ...head], '{"Title":'), { withinMs: 100 });
-    const line = await eventually(() => world.logs.slice(before).find(each => each.includes('"status":499')));
-    expect(JSON.parse(line)).to.include({ method: 'POST', route: path, tenant: world.acme.guid });
+    // On a busy machine the client may disconnect before the service knows its tenant: then it sends the request again.
+    const line = await eventually(async () => {
+      await sendRaw(world.url, post, { withinMs: 100 });
+      const lines = world.logs.slice(before).filter(text => text.includes('"status":499'));
+      return lines.map(text => JSON.parse(text)).find(({ tenant }) => tenant);
+    }, 30_000);
+    expect(line).to.include({ method: 'POST', route: path, tenant: world.acme.guid });
   });
 
   it('has every request of many at once, each under an id of its own', async () => {

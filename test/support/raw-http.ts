@@ -21,7 +21,7 @@ interface RawOptions {
 export function sendRaw(
   url: string,
   chunks: string | Uint8Array | (string | Uint8Array)[],
-  { until, withinMs = 3_000, exposeWrite }: RawOptions = {},
+  { until, withinMs = 30_000, exposeWrite }: RawOptions = {},
 ): Promise<RawResult> {
   const { hostname, port } = new URL(url);
   return new Promise(resolve => {

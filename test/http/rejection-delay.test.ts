@@ -1,0 +1,149 @@
+import { EventEmitter, once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { mock } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { expect } from 'chai';
+import type { Context } from 'koa';
+import { createDelay } from '../../src/http/rate-limit/rejection-delay.ts';
+import { type ApiResponse, Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, type World } from '../support/world.ts';
+import { type HeldTimers, holdTimers } from './held-timers.ts';
+
+const login = '/api/v1/auth/login';
+const rejectionDelayMs = 2_000;
+const patienceMs = 30_000; // for 600 requests on a busy machine
+
+describe('delayed rejections of a server', function () {
+  this.slow(4_000);
+  let world: World;
+  let limited: Client;
+  let managementUrl: string;
+  let stop: () => Promise<boolean>;
+  let held: HeldTimers;
+  const email = 'nobody@acme.test';
+
+  before(async () => {
+    world = await createWorld();
+    const { service, url } = await world.startAnotherServer({ RATE_LIMIT_LOGIN: '1/15m' });
+    limited = new Client(url);
+    managementUrl = `http://127.0.0.1:${service.managementPort}`;
+    stop = () => service.stop();
+    await limited.post(login, { email }); // the one login that is allowed
+  });
+  beforeEach(() => {
+    held = holdTimers(rejectionDelayMs);
+  });
+  afterEach(() => held.restore());
+  after(() => world?.close());
+
+  it('other clients and health checks get responses while 300 rejections wait, which end when their clients disconnect', async () => {
+    const user = (await world.login(world.acme)).at(limited.url);
+    const sockets = await Promise.all(Array.from({ length: 300 }, () => openLogin(limited.url, email)));
+    let received = 0;
+    for (const socket of sockets) socket.on('data', () => received++);
+    await eventually(() => held.size === 300, patienceMs);
+
+    for (let i = 0; i < 100; i++) expect((await user.get('/api/v1/EntityStatus')).status).to.equal(200);
+    expect((await fetch(`${managementUrl}/health/live`)).status).to.equal(200);
+    expect({ waiting: held.size, received }).to.deep.equal({ waiting: 300, received: 0 });
+
+    for (const socket of sockets) socket.destroy();
+    const disconnected = () => world.logs.filter(line => line.includes('"status":499')).length;
+    await eventually(() => held.size === 0 && disconnected() === 300, patienceMs);
+  });
+
+  it('at most 500 rejections wait, and all others are sent at once', async () => {
+    const responses: ApiResponse[] = [];
+    const requests = Array.from({ length: 600 }, async () => {
+      responses.push(await limited.post(login, { email }));
+    });
+    await eventually(() => responses.length + held.size === 600, patienceMs);
+    expect({ sent: responses.length, waiting: held.size }).to.deep.equal({ sent: 100, waiting: 500 });
+    held.release();
+    await Promise.all(requests);
+    expect(responses.map(({ status }) => status)).to.deep.equal(Array(600).fill(429));
+  });
+
+  it('waiting rejections are sent at once when the server stops', async () => {
+    const waiting = [1, 2, 3].map(() => limited.post(login, { email }));
+    await eventually(() => held.size === 3, patienceMs);
+    const stopped = stop();
+    for (const { status } of await Promise.all(waiting)) expect(status).to.equal(429);
+    expect(held.size).to.equal(0);
+    expect(await stopped).to.equal(true);
+  });
+});
+
+describe('rejection delay', () => {
+  const request = () => ({ res: Object.assign(new EventEmitter(), { destroyed: false }) });
+  const wait = (delay: ReturnType<typeof createDelay>, ctx = request()) => {
+    const state = { ended: false };
+    void delay(ctx as unknown as Context).then(() => {
+      state.ended = true;
+    });
+    return state;
+  };
+  beforeEach(() => mock.timers.enable({ apis: ['setTimeout'] }));
+  afterEach(() => mock.timers.reset());
+
+  it('a delay of 2,000 ms ends after 2,000 ms and not earlier', async () => {
+    const state = wait(createDelay(rejectionDelayMs, new AbortController().signal));
+    mock.timers.tick(1_999);
+    await setImmediate();
+    expect(state.ended).to.equal(false);
+    mock.timers.tick(1);
+    await setImmediate();
+    expect(state.ended).to.equal(true);
+  });
+
+  it('a delay ends without its time when the client disconnects or has disconnected, and no listener is left', async () => {
+    const delay = createDelay(rejectionDelayMs, new AbortController().signal);
+    const [connected, disconnected] = [request(), request()];
+    disconnected.res.destroyed = true;
+    const states = [wait(delay, connected), wait(delay, disconnected)];
+    await setImmediate();
+    expect(states.map(({ ended }) => ended)).to.deep.equal([false, true]);
+    connected.res.emit('close');
+    await setImmediate();
+    expect(states.map(({ ended }) => ended)).to.deep.equal([true, true]);
+    expect([connected, disconnected].map(({ res }) => res.listenerCount('close'))).to.deep.equal([0, 0]);
+  });
+
+  it('delays end without their time when the server stops, and none begins afterwards', async () => {
+    const stopping = new AbortController();
+    const delay = createDelay(rejectionDelayMs, stopping.signal);
+    const before = wait(delay);
+    await setImmediate();
+    expect(before.ended).to.equal(false);
+    stopping.abort();
+    const after = wait(delay);
+    await setImmediate();
+    expect([before.ended, after.ended]).to.deep.equal([true, true]);
+  });
+
+  it('the 501st delay ends at once, and a delay that ends makes room for another', async () => {
+    const delay = createDelay(rejectionDelayMs, new AbortController().signal);
+    const [first, ...others] = Array.from({ length: 500 }, request);
+    const states = [first, ...others].map(ctx => wait(delay, ctx));
+    const refused = wait(delay);
+    await setImmediate();
+    expect(states.filter(({ ended }) => ended)).to.have.length(0);
+    expect(refused.ended).to.equal(true);
+    first?.res.emit('close');
+    const admitted = wait(delay);
+    await setImmediate();
+    expect(admitted.ended).to.equal(false);
+  });
+});
+
+/** Sends a login and does not wait for its response. */
+async function openLogin(url: string, email: string): Promise<Socket> {
+  const body = JSON.stringify({ email });
+  const socket = connect(Number(new URL(url).port), '127.0.0.1');
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  const head = `POST ${login} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`;
+  socket.write(`${head}\r\n\r\n${body}`);
+  return socket;
+}
