@@ -5,6 +5,7 @@ import { databaseUrl } from '../../src/control/server-urls.ts';
 import { tenantHead } from '../../src/operator/migrations/migrate-tenants.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
+import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
@@ -13,7 +14,7 @@ import { tenantRecord } from '../tenancy/records.ts';
 const path = '/api/v1/EntityStatus';
 const insufficientPrivilege = '42501';
 
-describe('Tenant identity', () => {
+describe('tenant identity', () => {
   let world: World;
   let acme: Client;
   let globex: Client;
@@ -33,59 +34,58 @@ describe('Tenant identity', () => {
 
   const control = (text: string, values: unknown[] = []) => world.control.em.fork().execute(text, values);
 
-  describe('when a control row points at the database of another tenant', () => {
-    it('serves neither of two tenants whose databases were swapped, and logs why', async () => {
+  describe('wrong databases', () => {
+    it('two tenants with swapped databases are both refused, and the log has the reason', async () => {
       const { acme: a, globex: b } = world;
-      const point = (id: number, database: string) =>
+      const setDatabase = (id: number, database: string) =>
         control('update tenants set database_name = ? where id = ?', [database, id]);
-      await point(a.id, 'elsewhere');
-      await point(b.id, a.database);
-      await point(a.id, b.database);
+      await setDatabase(a.id, 'elsewhere');
+      await setDatabase(b.id, a.database);
+      await setDatabase(a.id, b.database);
       const since = world.logs.length;
-      const answers = await eventually(async () => {
+      const responses = await eventually(async () => {
         const both = await Promise.all([acme.get(path), globex.get(path)]);
-        for (const answer of both) expectRefused(answer, 'unavailable');
+        for (const response of both) expectUnavailable(response, 'unavailable');
         return both;
       }, 1_000);
-      for (const { body } of answers) expectLogged(body.traceId, since);
-      expectRefused(await acme.post(path, { Title: 'lost' }), 'unavailable');
+      for (const { body } of responses) expectLogged(body.traceId, since);
+      expectUnavailable(await acme.post(path, { Title: 'lost' }), 'unavailable');
 
-      await point(a.id, 'elsewhere');
-      await point(b.id, b.database);
-      await point(a.id, a.database);
+      await setDatabase(a.id, 'elsewhere');
+      await setDatabase(b.id, b.database);
+      await setDatabase(a.id, a.database);
       for (const tenant of [a, b]) {
         expect(await sql(tenant, `select from entity_statuses where title = 'lost'`)).to.have.length(0);
       }
     });
 
-    it('serves nothing even when the login may connect there: the guid inside the database decides', async () => {
+    it('a tenant is refused when its login may connect to the wrong database: the guid inside it decides', async () => {
       const { acme: a, globex: b } = world;
       const { databaseUrl: url } = await tenantRecord(world, a);
-      await operator(`grant connect on database "${b.database}" to "${decodeURIComponent(new URL(url).username)}"`);
+      const login = decodeURIComponent(new URL(url).username);
+      await operatorQuery(`grant connect on database "${b.database}" to "${login}"`);
       await control(`update tenants set database_name = 'elsewhere' where id = ?`, [b.id]);
       await control('update tenants set database_name = ? where id = ?', [b.database, a.id]);
       const since = world.logs.length;
       try {
         const { body } = await eventually(async () => {
-          const answer = await acme.get(path);
-          expectRefused(answer, 'unavailable');
-          return answer;
+          const response = await acme.get(path);
+          expectUnavailable(response, 'unavailable');
+          return response;
         }, 1_000);
         expectLogged(body.traceId, since, 'TENANT_IDENTITY');
       } finally {
         await control('update tenants set database_name = ? where id = ?', [a.database, a.id]);
         await control('update tenants set database_name = ? where id = ?', [b.database, b.id]);
-        await operator(
-          `revoke connect on database "${b.database}" from "${decodeURIComponent(new URL(url).username)}"`,
-        );
+        await operatorQuery(`revoke connect on database "${b.database}" from "${login}"`);
       }
     });
 
-    it('serves nothing from a database in which the guid was changed', async () => {
+    it('a tenant is refused when the guid in its database was changed', async () => {
       await sql(world.acme, 'update tenant_identity set guid = $1', [world.globex.guid]);
       try {
         const another = await world.startAnotherServer();
-        expectRefused(await acme.at(another.url).get(path), 'unavailable');
+        expectUnavailable(await acme.at(another.url).get(path), 'unavailable');
         expect((await globex.at(another.url).get(path)).status).to.equal(200);
         await sql(world.acme, 'update tenant_identity set guid = $1', [world.acme.guid]);
         expect((await acme.at(another.url).get(path)).status).to.equal(200);
@@ -94,11 +94,11 @@ describe('Tenant identity', () => {
       }
     });
 
-    it('serves nothing from a database without a guid', async () => {
+    it('a tenant is refused when its database has no guid', async () => {
       await sql(world.acme, 'delete from tenant_identity');
       try {
         const another = await world.startAnotherServer();
-        expectRefused(await acme.at(another.url).get(path), 'unavailable');
+        expectUnavailable(await acme.at(another.url).get(path), 'unavailable');
       } finally {
         await sql(world.acme, 'insert into tenant_identity (guid) values ($1)', [world.acme.guid]);
       }
@@ -112,25 +112,24 @@ describe('Tenant identity', () => {
       record = await tenantRecord(world, world.acme);
     });
 
-    it('reaches the database of its tenant', async () => {
-      expect(await as(record.databaseUrl, 'select current_database() as name')).to.deep.equal([
+    it('a login role can connect to the database of its own tenant', async () => {
+      expect(await queryAs(record.databaseUrl, 'select current_database() as name')).to.deep.equal([
         { name: world.acme.database },
       ]);
     });
 
-    it('cannot connect to the database of another tenant', async () => {
+    it('a login role cannot connect to the database of another tenant', async () => {
       await expectRefusal(databaseUrl(record.databaseUrl, world.globex.database), 'select 1');
     });
 
-    it('reads nothing of the control database', async () => {
+    it('a login role can read no table of the control database', async () => {
       const url = databaseUrl(record.databaseUrl, controlName());
       for (const table of ['servers', 'tenants', 'signing_keys', 'roles', 'users', 'sessions', 'migrations']) {
         await expectRefusal(url, `select from ${table}`);
       }
     });
 
-    // Pending: nobody takes the right to connect, which PostgreSQL gives to everyone, from a control database.
-    it('cannot connect to the control database', async () => {
+    it('a login role cannot connect to the control database', async () => {
       await expectRefusal(databaseUrl(record.databaseUrl, controlName()), 'select 1');
     });
 
@@ -158,16 +157,17 @@ describe('Tenant identity', () => {
       `create role own`,
       `select pg_read_file('PG_VERSION')`,
     ]) {
-      it(`cannot ${statement.replace(/ \(.*| as '.*/, '')}`, async () => {
+      it(`a login role cannot ${statement.replace(/ \(.*| as '.*/, '')}`, async () => {
         await expectRefusal(record.databaseUrl, statement);
       });
     }
 
-    it('is no superuser, makes no databases or roles, and owns nothing', async () => {
-      const rows = await as(
+    it('a login role is no superuser, creates no databases or roles, and owns nothing', async () => {
+      const rows = await queryAs(
         record.databaseUrl,
         `select rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls,
-          (select count(*)::int from pg_class where relowner = pg_roles.oid) as owned from pg_roles where rolname = current_user`,
+          (select count(*)::int from pg_class where relowner = pg_roles.oid) as owned
+          from pg_roles where rolname = current_user`,
       );
       expect(rows).to.deep.equal([
         {
@@ -182,25 +182,25 @@ describe('Tenant identity', () => {
     });
   });
 
-  describe('the audit log', () => {
+  describe('audit log', () => {
     before(async () => {
       const { body } = await acme.post(path, { Title: 'Audited' });
       await acme.delete(`${path}/${body.Id}`);
     });
 
     for (const statement of ['update audit_log set user_id = 1', 'delete from audit_log', 'truncate audit_log']) {
-      it(`refuses "${statement}" to the owner and to a superuser as well`, async () => {
+      it(`the audit log refuses "${statement}" even to its owner and to a superuser`, async () => {
         const entries = () => sql(world.acme, 'select * from audit_log order by id');
         const before = await entries();
         expect(before).to.have.length.greaterThan(1);
-        const error = await failure(sql(world.acme, statement));
+        const error = await errorOf(sql(world.acme, statement));
         expect(error).to.include({ code: insufficientPrivilege });
         expect(error.message).to.equal('audit_log is append-only');
         expect(await entries()).to.deep.equal(before);
       });
     }
 
-    it('names the login that made a change past the service, and nobody as its user', async () => {
+    it('the audit entry of a change outside the service names the database login, and no user', async () => {
       await sql(world.acme, `insert into entity_statuses (title) values ('by hand')`);
       await sql(world.acme, `delete from entity_statuses where title = 'by hand'`);
       const entries = await sql<{ action: string; user_id: null; database_user: string }>(
@@ -216,17 +216,17 @@ describe('Tenant identity', () => {
     });
   });
 
-  describe('a tenant at another schema version', () => {
+  describe('schema versions', () => {
     for (const [name, version] of [
       ['behind', '0001-foundation'],
       ['ahead', '9999-from-a-newer-build'],
       ['unknown', null],
     ] as const) {
-      it(`that is ${name} is not served, and the others are`, async () => {
+      it(`a tenant whose schema version is ${name} is refused, and other tenants are served`, async () => {
         await control('update tenants set schema_version = ? where id = ?', [version, world.acme.id]);
         try {
-          await eventually(async () => expectRefused(await acme.get(path), 'migration_pending'), 1_000);
-          expectRefused(await acme.post(path, { Title: 'too early' }), 'migration_pending');
+          await eventually(async () => expectUnavailable(await acme.get(path), 'migration_pending'), 1_000);
+          expectUnavailable(await acme.post(path, { Title: 'too early' }), 'migration_pending');
           expect((await globex.get(path)).status).to.equal(200);
         } finally {
           await control('update tenants set schema_version = ? where id = ?', [await tenantHead(), world.acme.id]);
@@ -234,24 +234,24 @@ describe('Tenant identity', () => {
       });
     }
 
-    it('is not served when only its own database says so, whatever the control database believes', async () => {
+    it('a tenant is refused when only the version in its own database differs', async () => {
       await sql(world.acme, `insert into migrations (name) values ('9999-from-a-newer-build')`);
       try {
         const another = await world.startAnotherServer();
-        expectRefused(await acme.at(another.url).get(path), 'migration_pending');
+        expectUnavailable(await acme.at(another.url).get(path), 'migration_pending');
         expect((await globex.at(another.url).get(path)).status).to.equal(200);
-        // A process that has connections learns it with the next new one.
+        // A process with open connections detects the version with the next connection that it opens.
         await disconnect(world.acme.database);
         const readThrough = { 'Cache-Control': 'no-cache' };
-        await eventually(async () => expectRefused(await acme.get(path, readThrough), 'migration_pending'), 2_000);
+        await eventually(async () => expectUnavailable(await acme.get(path, readThrough), 'migration_pending'), 2_000);
       } finally {
         await sql(world.acme, `delete from migrations where name = '9999-from-a-newer-build'`);
       }
     });
   });
 
-  it('serves nothing from a database that has no identity, or one without a version', async () => {
-    for (const [hide, back, code] of [
+  it('a tenant is refused when its database has no identity table, or the table has no version', async () => {
+    for (const [hide, restore, code] of [
       ['table tenant_identity rename to hidden', 'table hidden rename to tenant_identity', 'unavailable'],
       [
         'table tenant_identity rename schema_version to hidden',
@@ -262,14 +262,14 @@ describe('Tenant identity', () => {
       await sql(world.acme, `alter ${hide}`);
       try {
         const another = await world.startAnotherServer();
-        expectRefused(await acme.at(another.url).get(path), code);
+        expectUnavailable(await acme.at(another.url).get(path), code);
       } finally {
-        await sql(world.acme, `alter ${back}`);
+        await sql(world.acme, `alter ${restore}`);
       }
     }
   });
 
-  it('suspends a tenant in every process within a second of plain SQL, and serves it again without a new login', async () => {
+  it('plain SQL suspends a tenant in every process within 1 s, and resumes it without a new login', async () => {
     const another = await world.startAnotherServer();
     const processes = [acme, acme.at(another.url)];
     for (const client of processes) expect((await client.get(path)).status).to.equal(200);
@@ -301,8 +301,8 @@ describe('Tenant identity', () => {
     return decodeURIComponent(new URL(world.installation.controlUrl).pathname.slice(1));
   }
 
-  /** An answer that holds no row, and tells nothing of why. */
-  function expectRefused({ status, body, headers }: ApiResponse, code: string): true {
+  /** Expects a 503 without any row, and without a reason. */
+  function expectUnavailable({ status, body, headers }: ApiResponse, code: string): true {
     expect([status, body.code]).to.deep.equal([503, code]);
     expect(Object.keys(body).sort()).to.deep.equal(['code', 'status', 'title', 'traceId', 'type']);
     expect(headers.get('retry-after')).to.equal('2');
@@ -317,30 +317,21 @@ describe('Tenant identity', () => {
   }
 });
 
-function as(url: string, statement: string): Promise<object[]> {
+function queryAs(url: string, statement: string): Promise<object[]> {
   return withConnection(url, async client => (await client.query(statement)).rows);
 }
 
-function operator(statement: string): Promise<pg.QueryResult> {
+function operatorQuery(statement: string): Promise<pg.QueryResult> {
   return withConnection(postgresUrl(), client => client.query(statement));
 }
 
-async function failure(promise: Promise<unknown>): Promise<Error & { code?: string }> {
-  const error = await promise.then(
-    () => undefined,
-    (reason: unknown) => reason,
-  );
-  if (!(error instanceof Error)) throw new Error('it was not refused');
-  return error;
-}
-
 async function expectRefusal(url: string, statement: string): Promise<void> {
-  const error = await failure(as(url, statement));
+  const error = await errorOf(queryAs(url, statement));
   expect(error).to.be.instanceOf(pg.DatabaseError);
   expect(error.code).to.equal(insufficientPrivilege);
 }
 
-/** Ends the service's connections to a database, and waits until they are gone. */
+/** Terminates the service's connections to a database, and waits until they have ended. */
 async function disconnect(database: string): Promise<void> {
   await withConnection(postgresUrl(), async client => {
     const { rows } = await client.query<{ ended: boolean }>(

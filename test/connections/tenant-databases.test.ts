@@ -7,13 +7,14 @@ import { tenantHead } from '../../src/operator/migrations/migrate-tenants.ts';
 import { EntityStatus } from '../../src/resources/entity-status.ts';
 import { createTenantOrm } from '../../src/tenancy/tenant-orm.ts';
 import { tenantEntities } from '../../src/tenant-entities.ts';
+import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { tenantRecord } from '../tenancy/records.ts';
 
-const nothing = { open: 0, inUse: 0, waiting: 0 };
+const noConnections = { open: 0, inUse: 0, waiting: 0 };
 
-describe('TenantDatabases', () => {
+describe('tenant databases', () => {
   let world: World;
   let head: string;
   let acme: TenantRecord;
@@ -36,7 +37,7 @@ describe('TenantDatabases', () => {
   });
   after(() => world.close());
 
-  /** Databases of the test's own, closed after it. */
+  /** Creates tenant databases that are closed after the test. */
   function create({ connectionBudget = 8, tenantConnections = 2 } = {}): TenantDatabases {
     const databases = new TenantDatabases({
       orm: createTenantOrm(tenantEntities),
@@ -51,35 +52,35 @@ describe('TenantDatabases', () => {
     return databases;
   }
 
-  it('opens nothing before something is asked, and the same again for the same tenant', async () => {
+  it('opening a database connects on first use, and returns the same driver for the same tenant', async () => {
     const databases = create();
     const driver = databases.open(acme);
     expect(databases.open(acme)).to.equal(driver);
     expect(databases.open({ ...acme, name: 'Acme renamed' })).to.equal(driver);
     expect(databases.open(globex)).to.not.equal(driver);
-    expect(databases.usage).to.deep.equal(nothing);
+    expect(databases.usage).to.deep.equal(noConnections);
     expect(await databaseOf(driver.entityManager())).to.equal(acme.databaseName);
     expect(databases.usage).to.deep.equal({ open: 1, inUse: 0, waiting: 0 });
   });
 
-  it('opens none of a tenant that is not active, or at another version', () => {
+  it('the database of a tenant that is inactive or at another schema version is not opened', () => {
     const databases = create();
     for (const status of ['suspended', 'deleted', 'provisioning'] as const)
       expectProblem(
-        thrown(() => databases.open({ ...acme, status })),
+        thrownBy(() => databases.open({ ...acme, status })),
         'tenant_inactive',
         403,
       );
     for (const schemaVersion of [null, '0000-before', '9999-after'])
       expectProblem(
-        thrown(() => databases.open({ ...acme, schemaVersion })),
+        thrownBy(() => databases.open({ ...acme, schemaVersion })),
         'migration_pending',
         503,
       );
-    expect(databases.usage).to.deep.equal(nothing);
+    expect(databases.usage).to.deep.equal(noConnections);
   });
 
-  it('answers every tenant from its own database, though there are fewer connections than tenants', async () => {
+  it('each tenant is served from its own database, although there are fewer connections than tenants', async () => {
     const databases = create({ connectionBudget: 2 });
     await Promise.all(
       Array.from({ length: 90 }, async (_, i) => {
@@ -91,8 +92,8 @@ describe('TenantDatabases', () => {
     expect(databases.usage).to.include({ inUse: 0, waiting: 0 });
   });
 
-  describe('an entity manager', () => {
-    it("answers from the tenant's own database, in and out of transactions and forks", async () => {
+  describe('entity managers', () => {
+    it("an entity manager queries its tenant's own database, in and out of transactions and forks", async () => {
       const databases = create();
       await Promise.all(
         all.map(async tenant => {
@@ -106,15 +107,15 @@ describe('TenantDatabases', () => {
       );
     });
 
-    it('kept after its database was closed answers from nowhere, not even with what nobody had asked before', async () => {
+    it('an entity manager reaches no database after closing, whether it was used before or not', async () => {
       const databases = create();
-      const [driver, unasked] = [databases.open(acme), databases.open(globex)];
+      const [driver, unusedDriver] = [databases.open(acme), databases.open(globex)];
       const used = driver.entityManager();
       const unused = driver.entityManager();
       const fork = used.fork();
       expect(await databaseOf(used)).to.equal(acme.databaseName);
       await databases.close();
-      for (const em of [used, unused, fork, unasked.entityManager()]) {
+      for (const em of [used, unused, fork, unusedDriver.entityManager()]) {
         for (const attempt of [
           () => databaseOf(em),
           () => em.find(EntityStatus, {}),
@@ -122,16 +123,16 @@ describe('TenantDatabases', () => {
           () => em.transactional(databaseOf),
           () => em.insert(EntityStatus, { title: 'lost' } as never),
         ]) {
-          expect((await failure(attempt())).message).to.include('has been closed');
+          expect((await errorOf(attempt())).message).to.include('has been closed');
         }
       }
       const select = { name: 'one', text: 'select 1 as one', values: [], types: { getTypeParser: () => String } };
-      for (const attempt of [() => driver.read(select), () => unasked.readCacheable(select, 'Currency')])
-        expect((await failure(attempt())).message).to.include('has been closed');
-      expect(databases.usage).to.deep.equal(nothing);
+      for (const attempt of [() => driver.read(select), () => unusedDriver.readCacheable(select, 'Currency')])
+        expect((await errorOf(attempt())).message).to.include('has been closed');
+      expect(databases.usage).to.deep.equal(noConnections);
     });
 
-    it('has no result cache, which tenants would share', async () => {
+    it('an entity manager has no result cache, which tenants would share', async () => {
       const databases = create();
       const em = databases.open(acme).entityManager();
       for (const attempt of [
@@ -139,11 +140,11 @@ describe('TenantDatabases', () => {
         () => em.findOne(EntityStatus, { id: 1 }, { cache: ['key', 1_000] }),
         () => em.count(EntityStatus, {}, { cache: 1_000 }),
       ]) {
-        expect((await failure(attempt())).message).to.include('shared between tenants');
+        expect((await errorOf(attempt())).message).to.include('shared between tenants');
       }
     });
 
-    it('shares no loaded entity with another one', async () => {
+    it('two entity managers share no loaded entity', async () => {
       const databases = create();
       const [a, b, c] = [acme, acme, globex].map(tenant => databases.open(tenant).entityManager());
       const [first, second, foreign] = await Promise.all(
@@ -155,34 +156,34 @@ describe('TenantDatabases', () => {
       expect((await b!.findOneOrFail(EntityStatus, { id: 1 })).title).to.equal('Prospect');
     });
 
-    it("stays with its tenant inside another tenant's MikroORM context or transaction", async () => {
+    it("an entity manager stays with its tenant inside another tenant's MikroORM context or transaction", async () => {
       const databases = create();
-      const mine = databases.open(acme).entityManager();
-      const other = databases.open(globex).entityManager();
-      const answers = async (): Promise<string[]> => [
-        await databaseOf(mine),
-        await databaseOf(mine.fork()),
-        await mine.transactional(databaseOf),
-        (await titles(mine)).filter(title => title.startsWith('of ')).join(),
-        (await titles(mine.fork())).filter(title => title.startsWith('of ')).join(),
+      const em = databases.open(acme).entityManager();
+      const otherEm = databases.open(globex).entityManager();
+      const results = async (): Promise<string[]> => [
+        await databaseOf(em),
+        await databaseOf(em.fork()),
+        await em.transactional(databaseOf),
+        (await titles(em)).filter(title => title.startsWith('of ')).join(),
+        (await titles(em.fork())).filter(title => title.startsWith('of ')).join(),
       ];
       const { databaseName } = acme;
-      const own = [databaseName, databaseName, databaseName, 'of acme', 'of acme'];
-      expect(await RequestContext.create(other, answers)).to.deep.equal(own);
-      expect(await other.transactional(answers)).to.deep.equal(own);
-      expect(await RequestContext.create(other, () => other.transactional(answers))).to.deep.equal(own);
+      const expected = [databaseName, databaseName, databaseName, 'of acme', 'of acme'];
+      expect(await RequestContext.create(otherEm, results)).to.deep.equal(expected);
+      expect(await otherEm.transactional(results)).to.deep.equal(expected);
+      expect(await RequestContext.create(otherEm, () => otherEm.transactional(results))).to.deep.equal(expected);
     });
 
-    it('cannot be had without a tenant: what all share reaches no database', async () => {
+    it('an entity manager of the shared MikroORM, without a tenant, reaches no database', async () => {
       const orm = createTenantOrm(tenantEntities);
-      const error = await failure(orm.em.fork().find(EntityStatus, {}));
+      const error = await errorOf(orm.em.fork().find(EntityStatus, {}));
       expect(error).to.include({ code: 'ENOTFOUND' });
       await orm.close(true);
     });
   });
 
-  describe('close', () => {
-    it('waits for what is in use, and opens no more', async () => {
+  describe('closing', () => {
+    it('closing waits for the connections in use, and no database is opened afterwards', async () => {
       const databases = create();
       const select = databaseOf(databases.open(globex).entityManager());
       let closed = false;
@@ -196,7 +197,7 @@ describe('TenantDatabases', () => {
         });
         for (const tenant of [initech, acme])
           expectProblem(
-            thrown(() => databases.open(tenant)),
+            thrownBy(() => databases.open(tenant)),
             'unavailable',
             503,
           );
@@ -205,45 +206,45 @@ describe('TenantDatabases', () => {
         expect(closed).to.equal(false);
       });
       await closing;
-      expect(databases.usage).to.deep.equal(nothing);
+      expect(databases.usage).to.deep.equal(noConnections);
     });
 
-    it('sends away those who wait in line, and ends', async () => {
+    it('closing rejects the requests that wait for a connection', async () => {
       const databases = create({ connectionBudget: 1 });
-      let waiting: Promise<Error> | undefined;
+      let waiter: Promise<Error> | undefined;
       let closing: Promise<void> | undefined;
       await databases
         .open(acme)
         .entityManager()
         .transactional(async em => {
           await databaseOf(em);
-          waiting = failure(databaseOf(databases.open(globex).entityManager()));
+          waiter = errorOf(databaseOf(databases.open(globex).entityManager()));
           await eventually(() => databases.usage.waiting === 1);
           closing = databases.close();
-          expect((await waiting)?.message).to.include('has been closed');
+          expect((await waiter)?.message).to.include('has been closed');
         });
       await closing;
-      expect(databases.usage).to.deep.equal(nothing);
+      expect(databases.usage).to.deep.equal(noConnections);
     });
 
-    it('ends when a connection is being opened, and may be asked for twice', async () => {
+    it('closing succeeds while connections are being opened, and when called twice', async () => {
       const databases = create();
-      const asked = Promise.allSettled(all.map(tenant => databaseOf(databases.open(tenant).entityManager())));
+      const queries = Promise.allSettled(all.map(tenant => databaseOf(databases.open(tenant).entityManager())));
       await eventually(() => databases.usage.open > 0);
       await Promise.all([databases.close(), databases.close()]);
-      for (const answer of await asked) {
-        if (answer.status === 'rejected') expect(answer.reason.message).to.include('has been closed');
+      for (const result of await queries) {
+        if (result.status === 'rejected') expect(result.reason.message).to.include('has been closed');
       }
-      expect(databases.usage).to.deep.equal(nothing);
+      expect(databases.usage).to.deep.equal(noConnections);
     });
   });
 
-  it('opens anew, and verifies anew, when the address of a database changes', async () => {
+  it('a change of the database URL opens new connections, which are verified', async () => {
     const databases = create();
     await databaseOf(databases.open(acme).entityManager());
     const moved = { ...acme, databaseName: globex.databaseName, databaseUrl: globex.databaseUrl };
     for (let i = 0; i < 3; i++) {
-      const error = await failure(databaseOf(databases.open(moved).entityManager()));
+      const error = await errorOf(databaseOf(databases.open(moved).entityManager()));
       expect(error).to.include({ code: 'TENANT_IDENTITY' });
     }
     expect(await databaseOf(databases.open(acme).entityManager())).to.equal(acme.databaseName);
@@ -260,16 +261,7 @@ async function titles(em: EntityManager): Promise<string[]> {
   return (await em.find(EntityStatus, {})).map(({ title }) => title);
 }
 
-async function failure(promise: Promise<unknown>): Promise<Error & { code?: string }> {
-  const error = await promise.then(
-    () => undefined,
-    (reason: unknown) => reason,
-  );
-  if (!(error instanceof Error)) throw new Error('it did not fail');
-  return error;
-}
-
-function thrown(work: () => unknown): Error {
+function thrownBy(work: () => unknown): Error {
   try {
     work();
   } catch (error) {

@@ -7,7 +7,7 @@ import { createWorld, type World } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
 
-describe('A database connection', () => {
+describe('dead connections', () => {
   let world: World;
   let admin: Client;
   const logIn = () => world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
@@ -18,46 +18,44 @@ describe('A database connection', () => {
   });
   after(() => world.close());
 
-  describe('that is cut in a transaction', () => {
-    it('of a tenant keeps no place: those after it are served', async () => {
+  describe('connections cut in a transaction', () => {
+    it('a cut connection to a tenant database leaves its pool, and later requests succeed', async () => {
       for (let i = 0; i < 4; i++) {
-        const answer = await cutWhileItWaits(world.acme.adminUrl, 'entity_statuses', () =>
+        const response = await cutDuringLockWait(world.acme.adminUrl, 'entity_statuses', () =>
           admin.post(statuses, { Title: `cut ${i}` }),
         );
-        expect([answer.status, answer.body.code]).to.deep.equal([503, 'unavailable']);
+        expect([response.status, response.body.code]).to.deep.equal([503, 'unavailable']);
       }
       expect((await admin.get(statuses)).status).to.equal(200);
-      expect((await admin.post(statuses, { Title: 'after it' })).status).to.equal(201);
+      expect((await admin.post(statuses, { Title: 'after the cuts' })).status).to.equal(201);
     });
 
-    it('of the control database keeps no place: people log in', async () => {
+    it('a cut connection to the control database leaves its pool, and later logins succeed', async () => {
       for (let i = 0; i < 4; i++) {
-        const answer = await cutWhileItWaits(world.installation.controlUrl, 'sessions', logIn);
-        expect([answer.status, answer.body.code]).to.deep.equal([503, 'unavailable']);
+        const response = await cutDuringLockWait(world.installation.controlUrl, 'sessions', logIn);
+        expect([response.status, response.body.code]).to.deep.equal([503, 'unavailable']);
       }
       expect((await logIn()).status).to.equal(200);
     });
   });
 
-  describe('to a server that answers nothing any more', function () {
+  describe('frozen server processes', function () {
     this.timeout(40_000);
 
-    it('fails within 10 s, keeps no place, and lets the service be stopped', async () => {
+    it('requests on a frozen connection fail within 10 s, later ones succeed, and the service stops', async () => {
       const other = await world.startAnotherServer();
       const client = admin.at(other.url);
       expect((await client.get(statuses)).status).to.equal(200);
-      const readThrough = { 'Cache-Control': 'no-cache' };
+      const noCache = { 'Cache-Control': 'no-cache' };
       const frozen = await backends(world.acme.adminUrl);
       for (const pid of frozen) process.kill(pid, 'SIGSTOP');
       try {
         const startedAt = performance.now();
-        const answers = await Promise.all(
-          Array.from({ length: 2 * frozen.length }, () =>
-            Promise.race([client.get(statuses, readThrough), sleep(10_500)]),
-          ),
+        const responses = await Promise.all(
+          Array.from({ length: 2 * frozen.length }, () => Promise.race([client.get(statuses, noCache), sleep(10_500)])),
         );
         expect(performance.now() - startedAt).to.be.lessThan(10_000);
-        for (const answer of answers) expect(answer?.status).to.be.oneOf([200, 503]);
+        for (const response of responses) expect(response?.status).to.be.oneOf([200, 503]);
         expect((await client.post(statuses, { Title: 'on a new connection' })).status).to.equal(201);
         await other.service.stop();
       } finally {
@@ -66,11 +64,11 @@ describe('A database connection', () => {
     });
   });
 
-  /** Lets a request run into a lock, and ends its connection there. */
-  async function cutWhileItWaits<T>(url: string, table: string, request: () => Promise<T>): Promise<T> {
+  /** Lets a request wait for a lock, and terminates its connection during the wait. */
+  async function cutDuringLockWait<T>(url: string, table: string, request: () => Promise<T>): Promise<T> {
     return withConnection(url, async client => {
       await client.query(`begin; lock table ${table} in access exclusive mode`);
-      const answer = request();
+      const response = request();
       await eventually(() =>
         withConnection(url, async other => {
           const { rowCount } = await other.query(
@@ -80,14 +78,14 @@ describe('A database connection', () => {
           return (rowCount ?? 0) > 0;
         }),
       );
-      const result = await answer;
+      const result = await response;
       await client.query('rollback');
       return result;
     });
   }
 });
 
-/** The server processes behind the service's connections to a database. */
+/** Returns the pids of the server processes behind the service's connections to a database. */
 async function backends(adminUrl: string): Promise<number[]> {
   return withConnection(adminUrl, async client => {
     const { rows } = await client.query<{ pid: number }>(

@@ -5,9 +5,9 @@ import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
-const readThrough = { 'Cache-Control': 'no-cache' };
+const noCache = { 'Cache-Control': 'no-cache' };
 
-describe('A tenant that floods the service', () => {
+describe('a tenant that floods the service', () => {
   let world: World;
   let acme: Client;
   let globex: Client;
@@ -20,14 +20,14 @@ describe('A tenant that floods the service', () => {
   });
   after(() => world.close());
 
-  it('with requests that do not come to an end holds up neither other tenants nor its own answers from memory', async () => {
+  it('a flood of blocked requests delays neither other tenants nor cached responses of its own tenant', async () => {
     expect((await acme.get(`${path}/1`)).status).to.equal(200);
     await withConnection(world.acme.adminUrl, async holder => {
       await holder.query('begin; lock table entity_statuses in access exclusive mode');
-      const flood = Array.from({ length: 100 }, () => acme.get(path, readThrough));
+      const flood = Array.from({ length: 100 }, () => acme.get(path, noCache));
       await eventually(() => world.service.databases.usage.waiting > 80);
       for (let i = 0; i < 20; i++) {
-        expect((await globex.get(path, readThrough)).status).to.equal(200);
+        expect((await globex.get(path, noCache)).status).to.equal(200);
         expect((await acme.get(`${path}/1`)).status).to.equal(200);
       }
       const refused = await Promise.race(flood);
@@ -36,18 +36,18 @@ describe('A tenant that floods the service', () => {
       await holder.query('rollback');
       for (const { status } of await Promise.all(flood)) expect(status).to.be.oneOf([200, 503]);
     });
-    expect((await acme.get(path, readThrough)).status).to.equal(200);
+    expect((await acme.get(path, noCache)).status).to.equal(200);
   });
 
-  it('with many requests at once is answered every one of them', async () => {
-    const answers = await Promise.all(Array.from({ length: 300 }, () => acme.get(path)));
-    expect(answers.every(({ status }) => status === 200)).to.equal(true);
+  it('all of 300 concurrent requests of one tenant succeed', async () => {
+    const responses = await Promise.all(Array.from({ length: 300 }, () => acme.get(path)));
+    expect(responses.every(({ status }) => status === 200)).to.equal(true);
   });
 
-  it('with bodies that never end takes no place from anybody', async () => {
-    const [endless, client] = [new AbortController(), acme.tokens?.accessToken];
+  it('request bodies that never end use up no capacity of other requests', async () => {
+    const [endless, accessToken] = [new AbortController(), acme.tokens?.accessToken];
     const body = () => new ReadableStream({ start: controller => controller.enqueue(new TextEncoder().encode('{')) });
-    const headers = { Authorization: `Bearer ${client}`, 'Content-Type': 'application/json' };
+    const headers = { Authorization: `Bearer ${accessToken}`, 'Content-Type': 'application/json' };
     const init = { method: 'POST', headers, signal: endless.signal, duplex: 'half' as const };
     const hanging = Array.from({ length: 64 }, () => fetch(`${world.url}${path}`, { ...init, body: body() }));
     for (let i = 0; i < 10; i++) expect((await acme.post(path, { Title: `meanwhile ${i}` })).status).to.equal(201);

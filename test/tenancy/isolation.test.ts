@@ -12,11 +12,11 @@ const controlConnections = 8;
 const canaries = 10;
 const seeds = ['Prospect', 'Active', 'Inactive'];
 
-describe('Tenant isolation', function () {
+describe('tenant isolation', function () {
   this.timeout(60_000 + requests * 5);
 
   let world: World;
-  /** acme, globex and ten more: four times as many as there are connections. */
+  /** acme, globex and ten more: four tenants for each connection. */
   let tenants: TestTenant[];
   let clients: Map<TestTenant, Client>;
   let acme: Client;
@@ -42,26 +42,26 @@ describe('Tenant isolation', function () {
   });
   after(() => world.close());
 
-  describe('under load', () => {
-    it(`answers ${requests} requests of two tenants, 200 at a time, without one foreign row`, async () => {
-      await crossfire([world.acme, world.globex], { requests, parallel: 200 });
+  describe('load', () => {
+    it(`${requests} requests of two tenants, 200 at a time, return no row of another tenant`, async () => {
+      await readAll([world.acme, world.globex], { requests, parallel: 200 });
     });
 
-    it(`answers twelve tenants over ${tenantConnections} connections without one foreign row, a refusal or a fourth connection`, async () => {
-      let mostOpen = 0;
-      await crossfire(tenants, {
+    it(`twelve tenants share ${tenantConnections} connections without a foreign row or a refusal`, async () => {
+      let maxOpen = 0;
+      await readAll(tenants, {
         requests: Math.ceil(requests / 4),
         parallel: 60,
         observe: () => {
           const { open } = world.service.databases.usage;
-          mostOpen = Math.max(mostOpen, open);
+          maxOpen = Math.max(maxOpen, open);
         },
       });
-      expect(mostOpen).to.equal(tenantConnections);
+      expect(maxOpen).to.equal(tenantConnections);
     });
 
-    it('writes what is posted under load to the tenant of the token and to no other', async () => {
-      await parallel(240, 40, async i => {
+    it('a record posted under load is stored only in the database of the tenant of the token', async () => {
+      await inParallel(240, 40, async i => {
         const tenant = pick(tenants, i);
         const other = pick(tenants, i + 1);
         const { status } = await clientOf(tenant).post(
@@ -74,7 +74,8 @@ describe('Tenant isolation', function () {
       for (const tenant of tenants) {
         const rows = await sql<{ title: string; author: string }>(
           tenant,
-          `select title, user_guid as author from entity_statuses join audit_log on record_key = entity_statuses.id::text
+          `select title, user_guid as author
+             from entity_statuses join audit_log on record_key = entity_statuses.id::text
             where title like '%posted%' and resource = 'EntityStatus'`,
         );
         const { body: me } = await clientOf(tenant).get('/api/v1/auth/me');
@@ -85,28 +86,28 @@ describe('Tenant isolation', function () {
     });
   });
 
-  describe('with a token of one tenant and X-Tenant of another', () => {
-    const theOther = (): Record<string, string> => ({ 'X-Tenant': world.globex.guid });
+  describe('token of one tenant, X-Tenant of another', () => {
+    const otherTenant = (): Record<string, string> => ({ 'X-Tenant': world.globex.guid });
 
-    it('reads the tenant of the token', async () => {
-      const { status, body } = await acme.get(path, theOther());
+    it('a read returns records of the tenant of the token, whatever X-Tenant names', async () => {
+      const { status, body } = await acme.get(path, otherTenant());
       expect(status).to.equal(200);
       expectOnlyOwn(world.acme, body);
     });
 
-    it('writes to the tenant of the token', async () => {
+    it('a write changes the database of the tenant of the token, whatever X-Tenant names', async () => {
       const before = await state(world.globex);
-      const { status, body } = await acme.post(path, { Title: 'acme alone' }, theOther());
+      const { status, body } = await acme.post(path, { Title: 'acme alone' }, otherTenant());
       expect(status).to.equal(201);
       expect(await sql(world.acme, 'select from entity_statuses where title = $1', ['acme alone'])).to.have.length(1);
-      expect((await acme.delete(`${path}/${body.Id}`, theOther())).status).to.equal(204);
+      expect((await acme.delete(`${path}/${body.Id}`, otherTenant())).status).to.equal(204);
       expect(await state(world.globex)).to.deep.equal(before);
     });
 
-    it('refuses the refresh token, and leaves the session it belongs to alone', async () => {
+    it('a refresh token is refused for another tenant, and its session continues', async () => {
       const client = await world.login(world.acme);
       const refreshToken = client.tokens?.refreshToken;
-      const refused = await world.anonymous.post('/api/v1/auth/refresh', { refreshToken }, theOther());
+      const refused = await world.anonymous.post('/api/v1/auth/refresh', { refreshToken }, otherTenant());
       expect([refused.status, refused.body.code]).to.deep.equal([401, 'invalid_refresh_token']);
       expect((await client.get(path)).status).to.equal(200);
       const own = await world.anonymous.post('/api/v1/auth/refresh', { refreshToken }, { 'X-Tenant': world.acme.guid });
@@ -114,18 +115,18 @@ describe('Tenant isolation', function () {
     });
   });
 
-  describe('with an id that only another tenant has', () => {
+  describe('ids of another tenant', () => {
     let foreign: number;
 
     before(async () => {
       const { body } = await globex.post(path, { Title: 'globex only' });
-      // Far above what acme has, so that the id is nobody else's.
+      // Far above every id of acme.
       foreign = body.Id + 1_000_000;
       await sql(world.globex, 'update entity_statuses set id = $1 where id = $2', [foreign, body.Id]);
     });
 
     for (const method of ['GET', 'PUT', 'DELETE']) {
-      it(`answers ${method} with 404 and leaves no trace at the other`, async () => {
+      it(`${method} of an id that only another tenant has gets 404 and changes nothing there`, async () => {
         expect((await globex.get(`${path}/${foreign}`)).status).to.equal(200);
         const before = await state(world.globex);
         const { status, body } = await acme.send(
@@ -138,7 +139,7 @@ describe('Tenant isolation', function () {
       });
     }
 
-    it('changes only the own record when both tenants have the id', async () => {
+    it('a write changes only the record of its own tenant when two tenants have the id', async () => {
       const before = await state(world.globex);
       const { body } = await acme.put(`${path}/2`, { Title: 'Active at acme' });
       expect(body.Title).to.equal('Active at acme');
@@ -148,13 +149,13 @@ describe('Tenant isolation', function () {
     });
   });
 
-  it('lets two tenants use the same title', async () => {
+  it('two tenants may use the same title', async () => {
     for (const client of [acme, globex]) {
       expect((await client.post(path, { Title: 'Shared title' })).status).to.equal(201);
     }
   });
 
-  describe('without a token', () => {
+  describe('requests without a token', () => {
     let suspended: TestTenant;
     let deleted: TestTenant;
 
@@ -165,12 +166,12 @@ describe('Tenant isolation', function () {
       await control.execute(`update tenants set status = 'suspended' where id = ?`, [suspended.id]);
       await control.execute(`update tenants set status = 'deleted' where id = ?`, [deleted.id]);
       await eventually(async () => {
-        for (const { guid } of [suspended, deleted]) expect((await ask([guid])).status).to.equal(403);
+        for (const { guid } of [suspended, deleted]) expect((await send([guid])).status).to.equal(403);
         return true;
       }, 1_000);
     });
 
-    it('gives one and the same 403 whatever is wrong with X-Tenant', async () => {
+    it('every invalid X-Tenant gets the same 403', async () => {
       const headers: [string, string[]][] = [
         ['missing', []],
         ['empty', ['']],
@@ -191,38 +192,38 @@ describe('Tenant isolation', function () {
       };
       for (const [name, values] of headers) {
         for (const target of [path, '/api/v1/auth/login']) {
-          const answer = await ask(values, target);
-          expect(answer.status, name).to.equal(403);
-          const { traceId, ...body } = answer.body;
+          const response = await send(values, target);
+          expect(response.status, name).to.equal(403);
+          const { traceId, ...body } = response.body;
           expect(traceId, name).to.be.a('string').and.not.empty;
           expect(body, name).to.deep.equal(expected);
-          expect(headerNames(answer), name).to.deep.equal(headerNames(await ask([], target)));
+          expect(headerNames(response), name).to.deep.equal(headerNames(await send([], target)));
         }
       }
     });
 
-    it('takes X-Tenant in upper case', async () => {
-      const answer = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+    it('X-Tenant may be in upper case', async () => {
+      const response = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
         'X-Tenant': world.acme.guid.toUpperCase(),
       });
-      expect(answer.status).to.equal(200);
-      expectOnlyOwn(world.acme, (await new Client(world.url, answer.body).get(path)).body);
+      expect(response.status).to.equal(200);
+      expectOnlyOwn(world.acme, (await new Client(world.url, response.body).get(path)).body);
     });
 
-    it('asks for a token once the tenant is known', async () => {
+    it('a request with a valid X-Tenant and no token gets 401', async () => {
       const { status, body, headers } = await world.anonymous.get(path, { 'X-Tenant': world.acme.guid });
       expect([status, body.code]).to.deep.equal([401, 'unauthorized']);
       expect(headers.get('www-authenticate')).to.equal('Bearer');
     });
 
-    it('does not log in to another tenant with the password of one', async () => {
-      const answer = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+    it('the password of a user of one tenant does not log in to another tenant', async () => {
+      const response = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
         'X-Tenant': world.globex.guid,
       });
-      expect([answer.status, answer.body.code]).to.deep.equal([401, 'invalid_credentials']);
+      expect([response.status, response.body.code]).to.deep.equal([401, 'invalid_credentials']);
     });
 
-    it('answers an unknown path with 403, and with 404 only to a user', async () => {
+    it('an unknown path gets 403 without a tenant, 401 without a token, and 404 with a token', async () => {
       const unknown = '/api/v1/Nothing';
       expect((await world.anonymous.get(unknown)).body.code).to.equal('tenant_required');
       expect((await world.anonymous.get(unknown, { 'X-Tenant': world.acme.guid })).status).to.equal(401);
@@ -233,20 +234,20 @@ describe('Tenant isolation', function () {
 
   function clientOf(tenant: TestTenant): Client {
     const client = clients.get(tenant);
-    if (!client) throw new Error(`nobody is logged in to ${tenant.slug}`);
+    if (!client) throw new Error(`no user is logged in to ${tenant.slug}`);
     return client;
   }
 
   /**
-   * Reads the lists of the tenants in turn, from memory or through to the database, a third of the time naming another
-   * tenant, and checks every row.
+   * Reads the lists of the tenants in turn and checks every row. Three quarters of the requests bypass the response
+   * cache, and a third have an X-Tenant of another tenant.
    */
-  async function crossfire(
+  async function readAll(
     among: TestTenant[],
     { requests, parallel: width, observe }: { requests: number; parallel: number; observe?: () => void },
   ): Promise<void> {
-    let answered = 0;
-    await parallel(requests, width, async i => {
+    let completed = 0;
+    await inParallel(requests, width, async i => {
       const tenant = pick(among, i);
       const headers: Record<string, string> = {
         ...(i % 3 === 0 ? { 'X-Tenant': pick(among, i + 1).guid } : {}),
@@ -256,13 +257,13 @@ describe('Tenant isolation', function () {
       observe?.();
       expect(status).to.equal(200);
       expectOnlyOwn(tenant, body);
-      answered++;
+      completed++;
     });
-    expect(answered).to.equal(requests);
+    expect(completed).to.equal(requests);
   }
 
-  /** Sends X-Tenant as often as there are values, each as a header of its own. */
-  function ask(xTenant: string[], target = path): Promise<Pick<ApiResponse, 'status' | 'headers' | 'body'>> {
+  /** Sends a request with one X-Tenant header for each value. */
+  function send(xTenant: string[], target = path): Promise<Pick<ApiResponse, 'status' | 'headers' | 'body'>> {
     const login = target.endsWith('/login');
     return new Promise((resolve, reject) => {
       const outgoing = request(
@@ -292,21 +293,22 @@ function canary(tenant: TestTenant, name: string): string {
   return `canary of ${tenant.guid} ${name}`;
 }
 
-/** Every canary of the tenant is there, and none of another one. */
+/** Expects every canary row of the tenant, and none of another tenant. */
 function expectOnlyOwn(tenant: TestTenant, body: { Title: string }[]): void {
   const found = body.filter(({ Title }) => Title.startsWith('canary of '));
   const own = found.filter(({ Title }) => Title.startsWith(canary(tenant, '')));
   if (own.length !== found.length || own.length < canaries) {
-    throw new Error(`${tenant.slug} was shown ${found.length - own.length} foreign rows and ${own.length} of its own`);
+    throw new Error(`${tenant.slug} got ${found.length - own.length} foreign rows and ${own.length} of its own`);
   }
-  if (!seeds.every(seed => body.some(({ Title }) => Title === seed))) throw new Error('the first rows are missing');
+  if (!seeds.every(seed => body.some(({ Title }) => Title === seed))) throw new Error('the seed rows are missing');
 }
 
-/** All that a request could have changed in a tenant's database. */
+/** Returns everything that a request could have changed in a tenant's database. */
 function state(tenant: TestTenant): Promise<object[]> {
   return sql(
     tenant,
-    `select (select count(*) from audit_log) as entries, (select json_agg(s order by id) from entity_statuses s) as statuses`,
+    `select (select count(*) from audit_log) as entries,
+            (select json_agg(s order by id) from entity_statuses s) as statuses`,
   );
 }
 
@@ -319,7 +321,7 @@ function pick<T>(items: readonly T[], i: number): T {
 }
 
 /** Runs `work` for 0 … count − 1, at most `width` at a time. */
-async function parallel(count: number, width: number, work: (i: number) => Promise<void>): Promise<void> {
+async function inParallel(count: number, width: number, work: (i: number) => Promise<void>): Promise<void> {
   let next = 0;
   await Promise.all(
     Array.from({ length: width }, async () => {
