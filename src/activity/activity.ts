@@ -20,12 +20,12 @@ const ActivitySchema = defineEntity({
     entityId: p.bigint('number').nullable(),
     screen: p.text().nullable(),
     ipAddress: p.text().nullable(),
-    /** Who really wrote it and from where, whatever the record says; not shown. */
+    /** The caller and address that wrote the entry, whatever its own fields say. Not part of a response. */
     recordedBy: p.bigint('number').hidden(),
     recordedFrom: p.text().hidden(),
   },
 });
-/** Something that a user or a system did, as a client tells it. Never changed or deleted. */
+/** Something that a user or a system did, as reported by a client. Never changed or deleted. */
 export class Activity extends ActivitySchema.class {}
 ActivitySchema.setClass(Activity);
 
@@ -55,7 +55,7 @@ const entry = z.object({
 const path = '/api/v1/Activity';
 const common = { tag: 'Activity', description: 'Entries can be added and read, never changed or deleted.' };
 
-/** A caller of scope `Self` sees what concerns the own entity. */
+/** A caller of scope `Self` sees only the activities of its own entity. */
 const visible = (caller: Caller): Condition | undefined =>
   caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined;
 
@@ -108,9 +108,9 @@ export function activityRoutes(): TenantRoute[] {
       location: activity => `${path}/${activity.Id}`,
       handler: async ({ body }, context) => {
         const { caller, origin } = context;
-        const told = { userId: caller.userId, ipAddress: origin.ipAddress, ...toRow(body) };
-        const proved = { recordedBy: caller.userId, recordedFrom: origin.ipAddress };
-        const [created] = await context.write(async () => table.insert({ ...told, ...proved }));
+        const reported = { userId: caller.userId, ipAddress: origin.ipAddress, ...toRow(body) };
+        const verified = { recordedBy: caller.userId, recordedFrom: origin.ipAddress };
+        const [created] = await context.write(async () => table.insert({ ...reported, ...verified }));
         return created as z.input<typeof view>;
       },
     }),

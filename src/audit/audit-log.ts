@@ -16,7 +16,7 @@ const AuditEntrySchema = defineEntity({
     createdAt: p.datetime().defaultRaw('now()'),
     userId: p.bigint('number').nullable(),
     userGuid: p.uuid().nullable(),
-    /** The business entity that the record belongs to, for readers of scope `Self`. */
+    /** The business entity that owns the record; a reader of scope `Self` sees only the entries of its own. */
     entityId: p.bigint('number').nullable(),
     action: p.text().$type<(typeof actions)[number]>(),
     resource: p.text(),
@@ -28,7 +28,7 @@ const AuditEntrySchema = defineEntity({
     databaseUser: p.text(),
   },
 });
-/** What a change did to a record. Written by a trigger in the transaction of the change; the service only reads it. */
+/** The record of one change. A trigger writes it in the transaction of the change; the service only reads it. */
 export class AuditEntry extends AuditEntrySchema.class {}
 AuditEntrySchema.setClass(AuditEntry);
 
@@ -60,7 +60,8 @@ export function auditRoutes(): TenantRoute[] {
       tag: 'AuditLog',
       summary: 'The newest audit entries, of a resource, a record, a user, or all',
       description:
-        'Every change of a record has one entry, written with it. `resource` is a name such as `Country`, `key` the id or code of a record.',
+        'Every change of a record has one entry, written in the same transaction. `resource` is a name such as ' +
+        '`Country`, `key` the id or code of a record.',
       query: z.object({ limit: limit(), resource: name, key: name, userId: queryId() }),
       response: z.array(view),
       handler: async ({ query: { limit, resource, key, userId } }, context) => {
@@ -80,15 +81,18 @@ export function auditRoutes(): TenantRoute[] {
   ];
 }
 
-/** Columns of a row as the API writes them: under its names, moments in UTC to the millisecond. */
+/** The columns of a row as fields of the API: names in PascalCase, timestamps in UTC to the millisecond. */
 function toFields(row: Row | null | undefined): Row | null {
   if (!row) return null;
   return Object.fromEntries(
-    Object.entries(row).map(([column, value]) => [column.split('_').map(pascalCase).join(''), toWire(column, value)]),
+    Object.entries(row).map(([column, value]) => [
+      column.split('_').map(pascalCase).join(''),
+      toFieldValue(column, value),
+    ]),
   );
 }
 
-function toWire(column: string, value: unknown): unknown {
+function toFieldValue(column: string, value: unknown): unknown {
   if (!column.endsWith('_at') || typeof value !== 'string' || Number.isNaN(Date.parse(value))) return value;
   return new Date(value).toISOString();
 }

@@ -21,7 +21,8 @@ export const countries = defineResource({
   name: 'Country',
   path: '/api/v1/Countries',
   description:
-    'Countries by their code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.',
+    'Countries by their code. DELETE marks a country; its code stays taken. ' +
+    '`includeDeleted=true` also shows marked ones.',
   entity: Country,
   key: { code: 'countryCode' },
   lookup: { property: 'countryCode', param: 'code' },

@@ -25,7 +25,8 @@ export const currencies = defineResource({
   name: 'Currency',
   path: '/api/v1/Currency',
   description:
-    'Currencies by their ISO 4217 code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.',
+    'Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. ' +
+    '`includeDeleted=true` also shows marked ones.',
   entity: Currency,
   key: { id: maxInt32 },
   access: { read: 'user', write: 'settings.write' },

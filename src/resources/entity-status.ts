@@ -20,12 +20,12 @@ EntityStatusSchema.setClass(EntityStatus);
 const title = text({ max: lengths.name });
 const weighting = int32();
 
-/** Where an entity stands with the company: prospect, active, inactive, or whatever the company calls it. */
+/** The state of the company's relation with an entity: prospect, active, inactive, or what else the company defines. */
 export const entityStatuses = defineResource({
   name: 'EntityStatus',
   path: '/api/v1/EntityStatus',
   description:
-    'Where an entity stands with the company. Listed by weighting; one that entities refer to cannot be deleted.',
+    'The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted.',
   entity: EntityStatus,
   key: { id: maxInt32 },
   access: { read: 'full.read', write: 'full.manage' },

@@ -25,7 +25,7 @@ const EntitySchema = defineEntity({
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });
-/** A supplier or a customer: what users belong to, and what scope `Self` is measured by. */
+/** A supplier or a customer. Users belong to one; a caller of scope `Self` reaches only the records of its own. */
 export class Entity extends EntitySchema.class {}
 EntitySchema.setClass(Entity);
 
@@ -33,7 +33,8 @@ export const entities = defineResource({
   name: 'Entity',
   path: '/api/v1/Entities',
   description:
-    'Suppliers and customers. `StatusTitle` is that of the entity status. A caller of scope `Self` sees and changes only their own, and neither creates nor deletes.',
+    'Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and ' +
+    'changes only its own entity, and neither creates nor deletes entities.',
   entity: Entity,
   key: { id: Number.MAX_SAFE_INTEGER },
   access: { read: 'user', write: 'full.manage' },
@@ -73,7 +74,7 @@ export const entities = defineResource({
   isReferenced: (id, context) => context.hasUsers(id),
 });
 
-/** A record may refer to a currency that is there and not deleted. */
+/** @throws {Problem} unless the currency exists and is not deleted */
 export async function requireCurrency(id: number | null | undefined, em: EntityManager): Promise<void> {
   if (id == null) return;
   if (!(await em.findOne(Currency, { id, isDeleted: false }))) throw fieldProblem('CurrencyId', 'is not a currency');

@@ -8,7 +8,7 @@ import { systemOptions } from './system-option.ts';
 import { taxCodes } from './tax-code.ts';
 import { unitsOfMeasure } from './unit-of-measure.ts';
 
-/** The catalogue: every resource that is defined by `defineResource`. */
+/** The catalogue: every resource that `defineResource` defines. */
 export const resources = [
   entityStatuses,
   countries,

@@ -25,7 +25,7 @@ const PromotionSchema = defineEntity({
     currencyId: p.integer().nullable(),
     startsAt: p.datetime().nullable(),
     endsAt: p.datetime().nullable(),
-    /** Entities that may use it; none = all. */
+    /** The entities that may use the promotion; empty = all. */
     entityIds: p.array(Number).$type<number[]>().columnType('bigint[]').default([]),
     isActive: p.boolean().default(true),
     createdAt: p.datetime().defaultRaw('now()'),
@@ -44,7 +44,7 @@ const PromotionUseSchema = defineEntity({
     usedAt: p.datetime().defaultRaw('now()'),
   },
 });
-/** That an entity has used a promotion, which it may once. */
+/** The use of a promotion by an entity, at most once. */
 export class PromotionUse extends PromotionUseSchema.class {}
 PromotionUseSchema.setClass(PromotionUse);
 
@@ -83,7 +83,7 @@ const recordUse = defineRoute({
   tag,
   summary: 'Record that an entity uses a promotion',
   description:
-    'An entity uses a promotion once, within its period, and only when it is one of the promotion’s entities.',
+    'An entity uses a promotion once, within its period, and only if it is one of the entities of the promotion.',
   response: use,
   status: 201,
   location: answer => `/api/v1/Promotions/${answer.PromotionId}/entity/${answer.EntityId}/used`,
@@ -97,7 +97,7 @@ const recordUse = defineRoute({
   },
 });
 
-/** The promotion and the entity that a path names; 404 when either is not there, or not the caller's to see. */
+/** The promotion and the entity that a path names; 404 if one does not exist or the caller may not see the entity. */
 async function findPair(
   params: Readonly<Record<string, string>>,
   caller: Caller,
@@ -169,7 +169,7 @@ export const promotions = defineResource({
     promotion.entityIds = [...new Set(promotion.entityIds)];
     const ids = promotion.entityIds;
     if (ids.length === 0) return;
-    // Locked, so that none is deleted before the promotion that refers to it is there.
+    // The lock keeps the entities from being deleted before the promotion that refers to them commits.
     const found = await em.execute('select id from entities where id = any (?::bigint[]) for key share', [
       `{${ids.join(',')}}`,
     ]);

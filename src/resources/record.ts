@@ -3,13 +3,13 @@ import { type Problem, type ProblemCode, problem } from '../errors.ts';
 import { lengths, text } from '../http/fields.ts';
 import type { Condition } from '../postgres/table-statements.ts';
 
-/** The condition that finds a code without regard to letter case, as the unique index has it; undefined for no code at all. */
+/** The condition that finds a code in any letter case, like the unique index; undefined for an invalid code. */
 export function codeCondition(property: string, value: unknown): Condition | undefined {
   const code = text({ max: lengths.code }).safeParse(value);
   return code.success ? [`lower(${snakeCase(property)}) = lower(?)`, code.data] : undefined;
 }
 
-/** Refuses a record for what one of its fields is or refers to. */
+/** The problem of a record that is refused because of one of its fields. */
 export function fieldProblem(field: string, message: string, code: ProblemCode = 'validation_failed'): Problem {
   return problem(code, { errors: { [field]: [message] } });
 }

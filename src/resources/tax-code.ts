@@ -22,7 +22,7 @@ TaxCodeSchema.setClass(TaxCode);
 export const taxCodes = defineResource({
   name: 'TaxCode',
   path: '/api/v1/TaxCodes',
-  description: 'How products and transactions are taxed; `Rate` is a percentage with at most four decimals.',
+  description: 'Tax rates of products and transactions. `Rate` is a percentage with at most four decimals.',
   entity: TaxCode,
   key: { id: maxInt32 },
   lookup: { property: 'code', param: 'code' },

@@ -20,7 +20,7 @@ UnitOfMeasureSchema.setClass(UnitOfMeasure);
 export const unitsOfMeasure = defineResource({
   name: 'UnitOfMeasure',
   path: '/api/v1/UnitsOfMeasure',
-  description: 'What quantities are counted in, listed by code.',
+  description: 'The units of quantities, listed by code.',
   entity: UnitOfMeasure,
   key: { id: maxInt32 },
   lookup: { property: 'code', param: 'code' },

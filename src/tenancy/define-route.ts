@@ -5,18 +5,23 @@ import { bodyLimits, type Route, type RouteInput } from '../http/route.ts';
 import type { RequestContext } from './request-context.ts';
 
 /**
- * Who may call a route: anyone who names a tenant; the same, but a token is looked at when there is one; an API client
- * with its secret; any user; or the users with one permission. There is no default, and no way to ask for several.
+ * Who may call a route:
+ *   - `anonymous`: every request that names a tenant;
+ *   - `optional`: the same, but a token is verified if there is one;
+ *   - `client`: an API client with its secret;
+ *   - `user`: every user;
+ *   - a permission: the users who have it.
+ * There is no default, and a route cannot require several permissions.
  */
 export type Access = 'anonymous' | 'optional' | 'client' | 'user' | Permission;
 
-/** 403 with the permission that is missing, as in RFC 6750 §3.1. */
+/** A 403 that names the missing permission, as in RFC 6750 §3.1. */
 export function permissionMissing(permission: Permission): Problem {
   const challenge = `Bearer error="insufficient_scope", scope="${permission}"`;
   return problem('forbidden', { headers: { 'WWW-Authenticate': challenge } });
 }
 
-/** The permission that a route asks for; undefined when it asks for none. */
+/** The permission that a route requires; undefined if it requires none. */
 export function requiredPermission({ access }: Pick<TenantRoute, 'access'>): Permission | undefined {
   return access === 'anonymous' || access === 'optional' || access === 'client' || access === 'user'
     ? undefined
@@ -25,7 +30,7 @@ export function requiredPermission({ access }: Pick<TenantRoute, 'access'>): Per
 
 export type TenantRoute = Route<Access, RequestContext>;
 
-interface RouteOptions<Body extends z.ZodObject, Answer extends z.ZodType, Query extends z.ZodObject> {
+interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query extends z.ZodObject> {
   method: Route['method'];
   path: string;
   access: Access;
@@ -37,23 +42,26 @@ interface RouteOptions<Body extends z.ZodObject, Answer extends z.ZodType, Query
   example?: z.input<Body>;
   bodyLimit?: number;
   rateLimit?: Route['rateLimit'];
-  response?: Answer;
+  response?: Output;
   status?: Route['status'];
   mayBeEmpty?: boolean;
   cache?: Route['cache'];
-  location?: (answer: z.input<Answer>) => string;
+  location?: (result: z.input<Output>) => string;
   handler: (
     input: RouteInput<z.output<Body>, z.output<Query>>,
     context: RequestContext,
-  ) => Promise<z.input<Answer> extends undefined ? void : z.input<Answer> | undefined>;
+  ) => Promise<z.input<Output> extends undefined ? void : z.input<Output> | undefined>;
 }
 
-/** Defines an endpoint of the API: what `body` lets in is what the handler gets, what `response` names is what leaves. */
+/**
+ * Defines an endpoint of the API: the handler receives only the fields that `body` and `query` accept, and the response
+ * contains only the fields that `response` names.
+ */
 export function defineRoute<
   Body extends z.ZodObject = z.ZodObject<Record<never, never>>,
-  Answer extends z.ZodType = z.ZodUndefined,
+  Output extends z.ZodType = z.ZodUndefined,
   Query extends z.ZodObject = z.ZodObject<Record<never, never>>,
->(options: RouteOptions<Body, Answer, Query>): TenantRoute {
+>(options: RouteOptions<Body, Output, Query>): TenantRoute {
   return {
     status: options.response ? 200 : 204,
     cache: 'no-store',

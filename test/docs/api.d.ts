@@ -221,7 +221,7 @@ export interface paths {
         };
         /**
          * All EntityStatus records
-         * @description Where an entity stands with the company. Listed by weighting; one that entities refer to cannot be deleted.
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -229,7 +229,7 @@ export interface paths {
         put?: never;
         /**
          * Create one EntityStatus record
-         * @description Where an entity stands with the company. Listed by weighting; one that entities refer to cannot be deleted.
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted.
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -249,14 +249,14 @@ export interface paths {
         };
         /**
          * One EntityStatus record by its id
-         * @description Where an entity stands with the company. Listed by weighting; one that entities refer to cannot be deleted.
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted.
          *
          *     Needs a token with the permission `full.read`.
          */
         get: operations["getEntityStatusById"];
         /**
          * Change one EntityStatus record: the fields that are sent
-         * @description Where an entity stands with the company. Listed by weighting; one that entities refer to cannot be deleted.
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted.
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -264,7 +264,7 @@ export interface paths {
         post?: never;
         /**
          * Delete one EntityStatus record
-         * @description Where an entity stands with the company. Listed by weighting; one that entities refer to cannot be deleted.
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted.
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -283,21 +283,21 @@ export interface paths {
         };
         /**
          * All Country records
-         * @description Countries by their code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.
+         * @description Countries by their code. DELETE marks a country; its code stays taken. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token.
          */
         get: operations["getCountries"];
         /**
          * Replace one Country record
-         * @description Countries by their code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.
+         * @description Countries by their code. DELETE marks a country; its code stays taken. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
         put: operations["putCountries"];
         /**
          * Create one Country record
-         * @description Countries by their code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.
+         * @description Countries by their code. DELETE marks a country; its code stays taken. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -317,7 +317,7 @@ export interface paths {
         };
         /**
          * One Country record by its code
-         * @description Countries by their code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.
+         * @description Countries by their code. DELETE marks a country; its code stays taken. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token.
          */
@@ -326,7 +326,7 @@ export interface paths {
         post?: never;
         /**
          * Mark one Country record as deleted
-         * @description Countries by their code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.
+         * @description Countries by their code. DELETE marks a country; its code stays taken. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -407,7 +407,7 @@ export interface paths {
         };
         /**
          * All UnitOfMeasure records
-         * @description What quantities are counted in, listed by code.
+         * @description The units of quantities, listed by code.
          *
          *     Needs a token.
          */
@@ -415,7 +415,7 @@ export interface paths {
         put?: never;
         /**
          * Create one UnitOfMeasure record
-         * @description What quantities are counted in, listed by code.
+         * @description The units of quantities, listed by code.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -435,14 +435,14 @@ export interface paths {
         };
         /**
          * One UnitOfMeasure record by its id
-         * @description What quantities are counted in, listed by code.
+         * @description The units of quantities, listed by code.
          *
          *     Needs a token.
          */
         get: operations["getUnitsOfMeasureById"];
         /**
          * Replace one UnitOfMeasure record
-         * @description What quantities are counted in, listed by code.
+         * @description The units of quantities, listed by code.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -450,7 +450,7 @@ export interface paths {
         post?: never;
         /**
          * Delete one UnitOfMeasure record
-         * @description What quantities are counted in, listed by code.
+         * @description The units of quantities, listed by code.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -469,7 +469,7 @@ export interface paths {
         };
         /**
          * One UnitOfMeasure record by its code
-         * @description What quantities are counted in, listed by code.
+         * @description The units of quantities, listed by code.
          *
          *     Needs a token.
          */
@@ -559,7 +559,7 @@ export interface paths {
         put?: never;
         /**
          * Record that an entity uses a promotion
-         * @description An entity uses a promotion once, within its period, and only when it is one of the promotion’s entities.
+         * @description An entity uses a promotion once, within its period, and only if it is one of the entities of the promotion.
          *
          *     Needs a token with the permission `pricing.write`.
          */
@@ -663,7 +663,7 @@ export interface paths {
         };
         /**
          * All Currency records
-         * @description Currencies by their ISO 4217 code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token.
          */
@@ -671,7 +671,7 @@ export interface paths {
         put?: never;
         /**
          * Create one Currency record
-         * @description Currencies by their ISO 4217 code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -691,14 +691,14 @@ export interface paths {
         };
         /**
          * One Currency record by its id
-         * @description Currencies by their ISO 4217 code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token.
          */
         get: operations["getCurrencyById"];
         /**
          * Replace one Currency record
-         * @description Currencies by their ISO 4217 code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -706,7 +706,7 @@ export interface paths {
         post?: never;
         /**
          * Mark one Currency record as deleted
-         * @description Currencies by their ISO 4217 code. Deleting one marks it; its code stays taken. `includeDeleted=true` shows marked ones too.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -725,7 +725,7 @@ export interface paths {
         };
         /**
          * All TaxCode records
-         * @description How products and transactions are taxed; `Rate` is a percentage with at most four decimals.
+         * @description Tax rates of products and transactions. `Rate` is a percentage with at most four decimals.
          *
          *     Needs a token.
          */
@@ -733,7 +733,7 @@ export interface paths {
         put?: never;
         /**
          * Create one TaxCode record
-         * @description How products and transactions are taxed; `Rate` is a percentage with at most four decimals.
+         * @description Tax rates of products and transactions. `Rate` is a percentage with at most four decimals.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -753,14 +753,14 @@ export interface paths {
         };
         /**
          * One TaxCode record by its id
-         * @description How products and transactions are taxed; `Rate` is a percentage with at most four decimals.
+         * @description Tax rates of products and transactions. `Rate` is a percentage with at most four decimals.
          *
          *     Needs a token.
          */
         get: operations["getTaxCodesById"];
         /**
          * Replace one TaxCode record
-         * @description How products and transactions are taxed; `Rate` is a percentage with at most four decimals.
+         * @description Tax rates of products and transactions. `Rate` is a percentage with at most four decimals.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -768,7 +768,7 @@ export interface paths {
         post?: never;
         /**
          * Delete one TaxCode record
-         * @description How products and transactions are taxed; `Rate` is a percentage with at most four decimals.
+         * @description Tax rates of products and transactions. `Rate` is a percentage with at most four decimals.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -787,7 +787,7 @@ export interface paths {
         };
         /**
          * One TaxCode record by its code
-         * @description How products and transactions are taxed; `Rate` is a percentage with at most four decimals.
+         * @description Tax rates of products and transactions. `Rate` is a percentage with at most four decimals.
          *
          *     Needs a token.
          */
@@ -809,7 +809,7 @@ export interface paths {
         };
         /**
          * A page of Entity records
-         * @description Suppliers and customers. `StatusTitle` is that of the entity status. A caller of scope `Self` sees and changes only their own, and neither creates nor deletes.
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
          *
          *     Needs a token.
          */
@@ -817,7 +817,7 @@ export interface paths {
         put?: never;
         /**
          * Create one Entity record
-         * @description Suppliers and customers. `StatusTitle` is that of the entity status. A caller of scope `Self` sees and changes only their own, and neither creates nor deletes.
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -837,14 +837,14 @@ export interface paths {
         };
         /**
          * One Entity record by its id
-         * @description Suppliers and customers. `StatusTitle` is that of the entity status. A caller of scope `Self` sees and changes only their own, and neither creates nor deletes.
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
          *
          *     Needs a token.
          */
         get: operations["getEntitiesById"];
         /**
          * Replace one Entity record
-         * @description Suppliers and customers. `StatusTitle` is that of the entity status. A caller of scope `Self` sees and changes only their own, and neither creates nor deletes.
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -852,7 +852,7 @@ export interface paths {
         post?: never;
         /**
          * Delete one Entity record
-         * @description Suppliers and customers. `StatusTitle` is that of the entity status. A caller of scope `Self` sees and changes only their own, and neither creates nor deletes.
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -921,7 +921,7 @@ export interface paths {
         };
         /**
          * The newest audit entries, of a resource, a record, a user, or all
-         * @description Every change of a record has one entry, written with it. `resource` is a name such as `Country`, `key` the id or code of a record.
+         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record.
          *
          *     Needs a token with the permission `full.read`.
          */

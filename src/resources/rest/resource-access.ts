@@ -51,7 +51,7 @@ export async function respondWith(
   return response as never;
 }
 
-/** Runs a change in a transaction; invalidates the cached responses of the resource. Returns the rows of the statement. */
+/** Runs a change in a transaction and invalidates the cached responses. Returns the rows of the statement. */
 export function writeRecord(
   { name, isCached }: ResourceDefinition,
   context: RequestContext,

@@ -33,8 +33,8 @@ export interface ResourceOptions<
 > extends CommonOptions {
   entity: EntityClass<Row>;
   /**
-   * How PUT and DELETE find a record: by the numeric id in the path (`id` is the largest value that the column holds), or
-   * by a code, which PUT takes from the body and DELETE from the path.
+   * How PUT and DELETE find a record: by the numeric id in the path (`id` is the largest value that the column holds),
+   * or by a code, which PUT takes from the body and DELETE from the path.
    */
   key: { id: number } | { code: keyof Row & string };
   /** The property that `GET …/code/{param}` searches, without regard to letter case. */
@@ -46,9 +46,9 @@ export interface ResourceOptions<
   create: ContractOf<Row, Create>;
   /** A body of POST for the documentation. */
   example: z.input<Create>;
-  /** The fields that PUT accepts when it changes only those that are sent. Without it, PUT accepts the fields of POST. */
+  /** The fields of a PUT that changes only the fields that are sent. Without it, PUT accepts the fields of POST. */
   update?: ContractOf<Row, Update>;
-  /** The property with the id of the business entity that owns a record: a caller of scope `Self` reaches only its own. */
+  /** The property with the id of the owning business entity: a caller of scope `Self` reaches only its own records. */
   scopedBy?: keyof Row & string;
   /**
    * Checks references and rules across fields against the database, before a record is written. Throws a problem.

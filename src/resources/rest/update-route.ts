@@ -6,7 +6,7 @@ import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { keyCondition, visibleTo, writeRecord } from './resource-access.ts';
 import { documentation, type ResourceDefinition } from './resource-definition.ts';
 
-/** PUT of one record: replaces its fields, or changes the fields that are sent if the resource has a contract for that. */
+/** PUT of one record: replaces all fields, or changes the fields that are sent if the resource defines `update`. */
 export function updateRoute(resource: ResourceDefinition): TenantRoute {
   const { name, path, recordPath, key, access, table, view, create, update, example, onMissing, validate } = resource;
   const contract = update ?? create;
