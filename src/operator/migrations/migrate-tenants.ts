@@ -7,6 +7,7 @@ import { withConnection, withConnectionPool } from '../../postgres/connection.ts
 import { sqlState } from '../../postgres/database-error.ts';
 import { migrationNames } from '../../postgres/migration-steps.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
+import { runConcurrently } from '../run-concurrently.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { migrateTenant, type Run, shortText } from './migrate-tenant.ts';
@@ -67,9 +68,9 @@ export async function migrateTenants(
     const canaries = todo.slice(0, request.canary ?? 0);
     const outcomes: TenantOutcome[] = [];
     const failures = () => outcomes.filter(({ state }) => state === 'failed').length;
-    const halted = () => signal?.aborted || failures() >= (request.maxFailures ?? Number.POSITIVE_INFINITY);
+    const isHalted = () => signal?.aborted === true || failures() >= (request.maxFailures ?? Number.POSITIVE_INFINITY);
     const migrate = (tenants: Candidate[]) =>
-      workThrough(tenants, concurrency, halted, async candidate => {
+      migrateConcurrently(tenants, concurrency, isHalted, async candidate => {
         const result = await migrateTenant(run, candidate);
         if (result === 'busy') return false;
         if (result) {
@@ -98,30 +99,26 @@ export async function migrateTenants(
 }
 
 /**
- * Does every tenant, on each server so many at the same time. One that somebody else is at goes to the end of the line.
- * @param attempt resolves to false for those
- * @returns how many were not begun
+ * Migrates tenants, at most `concurrency` at a time on each server. A tenant that another process works on is retried
+ * after the others.
+ * @param migrate resolves to false for such a tenant
+ * @returns the number of tenants that were not begun before the run was halted
  */
-async function workThrough(
+async function migrateConcurrently(
   tenants: Candidate[],
   concurrency: number,
-  halted: () => boolean | undefined,
-  attempt: (tenant: Candidate) => Promise<boolean>,
+  isHalted: () => boolean,
+  migrate: (tenant: Candidate) => Promise<boolean>,
 ): Promise<number> {
-  const servers = Map.groupBy(tenants, ({ serverId }) => serverId);
-  const workers = [...servers.values()].flatMap(line =>
-    Array.from({ length: Math.min(concurrency, line.length) }, async () => {
-      while (!halted()) {
-        const tenant = line.shift();
-        if (!tenant) return;
-        if (await attempt(tenant)) continue;
-        line.push(tenant);
-        await sleep(busyRetryMs);
-      }
-    }),
-  );
-  await Promise.all(workers);
-  return [...servers.values()].reduce((sum, line) => sum + line.length, 0);
+  const servers = [...Map.groupBy(tenants, ({ serverId }) => serverId).values()];
+  const left = await runConcurrently(servers, Number.POSITIVE_INFINITY, async queue => {
+    for (let waiting = queue; ; await sleep(busyRetryMs)) {
+      const done = await runConcurrently(waiting, concurrency, async tenant => !isHalted() && (await migrate(tenant)));
+      waiting = waiting.filter((_, index) => !done[index]);
+      if (waiting.length === 0 || isHalted()) return waiting.length;
+    }
+  });
+  return left.reduce((sum, count) => sum + count, 0);
 }
 
 /** Of every server that has tenants. One that is down stops nobody but its own: they fail one by one. */

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Passwords } from '../../auth/passwords.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
+import { runConcurrently } from '../run-concurrently.ts';
 import { type Manifest, readManifest } from './manifest.ts';
 import { type Provisioned, provision } from './provision.ts';
 
@@ -14,7 +15,7 @@ export interface ManifestOutcome {
 }
 
 /** More copies of the template at the same time would take too much from the tenants of a server. */
-const atOncePerServer = 2;
+const concurrencyPerServer = 2;
 
 /**
  * Provisions every manifest (`*.json`) of a folder, two at the same time on each server. One that fails does not stop the
@@ -35,19 +36,14 @@ export async function provisionFolder(
       error => onOutcome({ file, error }),
     );
   }
-  const work = async (line: typeof manifests): Promise<void> => {
-    for (let next = line.shift(); next; next = line.shift()) {
-      const { file, manifest } = next;
-      await provision(installation, passwords, manifest).then(
-        provisioned => onOutcome({ file, provisioned }),
-        error => onOutcome({ file, error }),
-      );
-    }
-  };
-  // Those that leave the server to us may go to any: they come first, then each server has a line of its own.
-  const lines = Map.groupBy(manifests, ({ manifest }) => manifest.server);
-  const anywhere = lines.get(undefined) ?? [];
-  lines.delete(undefined);
-  for (const turn of [[anywhere], [...lines.values()]])
-    await Promise.all(turn.flatMap(line => Array.from({ length: atOncePerServer }, () => work(line))));
+  const provisionOne = async ({ file, manifest }: (typeof manifests)[number]): Promise<void> =>
+    provision(installation, passwords, manifest).then(
+      provisioned => onOutcome({ file, provisioned }),
+      error => onOutcome({ file, error }),
+    );
+  // A manifest without a server may go to any of them: those come first, all at the limit of one server.
+  const byServer = Map.groupBy(manifests, ({ manifest }) => manifest.server);
+  await runConcurrently(byServer.get(undefined) ?? [], concurrencyPerServer, provisionOne);
+  byServer.delete(undefined);
+  await Promise.all([...byServer.values()].map(group => runConcurrently(group, concurrencyPerServer, provisionOne)));
 }

@@ -7,6 +7,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
 import { shortText } from '../migrations/migrate-tenant.ts';
+import { runConcurrently } from '../run-concurrently.ts';
 import { digestOfMigrations, dropOldTemplates, ensureTemplate, tenantGroup } from '../schema/template.ts';
 import { warmName, warmNumber } from './physical-names.ts';
 import { connectOnly, copyTemplate } from './tenant-database.ts';
@@ -55,7 +56,7 @@ export interface Filled {
 }
 
 /** Copies made at the same time on one server: more would take too much from the tenants there. */
-const copiesAtOnce = 2;
+const copyConcurrency = 2;
 
 /** Fills the pool of every server up to `size`, after it has dropped what is of other migrations or was left half made. */
 export async function fillPool(installation: Installation, size: number): Promise<Filled[]> {
@@ -84,18 +85,14 @@ async function fillServer(installation: Installation, server: Server, size: numb
     });
     const { rowCount } = await control.query<never>('select from warm_databases where server_id = $1', [server.id]);
     filled.ready = rowCount ?? 0;
-    let left = size - filled.ready;
-    const copy = () =>
+    const missing = Array.from({ length: Math.max(0, size - filled.ready) });
+    await runConcurrently(missing, copyConcurrency, () =>
       withConnection(adminUrl, async admin => {
-        while (left-- > 0) {
-          await makeWarm(control, admin, server, adminUrl, digest);
-          filled.ready++;
-          filled.made++;
-        }
-      });
-    // All have stopped, also when one fails, before the lock is given back.
-    const ended = await Promise.allSettled(Array.from({ length: copiesAtOnce }, copy));
-    for (const end of ended) if (end.status === 'rejected') throw end.reason;
+        await makeWarm(control, admin, server, adminUrl, digest);
+        filled.ready++;
+        filled.made++;
+      }),
+    );
   });
 }
 
