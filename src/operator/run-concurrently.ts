@@ -10,11 +10,15 @@ export async function runConcurrently<Item, Result>(
   task: (item: Item) => Promise<Result>,
 ): Promise<Result[]> {
   const limit = pLimit({ concurrency, rejectOnClear: true });
-  const stop = (error: unknown): never => {
-    limit.clearQueue();
-    throw error;
+  const run = async (item: Item): Promise<Result> => {
+    try {
+      return await task(item);
+    } catch (error) {
+      limit.clearQueue();
+      throw error;
+    }
   };
-  const settled = await Promise.allSettled(items.map(item => limit(task, item).catch(stop)));
+  const settled = await Promise.allSettled(items.map(item => limit(run, item)));
   // Tasks begin in the order of the items, so the error of a task comes before the AbortErrors of those that did not begin.
   return settled.map(result => {
     if (result.status === 'rejected') throw result.reason;
