@@ -182,6 +182,25 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       });
     }
 
+    it('processes share no count before Redis can write again, even if it could write a moment ago', async () => {
+      const probes = holdTimers(500);
+      const store = await createRateLimitStore({ redisUrl: redis.url, log: world.log }); // sends the first probe
+      try {
+        await redis.admin.config('SET', 'maxmemory', 1);
+        for (let i = 0; i < 3; i++) await store.hit('rl:test', { max: 1_000, windowMs: 60_000 });
+        probes.release();
+        await eventually(() => probes.size === 1 || events().includes('rate_limits_shared'), patienceMs);
+        expect(events()).to.deep.equal(['rate_limits_own']);
+        await redis.admin.config('SET', 'maxmemory', 0);
+        probes.release();
+        await logged('rate_limits_shared');
+      } finally {
+        await redis.admin.config('SET', 'maxmemory', 0);
+        store.close();
+        probes.restore();
+      }
+    });
+
     it('while Redis replies LOADING or MISCONF to every command, the process counts by itself and no request waits', async () => {
       for (const error of ['LOADING Redis is loading the dataset in memory', 'MISCONF Errors writing to the disk']) {
         const fake = await replyingAlways(`-${error}\r\n`);

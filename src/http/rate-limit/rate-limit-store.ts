@@ -19,7 +19,8 @@ interface RateLimitStoreOptions {
 }
 
 const maxClients = 100_000; // 25 MB, and at the very worst 100
-const probe = { key: 'rl:probe', rate: { max: 1, windowMs: 1_000 } };
+// Its rate never runs out, so every probe writes: a Redis that is full, or a replica, must not pass.
+const probe = { key: 'rl:probe', rate: { max: 1_000_000, windowMs: 1_000 } };
 
 /**
  * Every process counts what it lets in, whether or not there is a Redis, and asks Redis only about calls that it would
@@ -33,7 +34,7 @@ export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStor
 
   const shared = createRedisStore(redisUrl, now);
   const breaker = createBreaker({
-    probe: () => shared.hit(probe.key, probe.rate), // it writes: a Redis that is full or a replica does not pass
+    probe: () => shared.hit(probe.key, probe.rate),
     onOpen: cause =>
       log.warn({ event: 'rate_limits_own', reason: reason(cause) }, 'Redis fails: each process limits by itself'),
     onClose: () => log.info({ event: 'rate_limits_shared' }, 'Redis works again: limits are shared by all processes'),
