@@ -11,7 +11,7 @@ export interface Options {
   readonly help: boolean;
 }
 
-export const defaults = { rounds: 5, seconds: 3, tenants: 1_000 };
+const defaults = { rounds: 5, seconds: 3, tenants: 1_000 };
 const minTenants = 12; // 10 with users for measured logins, and some cold ones
 
 export const help = `Usage: npm run -s bench -- [options]

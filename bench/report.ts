@@ -47,7 +47,7 @@ function figureLine({ text, values, aim }: Figure): string[] {
 }
 
 /** Compares the median with the aim; for an upper bound on counts (errors, connections), the worst round. */
-export function isMet(values: number[], aim: NonNullable<Figure['aim']>): boolean {
+function isMet(values: number[], aim: NonNullable<Figure['aim']>): boolean {
   const { median, max } = spread(values);
   if ('atLeast' in aim) return median >= aim.atLeast;
   return (values.every(Number.isInteger) ? max : median) <= aim.atMost;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createTransport } from 'nodemailer';
 import type { Logger } from 'pino';
 
-export interface Message {
+interface Message {
   to: string;
   subject: string;
   text: string;

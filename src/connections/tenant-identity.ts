@@ -8,13 +8,13 @@ export interface ExpectedTenant {
 }
 
 /** The database belongs to another tenant or to none: nothing that it returns may be used. */
-export class TenantIdentityError extends Error {
+class TenantIdentityError extends Error {
   override name = 'TenantIdentityError';
   readonly code = 'TENANT_IDENTITY';
 }
 
 /** The schema of the database is at another version than this build. */
-export class TenantVersionError extends Error {
+class TenantVersionError extends Error {
   override name = 'TenantVersionError';
   readonly code = 'TENANT_VERSION';
 }

@@ -21,7 +21,7 @@ const ServerSchema = defineEntity({
 export class Server extends ServerSchema.class {}
 ServerSchema.setClass(Server);
 
-export const tenantStatuses = ['provisioning', 'active', 'suspended', 'deleted'] as const;
+const tenantStatuses = ['provisioning', 'active', 'suspended', 'deleted'] as const;
 export type TenantStatus = (typeof tenantStatuses)[number];
 
 /** A customer organisation with its own database. */

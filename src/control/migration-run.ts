@@ -47,7 +47,7 @@ const MigrationOutcomeSchema = defineEntity({
     finishedAt: p.datetime().nullable(),
   },
 });
-export class MigrationOutcome extends MigrationOutcomeSchema.class {}
+class MigrationOutcome extends MigrationOutcomeSchema.class {}
 MigrationOutcomeSchema.setClass(MigrationOutcome);
 
 /** The schema at head on one server, as its template has it. */

@@ -7,7 +7,7 @@ import { EntityStatus } from './entity-status.ts';
 import { codeCondition, fieldProblem } from './record.ts';
 import { defineResource } from './rest/define-resource.ts';
 
-export const entityTypes = ['supplier', 'customer'] as const;
+const entityTypes = ['supplier', 'customer'] as const;
 
 const EntitySchema = defineEntity({
   name: 'Entity',

@@ -14,7 +14,7 @@ const OrderStatusSchema = defineEntity({
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });
-export class OrderStatus extends OrderStatusSchema.class {}
+class OrderStatus extends OrderStatusSchema.class {}
 OrderStatusSchema.setClass(OrderStatus);
 
 export const orderStatuses = defineResource({

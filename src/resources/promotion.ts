@@ -32,7 +32,7 @@ const PromotionSchema = defineEntity({
   },
 });
 /** A discount that applies to every entity, or to some. */
-export class Promotion extends PromotionSchema.class {}
+class Promotion extends PromotionSchema.class {}
 PromotionSchema.setClass(Promotion);
 
 const PromotionUseSchema = defineEntity({

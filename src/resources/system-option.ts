@@ -15,7 +15,7 @@ const SystemOptionSchema = defineEntity({
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });
-export class SystemOption extends SystemOptionSchema.class {}
+class SystemOption extends SystemOptionSchema.class {}
 SystemOptionSchema.setClass(SystemOption);
 
 export const systemOptions = defineResource({

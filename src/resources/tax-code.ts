@@ -16,7 +16,7 @@ const TaxCodeSchema = defineEntity({
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });
-export class TaxCode extends TaxCodeSchema.class {}
+class TaxCode extends TaxCodeSchema.class {}
 TaxCodeSchema.setClass(TaxCode);
 
 export const taxCodes = defineResource({

@@ -14,7 +14,7 @@ const UnitOfMeasureSchema = defineEntity({
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });
-export class UnitOfMeasure extends UnitOfMeasureSchema.class {}
+class UnitOfMeasure extends UnitOfMeasureSchema.class {}
 UnitOfMeasureSchema.setClass(UnitOfMeasure);
 
 export const unitsOfMeasure = defineResource({

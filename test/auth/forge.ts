@@ -39,7 +39,7 @@ export function encodeSegment(value: unknown): string {
   return Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)).toString('base64url');
 }
 
-export function sign(input: string, secret: string | Buffer, hash = 'sha512'): string {
+function sign(input: string, secret: string | Buffer, hash = 'sha512'): string {
   return createHmac(hash, secret).update(input).digest('base64url');
 }
 

@@ -4,7 +4,7 @@ import { SMTPServer } from 'smtp-server';
 import { eventually } from './eventually.ts';
 
 /** A message as the mail server received it. */
-export interface ReceivedMail {
+interface ReceivedMail {
   /** Recipients of the envelope, which decide where the message goes. */
   to: string[];
   from: string;

@@ -9,7 +9,7 @@ import type { RateLimitStore } from './rate-limit-store.ts';
 import { createDelay, type Delay } from './rejection-delay.ts';
 import type { Rate } from './sliding-window.ts';
 
-export type Rates = Readonly<Record<'global' | RouteLimit, Rate>>;
+type Rates = Readonly<Record<'global' | RouteLimit, Rate>>;
 
 export interface RateLimits {
   /** For every request, before anything is done for it. Needs `ctx.state.ipAddress`. */
