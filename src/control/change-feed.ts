@@ -1,5 +1,6 @@
 import pg from 'pg';
 import type { Logger } from 'pino';
+import { connectionConfig } from '../postgres/connection.ts';
 import { type ChangeTopic, changeChannel } from './change-topics.ts';
 
 const heartbeatMs = 250;
@@ -68,9 +69,7 @@ export class ChangeFeed {
 
   async #connect(): Promise<void> {
     const client = new pg.Client({
-      connectionString: this.#url,
-      application_name: 'backoffice-change-feed',
-      connectionTimeoutMillis: 2_000,
+      ...connectionConfig(this.#url, 'change-feed'),
       query_timeout: currentForMs,
       keepAlive: true,
     });

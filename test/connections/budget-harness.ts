@@ -25,7 +25,7 @@ interface BudgetSettings {
   openMs?: number;
 }
 
-export interface TestBudget {
+interface TestBudget {
   budget: ConnectionBudget;
   /** The application name of its connections, by which the server tells them from all others. */
   name: string;
