@@ -6,7 +6,7 @@ import { problem } from '../errors.ts';
 import { invalidToken, isObject, type ParsedToken } from '../http/bearer-token.ts';
 import { isUuid } from '../http/uuid.ts';
 
-/** What an access token says, once its signature is proved. */
+/** The claims of an access token whose signature was verified. */
 export interface AccessClaims {
   readonly user_guid: string;
   readonly tenant_id: number;
@@ -23,11 +23,14 @@ export interface AccessClaims {
 export interface TokenSettings {
   issuer: string;
   audience: string;
-  /** Seconds since 1970; replaced in tests. */
+  /** The wall clock, in seconds since 1970. Tests replace it. */
   now: () => number;
 }
 
-/** Signs an access token with the tenant's active key: HS512, `accessTokenLifetimeSeconds`, RFC 9068's header type. */
+/**
+ * Signs an access token (RFC 9068) with the tenant's active key, HS512, for `accessTokenLifetimeSeconds`.
+ * @throws {Problem} `unavailable` when the tenant has no active key
+ */
 export function signAccessToken(
   tenant: TenantRecord,
   claims: Omit<AccessClaims, 'tenant_id' | 'tenant_guid' | 'jti' | 'exp'>,
@@ -57,8 +60,8 @@ export function signAccessToken(
 
 /**
  * Verifies signature and claims with the keys of the tenant that the token claims.
- * @param header as it was parsed from the token
- * @throws {Problem} `invalid_token`; `token_expired` only once the signature is proved
+ * @param header the parsed header of the token
+ * @throws {Problem} `invalid_token`; `token_expired` only after the signature and all other claims were verified
  */
 export function verifyAccessToken(
   token: string,
@@ -66,7 +69,7 @@ export function verifyAccessToken(
   tenant: TenantRecord,
   settings: TokenSettings,
 ): AccessClaims {
-  const key = signingKey(header, tenant);
+  const key = verificationKey(header, tenant);
   let payload: unknown;
   try {
     payload = jwt.verify(token, key, { algorithms: ['HS512'], ignoreExpiration: true, ignoreNotBefore: true });
@@ -76,13 +79,15 @@ export function verifyAccessToken(
   return checkClaims(payload, tenant, settings);
 }
 
-/** @throws {Problem} `token_expired`, some seconds after the moment that the token names: clocks differ */
+/** @throws {Problem} `token_expired` when the token expired more than `clockSkewSeconds` ago */
 export function requireUnexpired(exp: number, { now }: Pick<TokenSettings, 'now'>): void {
   if (now() > exp + clockSkewSeconds) throw invalidToken('token_expired');
 }
 
-/** Our tokens have exactly these header parameters; whatever else a header holds (`crit`, `jku`, `zip` …) is not ours. */
-function signingKey(header: Record<string, unknown>, tenant: TenantRecord): KeyObject {
+/**
+ * Selects the key. A token of this service has exactly these header parameters and no others (`crit`, `jku`, `zip` …).
+ */
+function verificationKey(header: Record<string, unknown>, tenant: TenantRecord): KeyObject {
   const { alg, typ, kid, ...others } = header;
   const key = typeof kid === 'string' ? tenant.keys.get(kid) : undefined;
   if (alg !== 'HS512' || typ !== 'at+jwt' || !key || Object.keys(others).length > 0) throw invalidToken();
@@ -94,7 +99,7 @@ function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSett
   if (!isObject(payload)) throw invalidToken();
   const { iss, aud, sub, iat, exp, jti, sid, user_guid, tenant_id, tenant_guid, email, permissions, entity_type } =
     payload;
-  const good =
+  const valid =
     iss === issuer &&
     aud === audience &&
     tenant_id === tenant.id &&
@@ -108,7 +113,7 @@ function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSett
     (iat as number) <= now() + clockSkewSeconds &&
     (exp as number) > (iat as number) &&
     (exp as number) - (iat as number) <= accessTokenLifetimeSeconds + clockSkewSeconds;
-  if (!good) throw invalidToken();
+  if (!valid) throw invalidToken();
   requireUnexpired(exp as number, settings);
   return {
     user_guid,

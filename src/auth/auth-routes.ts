@@ -10,7 +10,7 @@ import { refresh } from './refresh.ts';
 import { register } from './register.ts';
 import { resetPassword } from './reset-password.ts';
 
-/** Every account endpoint. */
+/** All routes of the authentication: login, tokens, sessions and accounts. */
 export function authRoutes(services: AuthServices): TenantRoute[] {
   return [
     login(services),

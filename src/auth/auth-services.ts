@@ -8,7 +8,7 @@ import type { SendMail } from './mail.ts';
 import type { Passwords } from './passwords.ts';
 import type { UsageCounter } from './usage-counter.ts';
 
-/** What the account endpoints need beside the request. */
+/** The services that the authentication routes use. */
 export interface AuthServices {
   control: ControlDatabase;
   directory: Directory;
@@ -19,6 +19,6 @@ export interface AuthServices {
   usage: UsageCounter;
   background: BackgroundTasks;
   sendMail: SendMail;
-  /** Address under which clients reach the service, for links in mails. */
+  /** The URL under which clients reach the service, for links in mails. */
   publicUrl: string;
 }

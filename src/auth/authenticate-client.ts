@@ -6,7 +6,10 @@ import { bindCaller, bindTenant, type ContextServices } from '../tenancy/request
 import type { AuthServices } from './auth-services.ts';
 import { loadCaller, requireLegacyTokens, setSunsetHeaders } from './authenticate.ts';
 
-/** Proves an API client by `Authorization: Basic` (RFC 7617) and puts its tenant, and its user as caller, into the state. */
+/**
+ * Authenticates an API client by `Authorization: Basic` (RFC 7617), and binds its tenant and its user, as the caller,
+ * to the request.
+ */
 export function authenticateClient(services: AuthServices & ContextServices): Middleware {
   const { control, directory } = services;
   return async (ctx, next) => {
@@ -28,12 +31,13 @@ export function authenticateClient(services: AuthServices & ContextServices): Mi
   };
 }
 
-/** The one answer to whoever is no API client, or not any more. */
+/** The same problem for every failure: unknown client, wrong secret, revoked client, disabled user. */
 export function basicAuthRequired(): Problem {
   return problem('unauthorized', { headers: { 'WWW-Authenticate': 'Basic realm="API clients", charset="UTF-8"' } });
 }
 
-const nothing = createHash('sha256').digest();
+/** Compared with the secret of an unknown client, so that the check takes the same time. */
+const unknownHash = createHash('sha256').digest();
 
 async function findClient(control: AuthServices['control'], authorization: string): Promise<ApiClient | undefined> {
   const encoded = /^Basic +([A-Za-z0-9+/=]+) *$/i.exec(authorization)?.[1];
@@ -41,5 +45,5 @@ async function findClient(control: AuthServices['control'], authorization: strin
   if (id === undefined || secret === undefined || !/^[\w-]{1,100}$/.test(id)) return undefined;
   const client = await control.em.fork().findOne(ApiClient, { id, revokedAt: null }, { populate: ['tenant'] });
   const hash = createHash('sha256').update(secret).digest();
-  return timingSafeEqual(hash, client?.secretHash ?? nothing) ? (client ?? undefined) : undefined;
+  return timingSafeEqual(hash, client?.secretHash ?? unknownHash) ? (client ?? undefined) : undefined;
 }

@@ -9,15 +9,15 @@ import type { VerifiedToken, VerifiedTokens } from '../tenancy/verified-tokens.t
 import { type AccessClaims, requireUnexpired, verifyAccessToken } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
 
-/** What the tenant router has left for us. */
+/** The state that the tenant router has set. */
 interface ResolvedState {
   tenant: TenantRecord;
   token: string | undefined;
-  /** What was proved of the token by an earlier request, and is so still. */
+  /** The token as an earlier request verified it; undefined if anything that it depends on has changed since. */
   verified: VerifiedToken | undefined;
-  /** The token's header, when nothing is proved of it yet. */
+  /** The parsed header of a token that is still to be verified. */
   tokenHeader: ParsedToken['header'];
-  /** The record of the token, when it is one of an old client. */
+  /** The record of a legacy token. */
   legacyToken: LegacyTokenRecord | undefined;
 }
 
@@ -26,8 +26,8 @@ interface AuthenticateServices extends Pick<AuthServices, 'directory' | 'tokens'
 }
 
 /**
- * Proves who is calling and gives the request its caller (`bindCaller`): the token's signature and claims, its session, and the user,
- * with entity and scope as they are now. The tenant router has run before.
+ * Authenticates the caller and binds it to the request (`bindCaller`): verifies the token's signature and claims,
+ * checks the session, and loads the user with the current entity and scope. Runs after the tenant router.
  */
 export function authenticate(services: AuthenticateServices): Middleware {
   const { directory, tokens, verifiedTokens } = services;
@@ -38,19 +38,22 @@ export function authenticate(services: AuthenticateServices): Middleware {
       bindCaller(ctx, await identifyLegacy(ctx, legacyToken, services));
     } else if (verified) {
       requireUnexpired(verified.expiresAt, tokens);
-      bindCaller(ctx, verified.caller); // of an active tenant: nothing is kept of another
+      bindCaller(ctx, verified.caller); // the tenant is active: tokens of other tenants are not stored
     } else {
       const claims = verifyAccessToken(token, tokenHeader, tenant, tokens);
       if (tenant.status !== 'active') throw problem('tenant_inactive');
-      const proved = await identify(claims, tenant, directory);
-      verifiedTokens.add(token, proved);
-      bindCaller(ctx, proved.caller);
+      const identified = await identify(claims, tenant, directory);
+      verifiedTokens.add(token, identified);
+      bindCaller(ctx, identified.caller);
     }
     await next();
   };
 }
 
-/** Who holds the token, and the records that say so. */
+/**
+ * Determines the caller from the claims, and returns it with the records that it depends on.
+ * @throws {Problem} `invalid_token`
+ */
 async function identify(claims: AccessClaims, tenant: TenantRecord, directory: Directory): Promise<VerifiedToken> {
   const session = await directory.session(claims.sid);
   if (!session || session.revoked || session.tenantId !== tenant.id) throw invalidToken();
@@ -58,13 +61,17 @@ async function identify(claims: AccessClaims, tenant: TenantRecord, directory: D
   if (!found || found.user.guid !== claims.user_guid) throw invalidToken();
   const { user, role } = found;
   const proof = { sessionId: claims.sid, tokenId: claims.jti, entityType: claims.entity_type };
-  // A permission counts while the token carries it *and* the role still grants it: taking one away works at once.
+  // A permission counts only while the token carries it *and* the role grants it: revoking one takes effect at once.
   const permissions = new Set(claims.permissions.filter(permission => role.permissions.has(permission)));
   const caller = Object.freeze({ ...toCaller(user, role, proof), permissions });
   return { tenant, session, user, role, caller, expiresAt: claims.exp };
 }
 
-/** An old client's token: no session and no claims, so everything is as it stands in the control database. */
+/**
+ * Determines the caller of a legacy token, from the control database alone: such a token has neither session nor
+ * claims.
+ * @throws {Problem} `invalid_token`, `tenant_inactive`, `gone`
+ */
 async function identifyLegacy(
   ctx: Context,
   legacyToken: LegacyTokenRecord,
@@ -83,7 +90,10 @@ async function identifyLegacy(
   return caller;
 }
 
-/** A user of the tenant as they are now, with the permissions of their role; undefined when they may not call at all. */
+/**
+ * Loads a user of the tenant as caller, with the current permissions of the role.
+ * @returns undefined when the user is disabled or belongs to another tenant
+ */
 export async function loadCaller(
   directory: Directory,
   tenant: TenantRecord,
@@ -121,7 +131,7 @@ function toCaller(user: UserRecord, role: RoleRecord, proof: Proof): Caller {
   };
 }
 
-/** The feature by which a company keeps its old clients. */
+/** @throws {Problem} `gone` unless the tenant has the feature `legacyTokens` */
 export function requireLegacyTokens({ features }: TenantRecord): void {
   if (!features.includes('legacyTokens')) throw problem('gone', { detail: 'Legacy tokens have been switched off.' });
 }
@@ -129,7 +139,7 @@ export function requireLegacyTokens({ features }: TenantRecord): void {
 const deprecatedSince = new Date('2026-11-21T00:00:00Z');
 const sunset = new Date('2027-12-31T23:59:59Z');
 
-/** Tells an old client that its way of calling ends, and when (RFC 9745, RFC 8594). */
+/** Announces to API clients that legacy tokens are deprecated, and when they end (RFC 9745, RFC 8594). */
 export function setSunsetHeaders(ctx: Context): void {
   ctx.set({ Deprecation: `@${deprecatedSince.getTime() / 1_000}`, Sunset: sunset.toUTCString() });
 }

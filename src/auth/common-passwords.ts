@@ -1,6 +1,6 @@
 /**
- * Passwords that guessing begins with, of 8 characters and more (shorter ones are refused by their length), in lower case.
- * Compiled from what published lists of leaked passwords agree on.
+ * Passwords that attackers try first, in lower case, of at least 8 characters (shorter passwords are rejected anyway).
+ * Compiled from passwords that published lists of leaked passwords have in common.
  */
 export const commonPasswords: ReadonlySet<string> = new Set(
   `

@@ -6,10 +6,11 @@ import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
 import { consumeMailToken } from './mail-token.ts';
 
+/** The same problem for an unknown, used, expired or foreign token. */
 export const invalidMailToken = () =>
-  problem('validation_failed', { errors: { token: ['is not good, or not any more'] } });
+  problem('validation_failed', { errors: { token: ['is invalid, used or expired'] } });
 
-/** Confirms an address with the token that was sent to it. */
+/** Confirms an e-mail address by the token that was sent to it. */
 export function confirm({ control }: AuthServices): TenantRoute {
   return defineRoute({
     method: 'POST',

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { lengths } from '../http/fields.ts';
 
 /**
- * What stands in a request for an e-mail address, as it would be stored and looked up. Not one of the usual texts: those
- * are brought to NFC as a whole, which turns look-alikes into ASCII.
+ * A text in place of an e-mail address, normalised as addresses are stored and looked up. It does not use `text()`,
+ * which normalises to NFC as a whole: that turns some look-alike characters into ASCII.
  */
 export const emailText = () =>
   z
@@ -15,12 +15,13 @@ export const emailText = () =>
     .refine(value => [...value].length <= lengths.email, `must be at most ${lengths.email} characters long`)
     .meta({ minLength: 1, maxLength: lengths.email });
 
-/** An e-mail address in a request, as it is stored and looked up. */
+/** A valid e-mail address, normalised as it is stored and looked up. */
 export const email = () => emailText().refine(isEmail, 'must be an e-mail address');
 
 /**
- * As stored and looked up: NFC, and ASCII letters only in lower case, so that no look-alike becomes another address. For
- * the same reason the three characters that NFC itself turns into ASCII (`;`, `` ` `` and `K`) stay as they are.
+ * Normalises an address as it is stored and looked up: to NFC, and only ASCII letters to lower case, so that no
+ * look-alike becomes another address. For the same reason, three characters stay unchanged that NFC would turn into
+ * ASCII: U+037E, U+1FEF and U+212A (into `;`, `` ` `` and `K`).
  */
 export function normaliseEmail(address: string): string {
   return address
@@ -29,7 +30,7 @@ export function normaliseEmail(address: string): string {
     .replace(/[A-Z]/g, letter => letter.toLowerCase());
 }
 
-/** Something before and after one `@`, without white space: whether it exists, only a mail can tell. */
+/** Checks the form only: text before and after one `@`, without white space. Only a mail can prove that it exists. */
 export function isEmail(address: string): boolean {
   return /^[^\s@<>,;:"]+@[^\s@<>,;:"]+$/.test(address) && address.length <= lengths.email;
 }

@@ -1,12 +1,12 @@
 import type { Caller } from '../tenancy/request-context.ts';
 
-/** Every spelling under which a body can carry the entity that a record belongs to. */
+/** All spellings of the property that assigns a record to a business entity. */
 const spellings = ['EntityId', 'EntityID', 'entityId', 'entityID'];
 
 /**
- * On POST, a caller of scope `Self` writes for the own entity: when the body has the property, under any spelling, its
- * value becomes the caller's, whatever was sent. Done here for all routes, after the body is parsed and before it is
- * validated, so that no route can forget it.
+ * Enforces on POST that a caller of scope `Self` creates records only for their own entity: if the body has the
+ * property, in any spelling, the caller's entity replaces its value. All routes do this between parsing and
+ * validation of the body, so no route can omit it.
  */
 export function enforceScope(body: Record<string, unknown>, caller: Caller): void {
   if (caller.scope !== 'Self') return;

@@ -10,7 +10,7 @@ import { basicAuthRequired } from './authenticate-client.ts';
 
 const lifetimeMs = 90 * 24 * 3_600_000;
 
-/** A legacy token for the user that an old client acts for. */
+/** Issues a legacy token for the user of an API client. */
 export function generateToken({ control, tokens }: AuthServices): TenantRoute {
   return defineRoute({
     method: 'GET',
@@ -18,8 +18,8 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
     access: 'client',
     rateLimit: 'token',
     tag: 'Authentication',
-    summary: 'A token for an old client',
-    description: 'Deprecated. With `Authorization: Basic` of an API client. The token is good for 90 days.',
+    summary: 'Issue a token to an API client',
+    description: 'Deprecated. Needs `Authorization: Basic` of an API client. The token is valid for 90 days.',
     response: z.object({ token: z.string(), expiresAt: timestamp() }),
     handler: async (_input, context) => {
       const { caller, tenant } = context;
@@ -27,7 +27,7 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
       const expiresAt = new Date(tokens.now() * 1_000 + lifetimeMs);
       const entity = caller.entityId === null ? null : await context.em.findOne(Entity, { id: caller.entityId });
       await control.em.fork().transactional(async em => {
-        // A revocation takes along the tokens that are there: it has been, or waits for this one.
+        // The lock makes a concurrent revocation of the client wait until this token is stored, and then revoke it too.
         const [client] = await em.execute<object[]>(
           'select from api_clients where id = ? and revoked_at is null for share',
           [caller.tokenId],

@@ -8,19 +8,19 @@ import { encodeRefreshToken, type RefreshToken } from './refresh-token.ts';
 
 export const entityType = z.enum(['supplier', 'customer']).nullable();
 
-/** `entityType` is null for a user who belongs to no entity. */
+/** `entityType` is null for a user without a business entity. */
 export const loginResponse = z
   .object({ accessToken: z.string(), refreshToken: z.string(), entityType })
   .meta({ title: 'LoginResponse' });
 
-/** Whom tokens are issued to: the user, what the role permits, and the type of the entity, as of now. */
+/** The user that tokens are issued to, with the current permissions of the role and the type of the entity. */
 interface TokenHolder {
   readonly user: UserRecord;
   readonly permissions: string[];
   readonly entityType: z.output<typeof entityType>;
 }
 
-/** @returns undefined when there is no such user, or not any more */
+/** Loads the holder of new tokens; undefined when the user does not exist or is disabled. */
 export async function loadTokenHolder(
   { directory }: AuthServices,
   context: RequestContext,
@@ -33,7 +33,7 @@ export async function loadTokenHolder(
   return { user, permissions: [...role.permissions], entityType: entity?.entityType ?? null };
 }
 
-/** The pair of tokens for a session. */
+/** Returns an access token and a refresh token for a session. */
 export function issueTokens(
   { secrets, tokens }: AuthServices,
   tenant: TenantRecord,

@@ -11,27 +11,27 @@ import { openSession } from './sessions.ts';
 
 const credentials = z.object({
   email: emailText(),
-  // Taken as it was typed: white space counts. Longer than any that could be set is simply wrong.
+  // White space counts. The limit, in UTF-16 units before normalisation, admits every password that can be set.
   password: z
     .string()
     .min(1)
     .max(passwordLength.max * 8),
 });
 
-/** The address that a login body names, as it would be looked up; '' when it names none. */
+/** Returns the e-mail address of a login body as it is looked up, for the rate limit; '' when there is none. */
 export function loginAccount(body: object): string {
   const email = credentials.shape.email.safeParse((body as { email?: unknown }).email);
   return email.success ? email.data : '';
 }
 
-// No more than this is read before the password is proved, so that a known address takes no longer.
+// Nothing else is read before the password is verified, so that a known address takes no longer than an unknown one.
 const userByEmail = `
   select id, password_hash as hash, confirmed_at is not null and disabled_at is null as "mayLogIn"
     from users where tenant_id = $1 and email = $2`;
 
-const maxAttempts = 3; // a password that is changed, or a hash that is renewed, meanwhile is judged anew
+const maxAttempts = 3; // a login starts again if the stored hash has changed since it was read
 
-/** Every failure is the same answer after the same work: unknown, wrong, unconfirmed, disabled. */
+/** All failures get the same response after the same work: unknown address, wrong password, unconfirmed, disabled. */
 export function login(services: AuthServices): TenantRoute {
   const { control, passwords } = services;
   return defineRoute({

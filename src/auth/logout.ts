@@ -2,7 +2,7 @@ import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
 import { revokeSession } from './sessions.ts';
 
-/** Ends the session of the token; that of an old client has none. */
+/** Revokes the session of the access token. A legacy token has no session, so nothing happens. */
 export function logout({ control, directory }: AuthServices): TenantRoute {
   return defineRoute({
     method: 'POST',

@@ -10,7 +10,7 @@ interface Message {
   text: string;
 }
 
-/** Sends a message. @throws when the mail server does not take it */
+/** Sends a message. @throws when the mail server does not accept it */
 export type SendMail = (message: Message) => Promise<void>;
 
 interface MailOptions {
@@ -23,7 +23,9 @@ interface MailOptions {
 
 const timeoutMs = 10_000;
 
-/** Mail over SMTP; without a server, as `.eml` files that a person can open. The log never holds a message. */
+/**
+ * Sends mail over SMTP or, without a server, writes `.eml` files that a mail program can open. Logs no message text.
+ */
 export function createMail({ smtpUrl, from, folder, log }: MailOptions): SendMail {
   if (smtpUrl) {
     const timeouts = { connectionTimeout: timeoutMs, greetingTimeout: timeoutMs, socketTimeout: timeoutMs };
@@ -38,16 +40,16 @@ export function createMail({ smtpUrl, from, folder, log }: MailOptions): SendMai
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const file = join(folder, `${new Date().toISOString().replaceAll(':', '-')}-${randomUUID().slice(0, 8)}.eml`);
     await writeFile(file, content as Buffer, { mode: 0o600 });
-    log.info({ event: 'mail_written', file }, 'no SMTP_URL is set: a message was written to a file');
+    log.info({ event: 'mail_written', file }, 'a mail was written to a file, because SMTP_URL is not set');
   };
 }
 
-/** To the address as it stands: read as a header, `(a)b@c.test` is a comment and somebody else's address. */
+/** Passes the address as an object: parsed as a header, `(a)b@c.test` would be a comment and the address `b@c.test`. */
 function addressed(message: Message) {
   return { ...message, to: { name: '', address: message.to } };
 }
 
-/** The text of a message: paragraphs, whose lines are best kept under 76 characters, so that they travel as they are. */
+/** Joins paragraphs into a message text. Lines of at most 76 characters are sent unencoded. */
 export function mailText(...paragraphs: string[]): string {
   return `${paragraphs.join('\n\n')}\n`;
 }

@@ -22,7 +22,7 @@ const currentUser = z
   })
   .meta({ title: 'CurrentUser' });
 
-/** Who the token stands for. */
+/** Returns the caller, their tenant, role and permissions. */
 export function me(): TenantRoute {
   return defineRoute({
     method: 'GET',

@@ -11,7 +11,7 @@ const view = z
   .meta({ title: 'Session' });
 const path = '/api/v1/auth/sessions';
 
-/** The caller's sessions, and ending one of them. */
+/** Lists the caller's sessions and ends one of them. */
 export function sessionRoutes({ control, directory }: AuthServices): TenantRoute[] {
   return [
     defineRoute({
@@ -38,7 +38,7 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
       tag: 'Authentication',
       summary: 'End a session',
       description:
-        'Your own; that of somebody else needs the permission `users.manage`. An unknown one is as good as ended.',
+        'Your own or, with the permission `users.manage`, that of any user. Ending an unknown session succeeds.',
       handler: async ({ params: { id = '' } }, { caller, tenant }) => {
         if (!isUuid(id.toLowerCase())) return;
         const session = await control.em.fork().findOne(Session, { id, tenant: tenant.id });

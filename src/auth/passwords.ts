@@ -3,30 +3,36 @@ import { availableParallelism } from 'node:os';
 import { hash, verify } from '@node-rs/argon2';
 import { problem } from '../errors.ts';
 
-/** argon2id as OWASP's password storage cheat sheet has it: 19 MiB, two passes, one lane. */
+/** argon2id with the parameters of OWASP's password storage cheat sheet: 19 MiB, two iterations, parallelism 1. */
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 const currentPrefix = '$argon2id$v=19$m=19456,t=2,p=1$';
 const argon2Hash = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[\w+/]{11,}\$[\w+/]{16,}$/;
 
-const maxQueue = 48; // at 10 to 20 ms each, the last one waits about a second; three when there is much else to do
-const busy = 0.8; // of its time, the event loop works
-const maxRestMs = 40; // where a hash takes longer than usual, others have the machine already
+const maxQueue = 48; // at 10 to 20 ms per hash, the last one waits about 1 s; about 3 s when the process is busy
+const busyUtilization = 0.8; // of the event loop
+const maxPauseMs = 40; // a hash that takes longer than usual shows that other processes get the CPU already
 
-/** Hashes and checks passwords on other threads, a few at a time, so that everybody else is still answered. */
+/** Hashes and verifies passwords on other threads, a few at a time, so that other requests are still served. */
 export interface Passwords {
-  /** `hashed`: worked on since the start, each the same work, whatever it was for. `waiting`: in line now. */
+  /** `hashed`: hashes and verifications since the start, which take the same work. `waiting`: length of the queue. */
   readonly usage: { readonly hashed: number; readonly waiting: number };
-  /** @throws {Problem} `overloaded` when too many wait already (of `verify` too) */
+  /** @throws {Problem} `overloaded` when the queue, which `verify` shares, is full */
   hash(password: string): Promise<string>;
-  /** Without a stored hash, or with one of another kind, it takes the same time, and answers no. */
+  /**
+   * Without a stored hash, or with one of another algorithm, it takes the same time and returns false.
+   * @throws {Problem} `overloaded`
+   */
   verify(storedHash: string | undefined, password: string): Promise<boolean>;
-  /** Whether a stored hash was made with other parameters than today's. */
+  /** True for a stored hash with other parameters than the current ones. */
   isOutdated(storedHash: string): boolean;
 }
 
-/** One core is left to those who do not log in, and one of Node's four threads to those who open connections. */
+/**
+ * @param concurrency default: one core less than there are, for requests without a password, and at most three, so that
+ *   one of the four threads of Node's pool is free for name look-ups of new connections
+ */
 export function createPasswords(concurrency = Math.max(1, Math.min(3, availableParallelism() - 1))): Passwords {
-  const { usage, run } = limiter(concurrency, maxQueue);
+  const { usage, run } = createLimiter(concurrency, maxQueue);
   const decoy = hash(randomBytes(16), parameters);
   return {
     usage,
@@ -42,7 +48,7 @@ export function createPasswords(concurrency = Math.max(1, Math.min(3, availableP
 
 export const passwordLength = { min: 8, max: 128 }; // code points
 
-/** The same password typed on another keyboard is the same (NIST SP 800-63B §3.1.1.2). */
+/** A password typed on another keyboard must yield the same hash (NIST SP 800-63B §3.1.1.2). */
 function normalise(password: string): string {
   return password.normalize('NFKC');
 }
@@ -53,11 +59,11 @@ interface Limiter {
 }
 
 /**
- * Runs at most `concurrency` tasks at a time and lets at most `longest` wait. While requests keep the process busy, each
- * task is followed by a rest twice as long: most of those cores is left to the database, Redis and whatever else answers
- * the requests.
+ * Runs at most `concurrency` tasks at a time, and queues at most `maxWaiting`. While the event loop is busy, each task
+ * is followed by a pause twice as long as the task, at most `maxPauseMs`: that leaves most of the cores to the
+ * database, Redis and other processes that the requests depend on.
  */
-function limiter(concurrency: number, longest: number): Limiter {
+function createLimiter(concurrency: number, maxWaiting: number): Limiter {
   const waiting: (() => void)[] = [];
   let running = 0;
   let hashed = 0;
@@ -77,19 +83,19 @@ function limiter(concurrency: number, longest: number): Limiter {
     },
     run: async task => {
       if (running >= concurrency) {
-        if (waiting.length >= longest) throw problem('overloaded');
+        if (waiting.length >= maxWaiting) throw problem('overloaded');
         await new Promise<void>(resolve => waiting.push(resolve));
       } else {
         running++;
       }
       hashed++;
       const startedAt = performance.now();
-      const before = performance.eventLoopUtilization();
+      const utilizationBefore = performance.eventLoopUtilization();
       try {
         return await task();
       } finally {
-        const { utilization } = performance.eventLoopUtilization(before);
-        if (utilization > busy) setTimeout(next, Math.min(2 * (performance.now() - startedAt), maxRestMs));
+        const { utilization } = performance.eventLoopUtilization(utilizationBefore);
+        if (utilization > busyUtilization) setTimeout(next, Math.min(2 * (performance.now() - startedAt), maxPauseMs));
         else next();
       }
     },

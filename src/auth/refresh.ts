@@ -7,7 +7,7 @@ import { issueTokens, loadTokenHolder, loginResponse } from './issue-tokens.ts';
 import { decodeRefreshToken } from './refresh-token.ts';
 import { rotateSession } from './sessions.ts';
 
-/** A new pair of tokens for a refresh token, which is good once. Every failure is the same answer. */
+/** Exchanges a refresh token, which is valid once, for a new pair of tokens. All failures get the same response. */
 export function refresh(services: AuthServices): TenantRoute {
   const { control, directory, secrets, log } = services;
   return defineRoute({
@@ -24,7 +24,7 @@ export function refresh(services: AuthServices): TenantRoute {
       const { tenant } = context;
       const token = decodeRefreshToken(body.refreshToken, tenant.guid, secrets);
       if (!token) throw problem('invalid_refresh_token');
-      // Asked before the token is used up: a client must not lose its session because the tenant's database is away.
+      // All loading happens before the rotation: no client may lose its session because the tenant database is down.
       const session = await directory.session(token.sessionId);
       const holder = session && (await loadTokenHolder(services, context, session.userId));
       if (!holder) throw problem('invalid_refresh_token');
@@ -37,7 +37,7 @@ export function refresh(services: AuthServices): TenantRoute {
             session: token.sessionId,
             traceId: context.origin.traceId,
           },
-          'a used refresh token came again: its session is revoked',
+          'a refresh token was reused: its session is revoked',
         );
       }
       if (rotation.outcome !== 'rotated') throw problem('invalid_refresh_token');

@@ -21,9 +21,9 @@ const registration = z.object({
 });
 
 /**
- * Adds a user who must confirm the address. By anyone, where the company has the feature `selfRegistration`; else by users
- * with `users.manage`. Answer and time are the same whether or not the address is known: what depends on it is done
- * afterwards.
+ * Adds a user, who must confirm the e-mail address. Anyone may call it if the tenant has the feature
+ * `selfRegistration`; otherwise the caller needs the permission `users.manage`. Response and response time do not
+ * depend on whether the address is known, because everything that depends on it runs in the background.
  */
 export function register(services: AuthServices): TenantRoute {
   const { passwords, background } = services;
@@ -33,9 +33,10 @@ export function register(services: AuthServices): TenantRoute {
     access: 'optional',
     rateLimit: 'account',
     tag: 'Authentication',
-    summary: 'Add a user, who gets a mail to confirm the address',
+    summary: 'Add a user, who receives a mail to confirm the address',
     description:
-      'Open to anyone when the company has the feature `selfRegistration`; otherwise it needs a token with the permission `users.manage`. The answer does not tell whether the address was known.',
+      'Open to anyone if the tenant has the feature `selfRegistration`; otherwise the caller needs the permission ' +
+      '`users.manage`. The response does not reveal whether the address was known.',
     body: registration,
     example: { email: 'new@example.com', password: 'correct horse battery', firstName: 'Nora', lastName: 'Newman' },
     bodyLimit: bodyLimits.auth,
@@ -60,7 +61,7 @@ function requireMayRegister({ tenant, optionalCaller }: RequestContext): void {
   }
 }
 
-interface Person {
+interface Registration {
   email: string;
   firstName: string;
   lastName: string;
@@ -70,14 +71,14 @@ interface Person {
 async function addUnconfirmed(
   { control, sendMail, publicUrl }: AuthServices,
   tenant: RequestContext['tenant'],
-  person: Person,
+  person: Registration,
 ): Promise<void> {
   const em = control.em.fork();
   const token = await em.transactional(async tx => {
     const known = await tx.findOne(User, { tenant: tenant.id, email: person.email });
     if (known?.confirmedAt || known?.disabledAt) return undefined;
     const role = await tx.findOneOrFail(Role, { tenant: tenant.id, name: 'Member' });
-    // An address that never confirmed is asked again; what the first one typed stays.
+    // An unconfirmed address receives a new mail; the data of its first registration stays.
     const user = known ?? tx.create(User, { ...person, tenant: tenant.id, role, scope: 'Self' });
     await tx.flush();
     return createMailToken(tx, { id: user.id, tenantId: tenant.id }, 'confirm');

@@ -19,7 +19,10 @@ const request = z.object({
   newPassword: newPassword().optional(),
 });
 
-/** Two steps at one path: an address gets a mail, whether or not it is known; the token of the mail sets a password. */
+/**
+ * Resets a password in two steps at one path. Step 1: an e-mail address requests a mail; the response is the same for
+ * an unknown address. Step 2: the token of the mail sets the new password.
+ */
 export function resetPassword(services: AuthServices): TenantRoute {
   return defineRoute({
     method: 'POST',
@@ -27,9 +30,10 @@ export function resetPassword(services: AuthServices): TenantRoute {
     access: 'anonymous',
     rateLimit: 'account',
     tag: 'Authentication',
-    summary: 'Ask for a mail that lets one set a new password, or set it',
+    summary: 'Request a mail with a token for a new password, or set the password',
     description:
-      'With `email`: 202, and a mail if there is such a user. With `token` (of that mail, good once, for an hour) and `newPassword`: 204, and every session of the user is ended.',
+      'With `email`: 202, and a mail if the user exists. With `newPassword` and `token` (from that mail, valid once, ' +
+      'for an hour): 204, and all sessions of the user end.',
     body: request,
     example: { email: 'you@example.com' },
     bodyLimit: bodyLimits.auth,
@@ -44,7 +48,7 @@ export function resetPassword(services: AuthServices): TenantRoute {
       }
       const missing = Object.entries({ token, newPassword }).filter(([, value]) => value === undefined);
       if (email !== undefined || missing.length === 2) {
-        throw problem('validation_failed', { errors: { email: ['is required, alone; or token and newPassword'] } });
+        throw problem('validation_failed', { errors: { email: ['is required, or token and newPassword instead'] } });
       }
       if (token === undefined || newPassword === undefined) {
         throw problem('validation_failed', {
@@ -66,7 +70,7 @@ async function sendToken(
   if (!user?.confirmedAt) return;
   const token = await createMailToken(em, { id: user.id, tenantId: tenant.id }, 'reset');
   await sendMail({
-    to: user.email, // as stored, never as it was typed
+    to: user.email, // the stored address, never the one in the request
     subject: `A new password for ${tenant.name}`,
     text: mailText(
       `Somebody, probably you, asked for a new password for\n${tenant.name}.`,
@@ -83,7 +87,7 @@ async function setPassword(
   token: string,
   password: string,
 ): Promise<undefined> {
-  const passwordHash = await passwords.hash(password); // before the transaction, which must be short
+  const passwordHash = await passwords.hash(password); // before the transaction, to keep it short
   await control.em.fork().transactional(async em => {
     const userId = await consumeMailToken(em, tenantId, token, 'reset');
     if (userId === undefined) throw invalidMailToken();

@@ -5,19 +5,19 @@ import { Session } from '../control/user-entities.ts';
 import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;
-const repeatable = `interval '10 seconds'`; // a lost reply, two tabs
-/** Since the last refresh, and since the login. */
+const repeatable = `interval '10 seconds'`; // for a client whose response was lost, or with two browser tabs
+/** A session expires 7 days after its last refresh, and 30 days after the login. */
 export const unexpired = `refreshed_at > now() - interval '7 days' and created_at > now() - interval '30 days'`;
 
-type Opening = { outcome: 'opened'; token: RefreshToken } | { outcome: 'refused' | 'changed' };
+type OpenResult = { outcome: 'opened'; token: RefreshToken } | { outcome: 'refused' | 'changed' };
 
-// One login of a user at a time, so that the count holds; foreign keys to the row are not held up.
+// One login per user at a time, so that the limit of sessions holds. `no key update` does not block foreign key checks.
 const lockUser = `
   select password_hash = $2 as unchanged, confirmed_at is not null and disabled_at is null as "mayLogIn"
     from users where id = $1 for no key update`;
 const renewHash = 'update users set password_hash = $2 where id = $1';
 const insertSession = `
-  with ended as (delete from sessions where user_id = $2 and not (${unexpired})),
+  with expired as (delete from sessions where user_id = $2 and not (${unexpired})),
        surplus as (
          update sessions set revoked_at = now(), revoked_reason = 'too_many'
           where revoked_at is null and id in (
@@ -26,17 +26,18 @@ const insertSession = `
   insert into sessions (tenant_id, user_id) values ($1, $2) returning id`;
 
 /**
- * Opens a session for a user whose password was right, and stores its renewed hash. Of a user's sessions the newest 20
- * stay; older ones are revoked, and those that can never be used again are removed.
- * @param hash by which the password was right; when another is stored by now, that change ended all sessions: `changed`
+ * Opens a session for a user whose password was verified, and stores the renewed hash if there is one. Keeps the newest
+ * 20 sessions of the user: older ones are revoked, and expired ones are deleted.
+ * @param hash the hash that the password was verified with. If another hash is stored by now, the password was changed,
+ *   which ended all sessions, and the outcome is `changed`
  */
 export async function openSession(
   control: ControlDatabase,
   { id, tenantId }: Pick<UserRecord, 'id' | 'tenantId'>,
   hash: string,
   renewedHash?: string,
-): Promise<Opening> {
-  return transactControl(control, async (query): Promise<Opening> => {
+): Promise<OpenResult> {
+  return transactControl(control, async (query): Promise<OpenResult> => {
     const [user] = await query<{ unchanged: boolean; mayLogIn: boolean }>('lock_user', lockUser, [id, hash]);
     if (!user?.unchanged) return { outcome: 'changed' };
     if (!user.mayLogIn) return { outcome: 'refused' };
@@ -49,9 +50,9 @@ export async function openSession(
 export type Rotation = { outcome: 'rotated'; successor: RefreshToken } | { outcome: 'refused' } | { outcome: 'reused' };
 
 /**
- * Exchanges a refresh token for its successor (RFC 9700 §4.14.2). Of many uses at once one rotates; the token just
- * replaced may be repeated for 10 s and yields the same successor. Any older one means that a copy is about: the session
- * is revoked.
+ * Exchanges a refresh token for its successor (RFC 9700 §4.14.2). Of concurrent uses, exactly one rotates the session.
+ * The token that was just replaced may be used again for 10 s and yields the same successor. The reuse of any older
+ * token means that somebody has a copy, so the session is revoked.
  */
 export async function rotateSession(
   control: ControlDatabase,
@@ -60,17 +61,18 @@ export async function rotateSession(
 ): Promise<Rotation> {
   const em = control.em.fork();
   const { sessionId, generation } = token;
-  const good = `id = ? and tenant_id = ? and revoked_at is null and ${unexpired}`;
+  const usable = `id = ? and tenant_id = ? and revoked_at is null and ${unexpired}`;
   const [rotated] = await em.execute<object[]>(
     `update sessions set refresh_generation = refresh_generation + 1, refreshed_at = now()
-      where ${good} and refresh_generation = ? returning id`,
+      where ${usable} and refresh_generation = ? returning id`,
     [sessionId, tenantId, generation],
   );
   const successor = { sessionId, generation: generation + 1 };
   if (rotated) return { outcome: 'rotated', successor };
 
   const [found] = await em.execute<{ repeated: boolean }[]>(
-    `select refresh_generation = ? + 1 and refreshed_at > now() - ${repeatable} as repeated from sessions where ${good}`,
+    `select refresh_generation = ? + 1 and refreshed_at > now() - ${repeatable} as repeated
+       from sessions where ${usable}`,
     [generation, sessionId, tenantId],
   );
   if (!found) return { outcome: 'refused' };
@@ -79,13 +81,13 @@ export async function rotateSession(
   return { outcome: 'reused' };
 }
 
-/** The sessions of a user that are good, the newest first. */
+/** Lists the sessions of a user that are neither revoked nor expired, the newest first. */
 export async function listActiveSessions(control: ControlDatabase, userId: number): Promise<Session[]> {
   const where = { user: userId, revokedAt: null, [raw(unexpired)]: [] };
   return control.em.fork().find(Session, where, { orderBy: { createdAt: 'desc', id: 'asc' } });
 }
 
-/** Ends a session; every process refuses it within a second. Ending it again changes nothing. */
+/** Revokes a session; every process refuses it within 1 s. Revoking it again keeps the first reason. */
 export async function revokeSession(control: ControlDatabase, sessionId: string, reason: string): Promise<void> {
   await control.em
     .fork()
@@ -95,7 +97,7 @@ export async function revokeSession(control: ControlDatabase, sessionId: string,
     ]);
 }
 
-/** Ends every session of a user, in the transaction of the change that demands it. */
+/** Revokes all sessions of a user, in the transaction of the change that requires it. */
 export async function revokeSessionsOf(em: EntityManager, userId: number, reason: string): Promise<void> {
   await em.execute(
     'update sessions set revoked_at = now(), revoked_reason = ? where user_id = ? and revoked_at is null',

@@ -1,11 +1,11 @@
 import type { ControlDatabase } from '../control/database.ts';
 
-const writeEveryMs = 2_000;
+const writeIntervalMs = 2_000;
 
-/** Counts the uses of legacy tokens in memory and writes them down now and then, so that a request waits for nothing. */
+/** Counts the uses of legacy tokens in memory and stores the counts every 2 s, so that no request waits for it. */
 export interface UsageCounter {
   count(hash: string): void;
-  /** Writes down what is counted, and stops. */
+  /** Stores the remaining counts and stops the timer. */
   stop(): Promise<void>;
 }
 
@@ -23,15 +23,15 @@ export function createUsageCounter(control: ControlDatabase, onError: (error: un
         ]);
     }
   };
-  let writing: Promise<void> = Promise.resolve();
+  let lastWrite: Promise<void> = Promise.resolve();
   const timer = setInterval(() => {
-    if (counts.size > 0) writing = writing.then(write).catch(onError);
-  }, writeEveryMs).unref();
+    if (counts.size > 0) lastWrite = lastWrite.then(write).catch(onError);
+  }, writeIntervalMs).unref();
   return {
     count: hash => void counts.set(hash, (counts.get(hash) ?? 0) + 1),
     stop: async () => {
       clearInterval(timer);
-      await writing.then(write).catch(onError);
+      await lastWrite.then(write).catch(onError);
     },
   };
 }

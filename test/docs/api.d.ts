@@ -116,7 +116,7 @@ export interface paths {
         post?: never;
         /**
          * End a session
-         * @description Your own; that of somebody else needs the permission `users.manage`. An unknown one is as good as ended.
+         * @description Your own or, with the permission `users.manage`, that of any user. Ending an unknown session succeeds.
          *
          *     Needs a token.
          */
@@ -136,8 +136,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Add a user, who gets a mail to confirm the address
-         * @description Open to anyone when the company has the feature `selfRegistration`; otherwise it needs a token with the permission `users.manage`. The answer does not tell whether the address was known.
+         * Add a user, who receives a mail to confirm the address
+         * @description Open to anyone if the tenant has the feature `selfRegistration`; otherwise the caller needs the permission `users.manage`. The response does not reveal whether the address was known.
          *
          *     Needs `X-Tenant` or a token.
          */
@@ -178,8 +178,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask for a mail that lets one set a new password, or set it
-         * @description With `email`: 202, and a mail if there is such a user. With `token` (of that mail, good once, for an hour) and `newPassword`: 204, and every session of the user is ended.
+         * Request a mail with a token for a new password, or set the password
+         * @description With `email`: 202, and a mail if the user exists. With `newPassword` and `token` (from that mail, valid once, for an hour): 204, and all sessions of the user end.
          *
          *     Needs `X-Tenant`, but no token.
          */
@@ -198,8 +198,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A token for an old client
-         * @description Deprecated. With `Authorization: Basic` of an API client. The token is good for 90 days.
+         * Issue a token to an API client
+         * @description Deprecated. Needs `Authorization: Basic` of an API client. The token is valid for 90 days.
          *
          *     Needs the id and the secret of an API client.
          */
