@@ -34,7 +34,7 @@ export function requirePermission(route: TenantRoute): Middleware | undefined {
  * `Representation` is sent as it is: it is made of rows that have exactly the fields of a view.
  */
 export function respond(route: TenantRoute): Middleware {
-  const filter: ResponseFilter = route.response ? responseFilter(route.response) : () => undefined;
+  const filter = filterOf(route);
   return async ctx => {
     const { context, caller } = ctx.state;
     const body = route.body ? await readInput(ctx, route, route.body, caller) : {};
@@ -43,6 +43,12 @@ export function respond(route: TenantRoute): Middleware {
     const result = await route.handler(input, context);
     sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
   };
+}
+
+/** JSON is limited to the declared fields; a response of another media type is sent as the handler returns it. */
+function filterOf({ response, contentType }: TenantRoute): ResponseFilter {
+  if (!response) return () => undefined;
+  return contentType === undefined ? responseFilter(response) : result => result;
 }
 
 async function readInput(

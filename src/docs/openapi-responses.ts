@@ -2,7 +2,13 @@ import type { TenantRoute } from '../tenancy/define-route.ts';
 import { type Json, responseSchema } from './openapi-schemas.ts';
 
 /** The responses of a route that are not problems, by status. 304 counts as one of them. */
-export function successResponses({ status, response, cache, mayBeEmpty }: TenantRoute): Json {
+export function successResponses({
+  status,
+  response,
+  contentType = 'application/json',
+  cache,
+  mayBeEmpty,
+}: TenantRoute): Json {
   const requestId = { 'X-Request-Id': { $ref: '#/components/headers/RequestId' } };
   const empty = { description: 'Success, without a body.', headers: requestId };
   if (!response || status === 204) return { [status]: empty };
@@ -12,7 +18,7 @@ export function successResponses({ status, response, cache, mayBeEmpty }: Tenant
     ...(status === 201 ? { Location: { $ref: '#/components/headers/Location' } } : {}),
     ...(cache === 'revalidate' ? etag : {}),
   };
-  const content = { 'application/json': { schema: responseSchema(response) } };
+  const content = { [mediaTypeOf(contentType)]: { schema: responseSchema(response) } };
   const success = { [status]: { description: status === 201 ? 'Created.' : 'Success.', headers, content } };
   if (mayBeEmpty) return { ...success, 204: empty };
   const description = 'The representation that `If-None-Match` names is current. No body.';
@@ -30,3 +36,8 @@ export const responseHeaders = {
   RetryAfter: { description: 'The number of seconds to wait.', schema: { type: 'integer', minimum: 1 } },
   WWWAuthenticate: { description: 'What is missing or wrong in the credentials.', schema: { type: 'string' } },
 };
+
+/** `text/csv; charset=utf-8` → `text/csv`. */
+function mediaTypeOf(contentType: string): string {
+  return contentType.split(';')[0]?.trim() ?? contentType;
+}

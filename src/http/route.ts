@@ -30,6 +30,11 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly rateLimit?: RouteLimit | undefined;
   /** What a success answers with; undefined = no body. */
   readonly response?: z.ZodType | undefined;
+  /**
+   * Media type of a response that is not JSON, such as `text/csv; charset=utf-8`. The handler's result (a string, bytes, or a
+   * `Readable` that is streamed) is then sent as it is.
+   */
+  readonly contentType?: string | undefined;
   readonly status: 200 | 201 | 202 | 204;
   /** Whether it can also answer 204 and nothing, instead. */
   readonly mayBeEmpty?: boolean | undefined;

@@ -3,13 +3,22 @@ import { Representation } from './representation.ts';
 import type { Route } from './route.ts';
 
 /** Writes a handler's answer: status, `Location`, and an `ETag` where a client may ask whether its copy is current. */
-export function sendResponse(ctx: Context, route: Pick<Route, 'status' | 'location' | 'cache'>, answer: unknown): void {
+export function sendResponse(
+  ctx: Context,
+  route: Pick<Route, 'status' | 'location' | 'cache' | 'contentType'>,
+  answer: unknown,
+): void {
   ctx.status = answer === undefined ? 204 : route.status;
   if (ctx.status === 204) {
     ctx.body = null;
     return;
   }
   const { res } = ctx;
+  if (route.contentType !== undefined) {
+    res.setHeader('Content-Type', route.contentType); // before the body, or Koa chooses a type
+    ctx.body = answer;
+    return;
+  }
   if (route.location) res.setHeader('Location', route.location(answer as never));
   let body: string | Buffer;
   if (route.cache === 'revalidate') {

@@ -43,6 +43,7 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   bodyLimit?: number;
   rateLimit?: Route['rateLimit'];
   response?: Output;
+  contentType?: string;
   status?: Route['status'];
   mayBeEmpty?: boolean;
   cache?: Route['cache'];
