@@ -2,7 +2,8 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Middleware } from 'koa';
 import { ApiClient } from '../control/client-entities.ts';
 import { type Problem, problem } from '../errors.ts';
-import { bindCaller, bindTenant, type ContextServices } from '../tenancy/request-context.ts';
+import { bindCaller, bindTenant } from '../tenancy/bind-request.ts';
+import type { ContextServices } from '../tenancy/request-context.ts';
 import type { AuthServices } from './auth-services.ts';
 import { loadCaller, requireLegacyTokens, setSunsetHeaders } from './authenticate.ts';
 

@@ -1,5 +1,4 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
-import type { Context } from 'koa';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { TenantDriver } from '../connections/tenant-driver.ts';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
@@ -44,23 +43,6 @@ export interface ContextServices {
 
 const maxAttempts = 3;
 const retryable = new Set(['40001', '40P01']); // serialization_failure, deadlock_detected
-
-/**
- * Gives a request its context. From here on the request reaches the database of this tenant and no other: its entity
- * manager is forked on that database.
- */
-export function bindTenant(ctx: Context, tenant: TenantRecord, services: ContextServices): void {
-  const bypassCache = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
-  const { traceId, ipAddress } = ctx.state;
-  ctx.state.tenant = tenant;
-  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, bypassCache });
-}
-
-/** Gives a request its authenticated caller. @throws when the request has a caller already */
-export function bindCaller(ctx: Context, caller: Caller): void {
-  ctx.state.caller = caller;
-  (ctx.state.context as RequestContext).setCaller(caller);
-}
 
 /** The context of one request: its caller, and its tenant's database, which is opened on first use. */
 export class RequestContext {

@@ -6,7 +6,8 @@ import type { TenantRecord } from '../control/records.ts';
 import { problem } from '../errors.ts';
 import { bearerToken, invalidToken, parseToken } from '../http/bearer-token.ts';
 import { isUuid } from '../http/uuid.ts';
-import { bindTenant, type ContextServices } from './request-context.ts';
+import { bindTenant } from './bind-request.ts';
+import type { ContextServices } from './request-context.ts';
 import type { VerifiedTokens } from './verified-tokens.ts';
 
 interface TenantRouterOptions extends ContextServices {

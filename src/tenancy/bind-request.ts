@@ -1,0 +1,20 @@
+import type { Context } from 'koa';
+import type { TenantRecord } from '../control/records.ts';
+import { type Caller, type ContextServices, RequestContext } from './request-context.ts';
+
+/**
+ * Gives a request its context. From here on the request reaches the database of this tenant and no other: its entity
+ * manager is forked on that database.
+ */
+export function bindTenant(ctx: Context, tenant: TenantRecord, services: ContextServices): void {
+  const bypassCache = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
+  const { traceId, ipAddress } = ctx.state;
+  ctx.state.tenant = tenant;
+  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, bypassCache });
+}
+
+/** Gives a request its authenticated caller. @throws when the request has a caller already */
+export function bindCaller(ctx: Context, caller: Caller): void {
+  ctx.state.caller = caller;
+  (ctx.state.context as RequestContext).setCaller(caller);
+}
