@@ -5,19 +5,20 @@ import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
 import { embeddedMasterKey } from './embedded/master-key.ts';
 import { embeddedControlUrl, startEmbeddedPostgres } from './embedded/postgres.ts';
 
-/** What the service and the command line both stand on. */
+/** What the service and the command line share: the control database, the keys, the servers of the tenants. */
 export interface Installation {
-  /** The control database, with the rights of the operator. */
+  /** The URL of the control database, with the rights of the operator. */
   readonly controlUrl: string;
-  /** PostgreSQL and master key are the project's own, under the data folder. */
+  /** True if this process uses the embedded PostgreSQL and the master key under the data folder. */
   readonly embedded: boolean;
   readonly control: ControlDatabase;
   readonly secrets: SecretBox;
   readonly servers: ServerUrls;
+  /** Closes the control database, and leaves the embedded PostgreSQL. */
   close(): Promise<void>;
 }
 
-/** Opens what the configuration names; with nothing named, starts or joins the embedded PostgreSQL. */
+/** Opens the configured control database. If none is configured, starts or joins the embedded PostgreSQL. */
 export async function openInstallation(config: Config): Promise<Installation> {
   if (config.databaseUrl && config.masterKey) return assemble(config, config.databaseUrl, config.masterKey);
   const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));

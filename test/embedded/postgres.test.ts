@@ -6,7 +6,7 @@ import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
 
-describe('The embedded PostgreSQL', function () {
+describe('embedded PostgreSQL', function () {
   this.timeout(60_000);
   let parent: string;
   let folder: string;
@@ -21,31 +21,31 @@ describe('The embedded PostgreSQL', function () {
     await rm(parent, { recursive: true, force: true });
   });
 
-  async function use(path = folder): Promise<EmbeddedPostgres> {
+  async function startOrJoin(path = folder): Promise<EmbeddedPostgres> {
     const postgres = await startEmbeddedPostgres(path);
     joined.push(postgres);
     return postgres;
   }
 
-  const answers = ({ url }: EmbeddedPostgres): Promise<boolean> =>
+  const isServing = ({ url }: EmbeddedPostgres): Promise<boolean> =>
     withConnection(url, async client => (await client.query('select 1')).rowCount === 1);
   const postmaster = async (path = folder): Promise<number> =>
     Number((await readFile(join(path, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0]);
 
-  it('is one server, also when its folder has another name meanwhile, or two of them', async () => {
-    const first = await use();
+  it('a folder has one embedded server, also after it was renamed or under a second name', async () => {
+    const first = await startOrJoin();
     const pid = await postmaster();
     const moved = join(parent, 'moved');
     await rename(folder, moved);
-    const second = await use(moved);
+    const second = await startOrJoin(moved);
     expect(second.url).to.equal(first.url);
     await symlink(moved, join(parent, 'link'));
-    expect((await use(join(parent, 'link'))).url).to.equal(first.url);
+    expect((await startOrJoin(join(parent, 'link'))).url).to.equal(first.url);
     expect(await postmaster(moved)).to.equal(pid);
   });
 
-  it('goes on for those who use it when their connections were cut and another one leaves', async () => {
-    const service = await use();
+  it('a process remains a user of the embedded server after its connection was cut, so that the leave of another one does not stop the server', async () => {
+    const service = await startOrJoin();
     await withConnection(service.url, client =>
       client.query('select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()'),
     );
@@ -56,12 +56,12 @@ describe('The embedded PostgreSQL', function () {
       }),
     );
     await (await startEmbeddedPostgres(folder)).leave();
-    expect(await answers(service)).to.equal(true);
+    expect(await isServing(service)).to.equal(true);
   });
 
-  it('can be started by many at once, again and again', async () => {
+  it('six concurrent starts share one embedded server, five times in a row', async () => {
     for (let round = 0; round < 5; round++) {
-      const all = await Promise.all(Array.from({ length: 6 }, () => use()));
+      const all = await Promise.all(Array.from({ length: 6 }, () => startOrJoin()));
       expect(new Set(all.map(({ url }) => url)).size).to.equal(1);
       for (const each of joined.splice(0)) await each.leave();
     }
