@@ -5,6 +5,7 @@ import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
 import { emailText } from './email.ts';
+import { hashRequester } from './hash-requester.ts';
 import { issueTokens, loadTokenHolder, loginResponse } from './issue-tokens.ts';
 import { passwordLength } from './passwords.ts';
 import { openSession } from './sessions.ts';
@@ -47,6 +48,7 @@ export function login(services: AuthServices): TenantRoute {
     response: loginResponse,
     handler: async ({ body: { email, password } }, context) => {
       const { tenant } = context;
+      const requester = hashRequester(context);
       for (let attempt = 1; attempt <= maxAttempts; attempt++) {
         const [found] = await queryControl<{ id: string; hash: string; mayLogIn: boolean }>(
           control,
@@ -54,11 +56,11 @@ export function login(services: AuthServices): TenantRoute {
           userByEmail,
           [tenant.id, email],
         );
-        const matches = await passwords.verify(found?.hash, password);
+        const matches = await passwords.verify(found?.hash, password, requester);
         if (!found?.mayLogIn || !matches) break;
         const holder = await loadTokenHolder(services, context, Number(found.id));
         if (!holder) break;
-        const renewedHash = passwords.isOutdated(found.hash) ? await passwords.hash(password) : undefined;
+        const renewedHash = passwords.isOutdated(found.hash) ? await passwords.hash(password, requester) : undefined;
         const opening = await openSession(control, holder.user, found.hash, renewedHash);
         if (opening.outcome === 'opened') return issueTokens(services, tenant, holder, opening.token);
         if (opening.outcome === 'refused') break;

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { hash, verify } from '@node-rs/argon2';
-import { problem } from '../errors.ts';
+import { HashQueue, type HashRequester } from './hash-queue.ts';
 
 /** argon2id with the parameters of OWASP's password storage cheat sheet: 19 MiB, two iterations, parallelism 1. */
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
@@ -16,13 +16,13 @@ const maxPauseMs = 40; // a hash that takes longer than usual shows that other p
 export interface Passwords {
   /** `hashed`: hashes and verifications since the start, which take the same work. `waiting`: length of the queue. */
   readonly usage: { readonly hashed: number; readonly waiting: number };
-  /** @throws {Problem} `overloaded` when the queue, which `verify` shares, is full */
-  hash(password: string): Promise<string>;
   /**
-   * Without a stored hash, or with one of another algorithm, it takes the same time and returns false.
-   * @throws {Problem} `overloaded`
+   * @param requester absent: an operator
+   * @throws {Problem} as `HashQueue.enqueue` does; `verify` uses the same queue
    */
-  verify(storedHash: string | undefined, password: string): Promise<boolean>;
+  hash(password: string, requester?: HashRequester): Promise<string>;
+  /** Without a stored hash, or with one of another algorithm, it takes the same time and returns false. */
+  verify(storedHash: string | undefined, password: string, requester?: HashRequester): Promise<boolean>;
   /** True for a stored hash with other parameters than the current ones. */
   isOutdated(storedHash: string): boolean;
 }
@@ -36,15 +36,17 @@ export function createPasswords(concurrency = Math.max(1, Math.min(3, availableP
   const decoy = hash(randomBytes(16), parameters);
   return {
     usage,
-    hash: password => run(() => hash(normalise(password), parameters)),
-    verify: async (storedHash, password) => {
+    hash: (password, requester = operator) => run(() => hash(normalise(password), parameters), requester),
+    verify: async (storedHash, password, requester = operator) => {
       const known = storedHash !== undefined && argon2Hash.test(storedHash);
-      const matches = await run(async () => verify(known ? storedHash : await decoy, normalise(password)));
+      const matches = await run(async () => verify(known ? storedHash : await decoy, normalise(password)), requester);
       return matches && known;
     },
     isOutdated: storedHash => !storedHash.startsWith(currentPrefix),
   };
 }
+
+const operator: HashRequester = { tenant: '', network: '' };
 
 export const passwordLength = { min: 8, max: 128 }; // code points
 
@@ -55,7 +57,7 @@ function normalise(password: string): string {
 
 interface Limiter {
   readonly usage: Passwords['usage'];
-  run<T>(task: () => Promise<T>): Promise<T>;
+  run<T>(task: () => Promise<T>, requester: HashRequester): Promise<T>;
 }
 
 /**
@@ -64,13 +66,11 @@ interface Limiter {
  * database, Redis and other processes that the requests depend on.
  */
 function createLimiter(concurrency: number, maxWaiting: number): Limiter {
-  const waiting: (() => void)[] = [];
+  const queue = new HashQueue(maxWaiting);
   let running = 0;
   let hashed = 0;
   const next = (): void => {
-    const resume = waiting.shift();
-    if (resume) resume();
-    else running--;
+    if (!queue.startNext()) running--;
   };
   return {
     usage: {
@@ -78,16 +78,12 @@ function createLimiter(concurrency: number, maxWaiting: number): Limiter {
         return hashed;
       },
       get waiting() {
-        return waiting.length;
+        return queue.length;
       },
     },
-    run: async task => {
-      if (running >= concurrency) {
-        if (waiting.length >= maxWaiting) throw problem('overloaded');
-        await new Promise<void>(resolve => waiting.push(resolve));
-      } else {
-        running++;
-      }
+    run: async (task, requester) => {
+      if (running >= concurrency) await queue.enqueue(requester);
+      else running++;
       hashed++;
       const startedAt = performance.now();
       const utilizationBefore = performance.eventLoopUtilization();

@@ -7,6 +7,7 @@ import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/def
 import type { RequestContext } from '../tenancy/request-context.ts';
 import type { AuthServices } from './auth-services.ts';
 import { email } from './email.ts';
+import { hashRequester } from './hash-requester.ts';
 import { mailText } from './mail.ts';
 import { createMailToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
@@ -44,7 +45,7 @@ export function register(services: AuthServices): TenantRoute {
     status: 202,
     handler: async ({ body: { password, ...person } }, context) => {
       requireMayRegister(context);
-      const passwordHash = await passwords.hash(password);
+      const passwordHash = await passwords.hash(password, hashRequester(context));
       background.run('register', () => addUnconfirmed(services, context.tenant, { ...person, passwordHash }));
       return { status: 'accepted' as const };
     },

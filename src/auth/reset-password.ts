@@ -7,6 +7,7 @@ import type { RequestContext } from '../tenancy/request-context.ts';
 import type { AuthServices } from './auth-services.ts';
 import { invalidMailToken } from './confirm.ts';
 import { email } from './email.ts';
+import { hashRequester } from './hash-requester.ts';
 import { mailText } from './mail.ts';
 import { consumeMailToken, createMailToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
@@ -40,7 +41,8 @@ export function resetPassword(services: AuthServices): TenantRoute {
     response: acceptedResponse,
     status: 202,
     mayBeEmpty: true,
-    handler: async ({ body }, { tenant }) => {
+    handler: async ({ body }, context) => {
+      const { tenant } = context;
       const { email, token, newPassword } = body;
       if (email !== undefined && token === undefined && newPassword === undefined) {
         services.background.run('reset-password', () => sendToken(services, tenant, email));
@@ -55,7 +57,7 @@ export function resetPassword(services: AuthServices): TenantRoute {
           errors: Object.fromEntries(missing.map(([name]) => [name, ['is required']])),
         });
       }
-      return setPassword(services, tenant.id, token, newPassword);
+      return setPassword(services, context, token, newPassword);
     },
   });
 }
@@ -83,13 +85,13 @@ async function sendToken(
 
 async function setPassword(
   { control, passwords }: AuthServices,
-  tenantId: number,
+  context: RequestContext,
   token: string,
   password: string,
 ): Promise<undefined> {
-  const passwordHash = await passwords.hash(password); // before the transaction, to keep it short
+  const passwordHash = await passwords.hash(password, hashRequester(context)); // before the transaction, to keep it short
   await control.em.fork().transactional(async em => {
-    const userId = await consumeMailToken(em, tenantId, token, 'reset');
+    const userId = await consumeMailToken(em, context.tenant.id, token, 'reset');
     if (userId === undefined) throw invalidMailToken();
     await em.nativeUpdate(User, { id: userId }, { passwordHash });
     await revokeSessionsOf(em, userId, 'password_reset');

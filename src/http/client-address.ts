@@ -59,16 +59,40 @@ function forwardedAddress(
 }
 
 /**
- * Returns the key under which requests from an address are counted: an IPv4 address, or the /64 network of an IPv6
- * address, because a single subscriber can use all addresses of a /64 (RFC 6177). All spellings of a network have the
- * same key. Text that is not an address is its own key.
+ * Returns the network that an address belongs to, by which clients are distinguished: an IPv4 address itself, or the
+ * IPv6 network of `bits` bits. All spellings of a network have the same text. Text that is not an address is its own
+ * network.
+ * @param bits default: 64, because a single subscriber can use all addresses of a /64 (RFC 6177)
  */
-export function clientNetwork(address: string): string {
+export function clientNetwork(address: string, bits: 64 | 56 | 48 = 64): string {
   if (!address.includes(':')) return address;
   const [ip = ''] = address.split('%');
   const parsed = parseIpAddress(ip);
   if (!parsed) return address;
   if (!('parts' in parsed)) return parsed.toString();
-  const prefix = parsed.parts.slice(0, 4).map(part => part.toString(16));
-  return `${prefix.join(':')}::/64`;
+  const [first = 0, second = 0, third = 0, fourth = 0] = parsed.parts;
+  const parts = [first, second, third, fourth & (0xffff << (64 - bits))];
+  return `${parts.map(part => part.toString(16)).join(':')}::/${bits}`;
+}
+
+/** A network in which an address is counted, and by which factor its rate exceeds that of a single client. */
+export interface CountedNetwork {
+  readonly network: string;
+  readonly factor: number;
+}
+
+/**
+ * Returns the networks in which requests from an address are counted, the smallest first. A subscriber may have a whole
+ * /56 or /48 (RFC 6177), which are 256 and 65,536 networks of 64 bits: these networks are counted as well, with 4 and 16
+ * times the rate.
+ */
+export function countedNetworks(address: string): [CountedNetwork, ...CountedNetwork[]] {
+  const network = clientNetwork(address);
+  const smallest = { network, factor: 1 };
+  if (!network.endsWith('::/64')) return [smallest];
+  return [
+    smallest,
+    { network: clientNetwork(address, 56), factor: 4 },
+    { network: clientNetwork(address, 48), factor: 16 },
+  ];
 }

@@ -10,7 +10,7 @@ export function bindTenant(ctx: Context, tenant: TenantRecord, services: Context
   const bypassCache = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
   const { traceId, ipAddress } = ctx.state;
   ctx.state.tenant = tenant;
-  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, bypassCache });
+  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, bypassCache }, ctx.res);
 }
 
 /** Gives a request its authenticated caller. @throws when the request has a caller already */

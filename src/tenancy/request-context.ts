@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { TenantDriver } from '../connections/tenant-driver.ts';
@@ -49,12 +50,14 @@ export class RequestContext {
   readonly tenant: TenantRecord;
   readonly origin: Origin;
   readonly #services: ContextServices;
+  readonly #response: ServerResponse;
   #caller: Caller | undefined;
   #database: TenantDriver | undefined;
   #em: EntityManager | undefined;
 
-  constructor(services: ContextServices, tenant: TenantRecord, origin: Origin) {
+  constructor(services: ContextServices, tenant: TenantRecord, origin: Origin, response: ServerResponse) {
     this.#services = services;
+    this.#response = response;
     this.tenant = tenant;
     this.origin = origin;
   }
@@ -74,6 +77,14 @@ export class RequestContext {
   /** The caller; undefined when the request has none, which routes with `access: 'optional'` allow. */
   get optionalCaller(): Caller | undefined {
     return this.#caller;
+  }
+
+  /** Returns a signal that is aborted when the client closes its connection before the response is complete. */
+  clientLeft(): AbortSignal {
+    const left = new AbortController();
+    if (this.#response.destroyed) left.abort();
+    else this.#response.once('close', () => left.abort());
+    return left.signal;
   }
 
   /** The request's own entity manager, forked on the tenant's database. */

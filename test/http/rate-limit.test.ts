@@ -94,6 +94,28 @@ describe('rate limits', function () {
       expect(await remaining('2001:DB8:1:2:ffff:0:0:9')).to.equal(498);
       expect(await remaining('2001:db8:1:3::1')).to.equal(499);
     });
+
+    it('the requests of an IPv6 /56 and /48 network are limited to 4 and 16 times the rate of one client', async () => {
+      const { url } = await world.startAnotherServer({ RATE_LIMIT_GLOBAL: '1/60s', TRUSTED_PROXIES: '127.0.0.1' });
+      const client = new Client(url);
+      const send = (address: string) => client.get(anyPath, from(address));
+      for (let i = 0; i < 4; i++) expect((await send(`2001:db8:7:${i}::1`)).status).to.equal(403);
+      const rejected = await send('2001:db8:7:4::1');
+      expect([rejected.status, rejected.body.code]).to.deep.equal([429, 'rate_limited']);
+      expect(limitOf(rejected)).to.include({ limit: 4, remaining: 0 });
+      expect(Number(rejected.headers.get('retry-after'))).to.be.within(1, 60);
+      for (let i = 0; i < 16; i++) expect((await send(`2001:db8:8:${i.toString(16)}00::1`)).status).to.equal(403);
+      expect(limitOf(await send('2001:db8:8:1000::1'))).to.include({ limit: 16, remaining: 0 });
+      expect((await send('2001:db8:9::1')).status, 'the next /48').to.equal(403);
+    });
+
+    it('requests that an IPv6 /64 network sends beyond its rate are not counted for its /56 network', async () => {
+      const { url } = await world.startAnotherServer({ RATE_LIMIT_GLOBAL: '3/60s', TRUSTED_PROXIES: '127.0.0.1' });
+      const client = new Client(url);
+      const flood = Array.from({ length: 40 }, () => client.get(anyPath, from('2001:db8:10::1')));
+      expect(statusCounts(await Promise.all(flood))).to.deep.equal({ 403: 3, 429: 37 });
+      expect((await client.get(anyPath, from('2001:db8:10:1::1'))).status).to.equal(403);
+    });
   });
 
   describe('limit of logins', () => {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Context, Middleware } from 'koa';
 import ratelimit from 'koa-ratelimit';
 import { problem } from '../../errors.ts';
-import { clientNetwork } from '../client-address.ts';
+import { type CountedNetwork, countedNetworks } from '../client-address.ts';
 import { readBody } from '../read-body.ts';
 import type { Route, RouteLimit } from '../route.ts';
 import type { RateLimitStore } from './rate-limit-store.ts';
@@ -32,14 +32,14 @@ const rejectionDelayMs = 2_000;
 /** Every limit has a counter of its own. A call that is refused by one is not counted by it. */
 export function createRateLimits({ rates, store: windows, stopping, loginAccount }: RateLimitOptions): RateLimits {
   const delay = createDelay(rejectionDelayMs, stopping);
-  const client = (ctx: Context): string => clientNetwork(ctx.state.ipAddress);
+  const network = (_ctx: Context, { network }: CountedNetwork): string => network;
   const limits: Record<RouteLimit, (bodyLimit: number) => Middleware> = {
     login: bodyLimit => {
-      const key = async (ctx: Context) => hash(client(ctx), await account(ctx, bodyLimit));
+      const key = async (ctx: Context, { network }: CountedNetwork) => hash(network, await account(ctx, bodyLimit));
       return limit({ name: 'rl:login', rate: rates.login, store: windows, key, delay });
     },
-    account: () => limit({ name: 'rl:account', rate: rates.account, store: windows, key: client, delay }),
-    token: () => limit({ name: 'rl:token', rate: rates.token, store: windows, key: client }),
+    account: () => limit({ name: 'rl:account', rate: rates.account, store: windows, key: network, delay }),
+    token: () => limit({ name: 'rl:token', rate: rates.token, store: windows, key: network }),
   };
 
   /** A body that cannot be read names no account; it is refused when the route reads it, with the same error. */
@@ -49,7 +49,7 @@ export function createRateLimits({ rates, store: windows, stopping, loginAccount
   }
 
   return {
-    everyRequest: limit({ name: 'rl:global', rate: rates.global, store: windows, key: client }),
+    everyRequest: limit({ name: 'rl:global', rate: rates.global, store: windows, key: network }),
     ofRoute: ({ rateLimit, bodyLimit }) => (rateLimit ? limits[rateLimit](bodyLimit) : undefined),
   };
 }
@@ -58,8 +58,8 @@ interface LimitOptions {
   name: `rl:${string}`;
   rate: Rate;
   store: RateLimitStore;
-  /** Whose calls are counted together. Never empty. */
-  key: (ctx: Context) => string | Promise<string>;
+  /** Identifies the requests of a network that are counted together. Never empty. */
+  key: (ctx: Context, network: CountedNetwork) => string | Promise<string>;
   /** Before a refusal. */
   delay?: Delay;
 }
@@ -76,14 +76,40 @@ function limit({ name, rate, store: windows, key, delay }: LimitOptions): Middle
     headers: { total: 'RateLimit-Limit', remaining: 'RateLimit-Remaining', reset: 'RateLimit-Reset' },
     errorMessage: 'refused', // replaced by the problem below
   });
-  return async (ctx, next) => {
-    ctx.state.rateLimitKey = await key(ctx);
-    await count(ctx, next);
-    if (!ctx.state.rateLimit) return; // which koa-ratelimit sets instead of calling `next`
+  const refuse = async (ctx: Context): Promise<never> => {
     const { 'ratelimit-reset': reset } = ctx.response.headers;
     await delay?.(ctx);
     throw problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Number(reset))) } });
   };
+  /** True when the request exceeds the rate of a larger network, which the headers then describe. */
+  const exceedsLarger = async (ctx: Context, networks: CountedNetwork[]): Promise<boolean> => {
+    for (const network of networks) {
+      const max = rate.max * network.factor;
+      const { remaining, resetMs } = await windows.hit(`${name}:${await key(ctx, network)}`, { ...rate, max });
+      if (remaining > 0) continue;
+      setRateHeaders(ctx, max, resetMs);
+      return true;
+    }
+    return false;
+  };
+  return async (ctx, next) => {
+    const [smallest, ...larger] = countedNetworks(ctx.state.ipAddress);
+    ctx.state.rateLimitKey = await key(ctx, smallest);
+    await count(ctx, async () => {
+      // Requests that the smallest network refuses are not counted for the larger ones: its neighbours do not pay for them.
+      if (larger.length > 0 && (await exceedsLarger(ctx, larger))) await refuse(ctx);
+      await next();
+    });
+    if (ctx.state.rateLimit) await refuse(ctx); // koa-ratelimit sets it instead of calling `next`
+  };
+}
+
+function setRateHeaders(ctx: Context, max: number, resetMs: number): void {
+  ctx.set({
+    'RateLimit-Limit': String(max),
+    'RateLimit-Remaining': '0',
+    'RateLimit-Reset': String(Math.ceil(resetMs / 1000)),
+  });
 }
 
 /** All that koa-ratelimit calls of its database. What it takes for a time of day is passed on as it is: our seconds. */

@@ -1,0 +1,69 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { expect } from 'chai';
+import { type ApiResponse, Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, type TestTenant, type World } from '../support/world.ts';
+
+const path = '/api/v1/auth/login';
+
+describe('crowd of logins', () => {
+  let world: World;
+  let behindProxy: Client;
+
+  before(async () => {
+    world = await createWorld();
+    behindProxy = new Client((await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' })).url);
+  });
+  after(() => world.close());
+
+  const login = (tenant: TestTenant, address: string, credentials: object = tenant.admin): Promise<ApiResponse> =>
+    behindProxy.post(path, credentials, { 'X-Tenant': tenant.guid, 'X-Forwarded-For': address });
+  const wrong = () => ({ email: `${randomUUID()}@acme.test`, password: 'wrong password' });
+
+  it('a login succeeds while 256 networks of one /56 keep the queue of another tenant full', async () => {
+    let ended = 0;
+    const crowd = Array.from({ length: 256 }, (_, i) =>
+      login(world.acme, `2001:db8:0:${i.toString(16)}::1`, wrong()).finally(() => ended++),
+    );
+    const overloaded = Promise.any(
+      crowd.map(async response => {
+        if ((await response).status !== 503) throw new Error('not refused');
+      }),
+    );
+    await overloaded;
+    expect(world.passwords.usage.waiting).to.be.above(40);
+    const hashedBefore = world.passwords.usage.hashed;
+    const [other, sameTenant] = await Promise.all([
+      login(world.globex, '198.51.100.7'),
+      login(world.acme, '198.51.100.8'),
+    ]);
+    expect([other.status, sameTenant.status]).to.deep.equal([200, 200]);
+    // Both had to wait for a few hashes only, not for the whole queue.
+    expect(world.passwords.usage.hashed - hashedBefore).to.be.below(24);
+    const responses = await Promise.all(crowd);
+    expect(new Set(responses.map(({ status }) => status))).to.deep.equal(new Set([401, 503]));
+    expect(ended).to.equal(256);
+  });
+
+  it('no password is hashed for a client that left while its login waited', async () => {
+    const hashedBefore = world.passwords.usage.hashed;
+    const sockets = await Promise.all(Array.from({ length: 40 }, () => openLogin()));
+    await eventually(async () => world.passwords.usage.waiting >= 20);
+    for (const socket of sockets) socket.destroy();
+    await eventually(async () => world.passwords.usage.waiting === 0);
+    expect(world.passwords.usage.hashed - hashedBefore).to.be.below(20);
+  });
+
+  /** Sends a login with a wrong password, without waiting for the response. */
+  async function openLogin(): Promise<Socket> {
+    const body = JSON.stringify(wrong());
+    const socket = connect(Number(new URL(world.url).port), '127.0.0.1');
+    socket.on('error', () => {});
+    await once(socket, 'connect');
+    const head = [`POST ${path} HTTP/1.1`, 'Host: x', `X-Tenant: ${world.acme.guid}`, 'Content-Type: application/json'];
+    socket.write(`${head.join('\r\n')}\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+    return socket;
+  }
+});
