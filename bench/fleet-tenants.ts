@@ -8,7 +8,7 @@ import { databaseUrl } from '../src/control/server-urls.ts';
 import { checkManifest } from '../src/operator/provisioning/manifest.ts';
 import { physicalName } from '../src/operator/provisioning/physical-names.ts';
 import { provision } from '../src/operator/provisioning/provision.ts';
-import { makeDatabase } from '../src/operator/provisioning/tenant-database.ts';
+import { createTenantDatabase } from '../src/operator/provisioning/tenant-database.ts';
 import { migrationSettings } from '../src/operator/schema/template.ts';
 import { addSigningKey } from '../src/operator/tenants/keys.ts';
 import { withConnection } from '../src/postgres/connection.ts';
@@ -142,6 +142,6 @@ async function makeTenant({ installation, server }: BenchInstallation, slug: str
   addSigningKey(em, tenant, secrets);
   tenant.databaseName = tenant.roleName = physicalName(server, slug, tenant.id);
   await em.flush();
-  await makeDatabase(installation, tenant);
+  await createTenantDatabase(installation, tenant);
   return tenant;
 }

@@ -19,7 +19,7 @@ import { requestListener } from './http/request-listener.ts';
 import type { Installation } from './installation.ts';
 import { describeError } from './log.ts';
 import { createMetrics } from './metrics/metrics.ts';
-import { tenantHead } from './operator/migrations/migrate-tenants.ts';
+import { tenantHead } from './operator/schema/tenant-head.ts';
 import { OperatorError } from './operator-error.ts';
 import { ResponseCache } from './response-cache/response-cache.ts';
 import { WriteMonitor } from './response-cache/write-monitor.ts';

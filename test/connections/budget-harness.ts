@@ -6,7 +6,7 @@ import type { TenantClient } from '../../src/connections/tenant-client.ts';
 import { TenantDatabases } from '../../src/connections/tenant-databases.ts';
 import { TenantPool } from '../../src/connections/tenant-pool.ts';
 import type { TenantRecord } from '../../src/control/records.ts';
-import { tenantHead } from '../../src/operator/migrations/migrate-tenants.ts';
+import { tenantHead } from '../../src/operator/schema/tenant-head.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { createTenantOrm } from '../../src/tenancy/tenant-orm.ts';
 import { tenantEntities } from '../../src/tenant-entities.ts';

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { TenantDatabases } from '../../src/connections/tenant-databases.ts';
 import type { TenantRecord } from '../../src/control/records.ts';
 import { Problem } from '../../src/errors.ts';
-import { tenantHead } from '../../src/operator/migrations/migrate-tenants.ts';
+import { tenantHead } from '../../src/operator/schema/tenant-head.ts';
 import { EntityStatus } from '../../src/resources/entity-status.ts';
 import { createTenantOrm } from '../../src/tenancy/tenant-orm.ts';
 import { tenantEntities } from '../../src/tenant-entities.ts';

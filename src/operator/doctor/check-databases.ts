@@ -1,7 +1,7 @@
 import type { Tenant } from '../../control/fleet-entities.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { warmName } from '../provisioning/physical-names.ts';
-import { oldTemplate } from '../schema/template.ts';
+import { templateOfOtherBuild } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 
 /** Checks that the database of a tenant exists and accepts connections. */
@@ -57,7 +57,7 @@ export function checkWarmDatabases({ server, control, facts, report }: CheckCont
 /** @param digest of the migrations of this build, which the name of its template contains */
 export function checkOldTemplates({ server, facts, report }: CheckContext, digest: string): void {
   for (const { name } of facts.databases) {
-    if (!oldTemplate(server, name, digest)) continue;
+    if (!templateOfOtherBuild(server, name, digest)) continue;
     report({
       check: 'old_template',
       problem: `${name} is the template of another build`,

@@ -2,10 +2,10 @@ import pLimit from 'p-limit';
 import type { Server, Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { shortText } from '../migrations/migrate-tenant.ts';
-import { tenantHead } from '../migrations/migrate-tenants.ts';
-import { digestOfMigrations } from '../schema/template.ts';
+import { errorText } from '../error-text.ts';
+import { migrationsDigest } from '../schema/template.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
+import { tenantHead } from '../schema/tenant-head.ts';
 import type { CheckContext } from './check-context.ts';
 import { checkOldTemplates, checkTenantDatabase, checkWarmDatabases } from './check-databases.ts';
 import { checkOrphans } from './check-orphans.ts';
@@ -44,7 +44,7 @@ export async function checkServer(
   }
   try {
     const facts = await withConnection(adminUrl, client => readServerFacts(client, server.prefix));
-    const digest = await digestOfMigrations();
+    const digest = await migrationsDigest();
     const head = {
       version: await tenantHead(),
       fingerprint: await headFingerprint(installation.control, server, adminUrl),
@@ -64,7 +64,7 @@ export async function checkServer(
     return [
       toFinding(server.name, {
         check: 'server_unreachable',
-        problem: `server ${server.name}: ${shortText(error)}`,
+        problem: `server ${server.name}: ${errorText(error)}`,
         remedy: 'Start the server, or correct its URL. None of its tenants was checked.',
       }),
     ];
@@ -109,7 +109,7 @@ function notExamined({ slug, databaseName, server }: Tenant, error: unknown): Fi
   return toFinding(server.name, {
     check: 'not_examined',
     tenant: slug,
-    problem: `database ${databaseName} was not checked: ${shortText(error)}`,
+    problem: `database ${databaseName} was not checked: ${errorText(error)}`,
     remedy: 'Find out why the database does not respond, then check it again: npm run -s tenant -- doctor',
   });
 }

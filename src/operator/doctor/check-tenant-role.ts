@@ -1,7 +1,7 @@
 import type { Tenant } from '../../control/fleet-entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
-import { ownedBy } from '../provisioning/tenant-database.ts';
+import { roleComment } from '../provisioning/tenant-database.ts';
 import { tenantGroup } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 import { checkUnprivileged, placeOf } from './check-unprivileged.ts';
@@ -36,7 +36,7 @@ function reportMissingRole(tenant: Tenant, { server, facts, secrets, report }: C
     remedy: `Create role ${roleName} with its stored password`,
     statements: [
       `create role ${quote(roleName)} login password ${quoteLiteral(password)}`,
-      ownedBy(tenant),
+      roleComment(tenant),
       `grant ${quote(tenantGroup(server))} to ${quote(roleName)}`,
       ...(hasDatabase ? [`grant connect on database ${quote(databaseName)} to ${quote(roleName)}`] : []),
     ],

@@ -6,7 +6,7 @@ import type { Installation } from '../../installation.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { shortText } from '../migrations/migrate-tenant.ts';
+import { errorText } from '../error-text.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { checkAppendOnlyTables } from './check-append-only-tables.ts';
 import { checkIdentityVersion, checkSchema, checkVersion, type Head } from './check-schema.ts';
@@ -37,7 +37,7 @@ export async function checkTenant(installation: Installation, tenant: Tenant, he
     const refused = toFinding(tenant.server.name, {
       check: 'login_fails',
       tenant: tenant.slug,
-      problem: `the service cannot log in to database ${databaseName}: ${shortText(error)}`,
+      problem: `the service cannot log in to database ${databaseName}: ${errorText(error)}`,
       remedy:
         'Resolve the other findings of the tenant. If there are none, give the role the password that the control database ' +
         `has: alter role ${quote(roleName)} password …;`,

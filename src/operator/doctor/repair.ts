@@ -2,7 +2,7 @@ import type { Server } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { shortText } from '../migrations/migrate-tenant.ts';
+import { errorText } from '../error-text.ts';
 import type { Finding } from './finding.ts';
 
 /** Runs the statements that repair a finding. `fixed` is false when it has none, or one of them failed. */
@@ -20,6 +20,6 @@ export async function repair(
     });
     return { ...finding, fixed: true };
   } catch (error) {
-    return { ...finding, fixed: false, remedy: `Repair it yourself; doctor --fix failed: ${shortText(error)}` };
+    return { ...finding, fixed: false, remedy: `Repair it yourself; doctor --fix failed: ${errorText(error)}` };
   }
 }

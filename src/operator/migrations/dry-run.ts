@@ -3,7 +3,7 @@ import { SchemaFingerprint } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
 import { fingerprintKey } from '../schema/template-fingerprint.ts';
-import { tenantHead } from './migrate-tenants.ts';
+import { tenantHead } from '../schema/tenant-head.ts';
 
 /** What a run would do to the tenants that are at one version. */
 export interface Plan {

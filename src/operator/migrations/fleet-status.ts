@@ -2,8 +2,8 @@ import { MigrationRun } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { shareConnection } from '../../postgres/shared-connection.ts';
-import { tenantHead } from './migrate-tenants.ts';
-import { closeAbandonedRuns, lastOutcome } from './migration-runs.ts';
+import { tenantHead } from '../schema/tenant-head.ts';
+import { closeAbandonedRuns, lastOutcomeSql } from './migration-runs.ts';
 
 export interface FleetStatus {
   /** The version of this build. */
@@ -38,7 +38,7 @@ export async function fleetStatus({ control, controlUrl }: Installation): Promis
     `select slug, schema_version as version, o.run_id::int as run, o.error from tenants t
        join lateral (select run_id, error from migration_outcomes where tenant_id = t.id and state = 'failed'
                       order by run_id desc limit 1) o on true
-      where ${lastOutcome('t.id')} = 'failed' order by slug`,
+      where ${lastOutcomeSql('t.id')} = 'failed' order by slug`,
   );
   const [run] = await em.find(MigrationRun, {}, { orderBy: { id: 'desc' }, limit: 1 });
   if (!run) return { head: await tenantHead(), fleet, failing, lastRun: null };

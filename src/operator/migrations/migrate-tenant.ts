@@ -3,13 +3,18 @@ import { Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
-import { sqlState } from '../../postgres/database-error.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import { changeSchema, readSchemaState, type SchemaStep, stepUp } from '../schema/schema-steps.ts';
+import { errorText } from '../error-text.ts';
+import { applyStep, changeSchema, readSchemaState, type SchemaStep } from '../schema/schema-steps.ts';
 import { headObjects } from '../schema/template-fingerprint.ts';
-import { retryLocked, setVersion, takeOutOfService, withTenantConnection } from '../schema/tenant-schema.ts';
-import { type Candidate, type Result, recordOutcome } from './migration-runs.ts';
+import {
+  retryOnLockTimeout,
+  setSchemaVersion,
+  takeOutOfService,
+  withTenantConnection,
+} from '../schema/tenant-schema.ts';
+import { type Candidate, recordOutcome, type TenantResult } from './migration-runs.ts';
 
 /** What all tenants of a run share. */
 export interface Run {
@@ -33,7 +38,7 @@ export interface Run {
  *
  * @returns `busy` when somebody else works on the tenant, undefined when there is nothing to do (any more)
  */
-export async function migrateTenant(run: Run, { id, serverId }: Candidate): Promise<Result | 'busy' | undefined> {
+export async function migrateTenant(run: Run, { id, serverId }: Candidate): Promise<TenantResult | 'busy' | undefined> {
   const { locks, books, installation, head } = run;
   const { rows } = await locks.query<{ locked: boolean }>('select pg_try_advisory_lock($1, $2) as locked', [
     lockSpaces.tenant,
@@ -54,12 +59,12 @@ export async function migrateTenant(run: Run, { id, serverId }: Candidate): Prom
     return await bringToHead(run, tenant).then(
       async migrated => {
         const state = migrated || from !== head ? 'migrated' : 'current';
-        const result: Result = { state, from, to: head, ms: elapsed() };
+        const result: TenantResult = { state, from, to: head, ms: elapsed() };
         await recordOutcome(books, run.id, id, result, { version: head, fingerprint });
         return result;
       },
       async (error: unknown) => {
-        const result: Result = { state: 'failed', from, to: from, ms: elapsed(), error: shortText(error) };
+        const result: TenantResult = { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) };
         await recordOutcome(books, run.id, id, result);
         return result;
       },
@@ -84,11 +89,11 @@ async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
     } else {
       await takeOutOfService(books, database, tenant, run.id);
       try {
-        await retryLocked(() => apply(run, tenant, database, pending));
+        await retryOnLockTimeout(() => apply(run, tenant, database, pending));
       } catch (error) {
         // What is in the database now, which is what it had before.
         const left = await readSchemaState(database).catch(() => undefined);
-        if (left) await setVersion(books, tenant.id, left.applied.at(-1) ?? null);
+        if (left) await setSchemaVersion(books, tenant.id, left.applied.at(-1) ?? null);
         throw error;
       }
     }
@@ -100,7 +105,7 @@ async function apply(run: Run, tenant: Tenant, database: pg.Client, pending: Sch
   await changeSchema(
     database,
     async applied => {
-      for (const step of pending) if (!applied.includes(step.name)) await stepUp(database, step);
+      for (const step of pending) if (!applied.includes(step.name)) await applyStep(database, step);
     },
     () => compare(run, tenant, database),
   );
@@ -114,16 +119,4 @@ async function compare(run: Run, { server }: Tenant, database: pg.Client): Promi
     await headObjects(run.installation.control, server),
   );
   throw new OperatorError(`its schema differs from the template: ${difference}`);
-}
-
-const maxErrorLength = 300;
-
-/** What went wrong in one line that can be shown and kept: no address of a database, and not too long. */
-export function shortText(error: unknown): string {
-  const text = error instanceof Error ? error.message || (sqlState(error) ?? error.name) : String(error);
-  return text
-    .replace(/\bpostgres(ql)?:\/\/\S+/g, '(address)')
-    .replace(/\s+/g, ' ')
-    .trim()
-    .slice(0, maxErrorLength);
 }

@@ -5,16 +5,17 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
-import { migrationNames } from '../../postgres/migration-steps.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
+import { errorText } from '../error-text.ts';
 import { runConcurrently } from '../run-concurrently.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
-import { migrateTenant, type Run, shortText } from './migrate-tenant.ts';
-import { beginRun, type Candidate, endRun, type Result, type RunRequest } from './migration-runs.ts';
+import { tenantHead } from '../schema/tenant-head.ts';
+import { migrateTenant, type Run } from './migrate-tenant.ts';
+import { beginRun, type Candidate, endRun, type RunRequest, type TenantResult } from './migration-runs.ts';
 
 /** What became of one tenant in a run. */
-export interface TenantOutcome extends Result {
+export interface TenantOutcome extends TenantResult {
   slug: string;
 }
 
@@ -39,11 +40,6 @@ const defaultConcurrency = 4;
 const busyRetryMs = 50;
 /** Beside the one that holds the locks. */
 const bookConnections = 4;
-
-/** The last migration of tenant databases that this build knows. */
-export async function tenantHead(): Promise<string> {
-  return (await migrationNames('tenant')).at(-1) ?? '';
-}
 
 /**
  * Brings tenant databases to head and keeps the books of it. A tenant that is there already costs no connection; one
@@ -89,7 +85,7 @@ export async function migrateTenants(
       await endRun(locks, id, state, 'the run was halted before its turn');
       return { id, state, outcomes, skipped: left };
     } catch (error) {
-      await endRun(locks, id, 'failed', shortText(error)).catch(() => {});
+      await endRun(locks, id, 'failed', errorText(error)).catch(() => {});
       throw error;
     }
   };

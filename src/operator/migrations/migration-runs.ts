@@ -48,7 +48,7 @@ export async function beginRun(
          from run, tenants t join json_each_text($6) f on f.key = t.server_id::text,
               lateral (select coalesce(schema_version = $1 and schema_fingerprint = f.value, false) as done) d
         where status <> 'provisioning' and ($7::text[] is null or slug = any ($7))
-          and (not $8 or ${lastOutcome('t.id')} = 'failed')
+          and (not $8 or ${lastOutcomeSql('t.id')} = 'failed')
      ) select id, pg_advisory_lock(${lockSpaces.run}, id::int) from run`,
     [
       head,
@@ -71,7 +71,7 @@ export async function beginRun(
 }
 
 /** SQL for what became of a tenant in the newest run that came to it. */
-export function lastOutcome(tenant: string): string {
+export function lastOutcomeSql(tenant: string): string {
   return `(select l.state from migration_outcomes l where l.tenant_id = ${tenant} and l.state in ('migrated', 'current', 'failed')
             order by run_id desc limit 1)`;
 }
@@ -115,7 +115,7 @@ export async function endRun(client: Queryable, id: number, state: RunState, rea
 }
 
 /** What a run writes down about one tenant when it is done with it. */
-export interface Result {
+export interface TenantResult {
   state: OutcomeState;
   from: string | null;
   to: string | null;
@@ -128,7 +128,7 @@ export async function recordOutcome(
   books: Queryable,
   run: number,
   tenant: number,
-  { state, from, to, ms, error }: Result,
+  { state, from, to, ms, error }: TenantResult,
   schema?: { version: string; fingerprint: string | undefined },
 ): Promise<void> {
   await books.query(

@@ -3,10 +3,15 @@ import { OperatorError } from '../../operator-error.ts';
 import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { shareConnection } from '../../postgres/shared-connection.ts';
-import { changeSchema, readSchemaState, readSchemaSteps, stepDown } from '../schema/schema-steps.ts';
-import { retryLocked, setVersion, takeOutOfService, withTenantConnection } from '../schema/tenant-schema.ts';
+import { errorText } from '../error-text.ts';
+import { changeSchema, readSchemaState, readSchemaSteps, revertStep } from '../schema/schema-steps.ts';
+import {
+  retryOnLockTimeout,
+  setSchemaVersion,
+  takeOutOfService,
+  withTenantConnection,
+} from '../schema/tenant-schema.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { shortText } from './migrate-tenant.ts';
 import { beginRollback, endRun, recordOutcome } from './migration-runs.ts';
 
 /**
@@ -38,11 +43,11 @@ export async function rollback(installation: Installation, slug: string): Promis
       const run = await beginRollback(control, id, from, to);
       try {
         await takeOutOfService(control, database, tenant, run);
-        await retryLocked(() => changeSchema(database, () => stepDown(database, step)));
+        await retryOnLockTimeout(() => changeSchema(database, () => revertStep(database, step)));
       } catch (error) {
         const left = await readSchemaState(database).catch(() => undefined);
-        if (left) await setVersion(control, id, left.applied.at(-1) ?? null);
-        const text = shortText(error);
+        if (left) await setSchemaVersion(control, id, left.applied.at(-1) ?? null);
+        const text = errorText(error);
         await recordOutcome(control, run, id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
         await endRun(control, run, 'failed', text);
         throw new OperatorError(`${slug} was not rolled back: ${text}`, { cause: error });

@@ -16,7 +16,7 @@ import { placeTenant } from '../tenants/servers.ts';
 import { generatePassword, insertUser } from '../tenants/users.ts';
 import type { Manifest } from './manifest.ts';
 import { physicalName } from './physical-names.ts';
-import { makeDatabase } from './tenant-database.ts';
+import { createTenantDatabase } from './tenant-database.ts';
 import { claimWarmDatabase } from './warm-pool.ts';
 
 export interface Provisioned {
@@ -46,7 +46,7 @@ export async function provision(
     if (found && found.status !== 'provisioning') return { tenant: found, created: false, logins: [] };
 
     const tenant = found ?? (await reserve(em, installation, manifest));
-    await makeDatabase(installation, tenant);
+    await createTenantDatabase(installation, tenant);
     const logins = await populate(tenant);
     tenant.status = 'active';
     tenant.schemaVersion = (await migrationNames('tenant')).at(-1) ?? null;

@@ -16,7 +16,7 @@ import { warmName } from './physical-names.ts';
  * A tenant's login role and database, with the tenant's guid inside, at the head of this build. It may be run again after
  * it was killed anywhere, by this build or by another one.
  */
-export async function makeDatabase({ secrets, servers }: Installation, tenant: Tenant): Promise<void> {
+export async function createTenantDatabase({ secrets, servers }: Installation, tenant: Tenant): Promise<void> {
   const { server, databaseName: name, roleName } = tenant;
   const adminUrl = servers.adminUrl(server);
   const password = secrets.open(tenant.rolePassword, owners.rolePassword(tenant.guid)).toString();
@@ -24,7 +24,7 @@ export async function makeDatabase({ secrets, servers }: Installation, tenant: T
   await withConnection(adminUrl, async client => {
     const make = async (): Promise<string | undefined> => {
       await copyTemplate(client, server, adminUrl, name, () => makeRole(client, tenant, password));
-      await client.query(`${connectOnly(name, roleName)}; alter database ${quote(name)} allow_connections true`);
+      await client.query(`${limitConnect(name, roleName)}; alter database ${quote(name)} allow_connections true`);
       return stampIdentity(databaseUrl(adminUrl, name), tenant.guid);
     };
     const took = await takeWarmDatabase(client, tenant, password);
@@ -70,7 +70,7 @@ export async function copyTemplate(
 }
 
 /** One login role reaches a database, and nobody else does. */
-export function connectOnly(database: string, role: string): string {
+export function limitConnect(database: string, role: string): string {
   return `revoke all on database ${quote(database)} from public; grant connect on database ${quote(database)} to ${quote(role)}`;
 }
 
@@ -94,7 +94,7 @@ async function takeWarmDatabase(client: pg.Client, tenant: Tenant, password: str
     alter database ${quote(warm)} rename to ${database};
     alter role ${quote(warm)} rename to ${role};
     alter role ${role} login password ${quoteLiteral(password)};
-    ${ownedBy(tenant)};
+    ${roleComment(tenant)};
     alter database ${database} allow_connections true`);
   return true;
 }
@@ -124,11 +124,11 @@ async function makeRole(client: pg.Client, tenant: Tenant, password: string): Pr
   }
   await client.query(fewScramIterations);
   const make = `${rows[0] ? 'alter' : 'create'} role ${role} login password ${quoteLiteral(password)}`;
-  await client.query(`${make}; ${ownedBy(tenant)}; grant ${quote(tenantGroup(server))} to ${role}`);
+  await client.query(`${make}; ${roleComment(tenant)}; grant ${quote(tenantGroup(server))} to ${role}`);
 }
 
 /** Says on a login role whose it is: two installations on one server may give the same names. */
-export function ownedBy({ roleName, guid }: Tenant): string {
+export function roleComment({ roleName, guid }: Tenant): string {
   return `comment on role ${quote(roleName)} is ${quoteLiteral(guid)}`;
 }
 

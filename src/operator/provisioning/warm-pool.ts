@@ -6,11 +6,11 @@ import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
-import { shortText } from '../migrations/migrate-tenant.ts';
+import { errorText } from '../error-text.ts';
 import { runConcurrently } from '../run-concurrently.ts';
-import { digestOfMigrations, dropOldTemplates, ensureTemplate, tenantGroup } from '../schema/template.ts';
+import { dropOldTemplates, ensureTemplate, migrationsDigest, tenantGroup } from '../schema/template.ts';
 import { warmName, warmNumber } from './physical-names.ts';
-import { connectOnly, copyTemplate } from './tenant-database.ts';
+import { copyTemplate, limitConnect } from './tenant-database.ts';
 
 /*
  * Warm databases: copies of the template that wait for a tenant, so that a new one need not wait for a copy. Each has a
@@ -41,12 +41,12 @@ export async function claimWarmDatabase(em: EntityManager, server: Server): Prom
        select id from warm_databases where server_id = ? and digest = ? and ready_at is not null
         order by id limit 1 for update skip locked)
       returning id`,
-    [server.id, await digestOfMigrations()],
+    [server.id, await migrationsDigest()],
   );
   return row && Number(row.id);
 }
 
-export interface Filled {
+export interface FillResult {
   server: string;
   ready: number;
   made: number;
@@ -59,22 +59,22 @@ export interface Filled {
 const copyConcurrency = 2;
 
 /** Fills the pool of every server up to `size`, after it has dropped what is of other migrations or was left half made. */
-export async function fillPool(installation: Installation, size: number): Promise<Filled[]> {
+export async function fillPool(installation: Installation, size: number): Promise<FillResult[]> {
   const servers = await installation.control.em.fork().findAll(Server, { orderBy: { id: 'asc' } });
   return Promise.all(
     servers.map(async server => {
-      const filled: Filled = { server: server.name, ready: 0, made: 0, dropped: 0, error: null };
+      const filled: FillResult = { server: server.name, ready: 0, made: 0, dropped: 0, error: null };
       await fillServer(installation, server, size, filled).catch((error: unknown) => {
-        filled.error = shortText(error);
+        filled.error = errorText(error);
       });
       return filled;
     }),
   );
 }
 
-async function fillServer(installation: Installation, server: Server, size: number, filled: Filled): Promise<void> {
+async function fillServer(installation: Installation, server: Server, size: number, filled: FillResult): Promise<void> {
   const adminUrl = installation.servers.adminUrl(server);
-  const digest = await digestOfMigrations();
+  const digest = await migrationsDigest();
   await withConnection(installation.controlUrl, async connection => {
     await acquireLock(connection, lockSpaces.warm, server.id); // one fills it at a time
     const control = shareConnection(connection);
@@ -145,7 +145,7 @@ async function makeWarm(
   const name = warmName(server, id);
   await copyTemplate(admin, server, adminUrl, name);
   await admin.query(`
-    create role ${quote(name)} nologin; grant ${quote(tenantGroup(server))} to ${quote(name)}; ${connectOnly(name, name)}`);
+    create role ${quote(name)} nologin; grant ${quote(tenantGroup(server))} to ${quote(name)}; ${limitConnect(name, name)}`);
   await control.query('update warm_databases set ready_at = now() where id = $1', [id]);
 }
 
@@ -159,7 +159,7 @@ export interface WarmDatabase {
 
 /** What waits in the pool. */
 export async function listPool({ control }: Installation): Promise<WarmDatabase[]> {
-  const digest = await digestOfMigrations();
+  const digest = await migrationsDigest();
   const rows = await control.em
     .fork()
     .execute<{ id: string; server: string; prefix: string; digest: string; ready: boolean; created: string }[]>(

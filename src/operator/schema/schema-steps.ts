@@ -99,12 +99,12 @@ async function beginChange(client: pg.Client): Promise<string[]> {
 }
 
 /** Runs one step upwards and writes it down, in one round trip. */
-export async function stepUp(client: pg.Client, { name, up }: SchemaStep): Promise<void> {
+export async function applyStep(client: pg.Client, { name, up }: SchemaStep): Promise<void> {
   await named(name, client.query([...up, `insert into migrations (name) values ('${name}')`].join(';\n')));
 }
 
 /** Runs one step downwards and strikes it out. */
-export async function stepDown(client: pg.Client, { name, down }: SchemaStep): Promise<void> {
+export async function revertStep(client: pg.Client, { name, down }: SchemaStep): Promise<void> {
   await named(name, client.query([...down, `delete from migrations where name = '${name}'`].join(';\n')));
 }
 

@@ -9,7 +9,7 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { migrationNames } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { fingerprint, fingerprintMethod, schemaObjects } from '../../postgres/schema-fingerprint.ts';
-import { digestOfMigrations, ensureTemplate } from './template.ts';
+import { ensureTemplate, migrationsDigest } from './template.ts';
 
 /**
  * The fingerprint that a tenant database at head has on this server: that of the template, which is read once for each
@@ -34,7 +34,7 @@ export async function headFingerprint(control: ControlDatabase, server: Server, 
 /** What a kept fingerprint is of: these migrations, read in this way. */
 export async function fingerprintKey(): Promise<string> {
   const method = createHash('sha256').update(fingerprintMethod).digest('hex').slice(0, 8);
-  return `${await digestOfMigrations()}-${method}`;
+  return `${await migrationsDigest()}-${method}`;
 }
 
 /** Every object that a tenant database at head has on this server, with its definition; `headFingerprint` was asked before. */

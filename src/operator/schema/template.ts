@@ -21,7 +21,7 @@ export function tenantGroup(server: Pick<Server, 'prefix'>): string {
  * @returns its name
  */
 export async function ensureTemplate(server: Pick<Server, 'name' | 'prefix'>, adminUrl: string): Promise<string> {
-  const name = `${server.prefix}_template_${await digestOfMigrations()}`;
+  const name = `${server.prefix}_template_${await migrationsDigest()}`;
   await withConnection(adminUrl, async client => {
     const exists = async (): Promise<boolean> => {
       const { rowCount } = await client.query('select from pg_database where datname = $1 and not datallowconn', [
@@ -65,9 +65,9 @@ async function ensureGroup(client: { query(sql: string): Promise<unknown> }, gro
  */
 export async function dropOldTemplates(client: pg.Client, server: Pick<Server, 'prefix'>): Promise<void> {
   const { rows } = await client.query<{ name: string }>('select datname as name from pg_database');
-  const digest = await digestOfMigrations();
+  const digest = await migrationsDigest();
   for (const { name } of rows) {
-    const template = oldTemplate(server, name, digest);
+    const template = templateOfOtherBuild(server, name, digest);
     if (!template) continue;
     const lock = [lockSpaces.template, lockKey(template)];
     const { rows: locked } = await client.query<{ free: boolean }>('select pg_try_advisory_lock($1, $2) as free', lock);
@@ -78,13 +78,17 @@ export async function dropOldTemplates(client: pg.Client, server: Pick<Server, '
 }
 
 /** @returns the template that a database of such a name is, or was to be, when it is one of another build */
-export function oldTemplate({ prefix }: Pick<Server, 'prefix'>, name: string, digest: string): string | undefined {
+export function templateOfOtherBuild(
+  { prefix }: Pick<Server, 'prefix'>,
+  name: string,
+  digest: string,
+): string | undefined {
   const match = new RegExp(`^(${prefix}_template_([0-9a-f]{12}))(_new|_read)?$`).exec(name);
   return match && match[2] !== digest ? match[1] : undefined;
 }
 
 /** 12 hexadecimal digits that change when a migration is added or edited. */
-export async function digestOfMigrations(): Promise<string> {
+export async function migrationsDigest(): Promise<string> {
   const hash = createHash('sha256');
   for (const name of [...(await migrationNames('tenant')), 'sql']) {
     hash.update(await readFile(new URL(`../../../migrations/tenant/${name}.ts`, import.meta.url)));

@@ -47,7 +47,7 @@ async function onlyConnection(database: pg.Client): Promise<boolean> {
 }
 
 /** A version that is not known to have the schema of the template. */
-export async function setVersion(books: Queryable, tenant: number, version: string | null): Promise<void> {
+export async function setSchemaVersion(books: Queryable, tenant: number, version: string | null): Promise<void> {
   await books.query(
     'update tenants set schema_version = $2, schema_fingerprint = null, updated_at = now() where id = $1',
     [tenant, version],
@@ -68,7 +68,7 @@ export function withTenantConnection<T>(
 const lockAttempts = 3;
 
 /** A table that a long request holds is tried again; queueing for it would hold up everybody behind. */
-export async function retryLocked<T>(run: () => Promise<T>): Promise<T> {
+export async function retryOnLockTimeout<T>(run: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await run();

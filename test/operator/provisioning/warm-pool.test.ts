@@ -7,7 +7,7 @@ import { createPasswords } from '../../../src/auth/passwords.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { provision } from '../../../src/operator/provisioning/provision.ts';
-import { type Filled, fillPool, listPool } from '../../../src/operator/provisioning/warm-pool.ts';
+import { type FillResult, fillPool, listPool } from '../../../src/operator/provisioning/warm-pool.ts';
 import { purgeTenant } from '../../../src/operator/tenants/tenant-states.ts';
 import { lockKey, lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
@@ -24,7 +24,7 @@ describe('The warm pool', () => {
   after(() => server.close());
 
   const tenant = (...args: string[]): Promise<ScriptResult> => runScript('scripts/tenant.ts', args, server.environment);
-  const fill = async (size: number): Promise<Filled | undefined> => (await fillPool(server.installation, size))[0];
+  const fill = async (size: number): Promise<FillResult | undefined> => (await fillPool(server.installation, size))[0];
   const inPool = async () => (await listPool(server.installation)).map(({ database, state }) => `${database} ${state}`);
   const wrong = async (fix = false) =>
     (await diagnose(server.installation, { fix })).findings.map(({ check, tenant: slug }) => [check, slug]);
