@@ -20,7 +20,7 @@ EntityStatusSchema.setClass(EntityStatus);
 const title = text({ max: lengths.name });
 const weighting = int32();
 
-/** The state of the company's relation with an entity: prospect, active, inactive, or what else the company defines. */
+/** The state of the company's relation with an entity, such as prospect or inactive. Each company has its own. */
 export const entityStatuses = defineResource({
   name: 'EntityStatus',
   path: '/api/v1/EntityStatus',

@@ -71,7 +71,7 @@ describe('response store', () => {
     expect(find(globex)).to.equal(other);
   });
 
-  it('a response is returned only for the record that it was read for, and a later record of the tenant drops it', () => {
+  it('a response is returned only for the tenant record that it was read for, and a later record drops it', () => {
     const [before, after] = [record('acme'), record('acme')];
     const response = put(before, 10);
     expect(find(after)).to.equal(undefined);

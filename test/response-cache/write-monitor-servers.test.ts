@@ -12,66 +12,66 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
-import { Watched } from './monitored.ts';
+import { MonitoredRecord } from './monitored-record.ts';
 
 const path = '/api/v1/Currency';
 
-describe('What nobody writes to on another server', () => {
+describe('write monitor of another server', () => {
   let world: World;
   let folder: string;
   let second: EmbeddedPostgres;
   let tenant: TestTenant;
   let other: TestTenant;
-  /** A record of that tenant, and one of its neighbour, by whose connection the server is watched. */
-  let far: Watched;
-  let neighbour: Watched;
+  let record: MonitoredRecord;
+  /** A record of the other tenant, on whose connection the monitor polls the server. */
+  let otherRecord: MonitoredRecord;
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'backoffice-second-'));
     const settings = ['fsync=off', 'max_connections=50', 'autovacuum=off'];
     [world, second] = await Promise.all([createWorld(), startEmbeddedPostgres(folder, { settings })]);
-    // The first that is watched is the server of the others.
+    // First, the monitor polls the server of the control database and of acme.
     await (await world.login(world.acme)).get(path);
     await world.service.writeMonitor.poll();
     await addServer(world.installation, 'second', second.url, 100);
-    [tenant, far] = await settle('far');
-    [other, neighbour] = await settle('neighbour');
+    [tenant, record] = await provisionOnSecond('far');
+    [other, otherRecord] = await provisionOnSecond('neighbour');
   });
   after(async () => {
-    // The world removes its tenants from the suite's server; these are not there.
+    // The world drops the databases of its tenants from the server of the suite, which does not have these.
     await world.control.em.fork().execute(`delete from tenants where slug in ('far', 'neighbour')`);
     await world.close();
     await second.leave();
     await rm(folder, { recursive: true, force: true });
   });
 
-  async function settle(slug: string): Promise<[TestTenant, Watched]> {
+  async function provisionOnSecond(slug: string): Promise<[TestTenant, MonitoredRecord]> {
     const admin = { email: `admin@${slug}.test` };
     const manifest = checkManifest({ slug, name: slug, server: 'second', admin }, slug);
     const { tenant, logins } = await provision(world.installation, world.passwords, manifest);
     const { id, guid, databaseName: database } = tenant;
     const adminUrl = databaseUrl(second.url, database);
-    const settled = { id, guid, slug, database, adminUrl, admin: { password: '', ...admin, ...logins[0] } };
-    const client = await world.login(settled);
+    const provisioned = { id, guid, slug, database, adminUrl, admin: { password: '', ...admin, ...logins[0] } };
+    const client = await world.login(provisioned);
     const { body } = await client.post(path, { Code: 'EUR', Name: 'Euro' });
-    return [settled, new Watched(world, settled, client, `${path}/${body.Id}`)];
+    return [provisioned, new MonitoredRecord(world, provisioned, client, `${path}/${body.Id}`)];
   }
 
-  /** The service keeps the record, and the server is watched by the neighbour's connection. */
-  async function keep(): Promise<void> {
-    await far.keep();
-    await neighbour.readThrough();
-    await far.left();
+  /** Makes the service cache the record, with a connection to the database of the other tenant and none to this one. */
+  async function cacheRecord(): Promise<void> {
+    await record.cacheAndDisconnect();
+    await otherRecord.readUncached();
+    await record.disconnectAll();
   }
 
   async function connect(url: string): Promise<pg.Client> {
     const session = new pg.Client(url);
-    session.on('error', () => {}); // the server crashes
+    session.on('error', () => {}); // some tests crash the server
     await session.connect();
     return session;
   }
 
-  /** The server kills all sessions, forgets what it has counted, and goes on, as it does when one of them dies. */
+  /** Kills the process of a session: the server then ends all sessions, loses its counters, and recovers. */
   async function crash(session: pg.Client): Promise<void> {
     const { rows } = await session.query('select pg_backend_pid() as pid');
     const ended = new Promise(resolve => session.once('end', resolve));
@@ -83,45 +83,45 @@ describe('What nobody writes to on another server', () => {
     );
   }
 
-  it('is not read again, and needs no connection but one to the server', async () => {
-    await keep();
-    const { opened } = far;
+  it('a cached response of an unchanged database is served without a connection to that database', async () => {
+    await cacheRecord();
+    const opened = record.openedConnections;
     for (let i = 0; i < 3; i++) {
-      await far.minute();
-      expect(await far.name()).to.equal('Euro');
+      await record.advanceMinute();
+      expect(await record.name()).to.equal('Euro');
     }
-    expect(far.opened).to.equal(opened);
+    expect(record.openedConnections).to.equal(opened);
   });
 
-  it('is known again after a poll has failed', async () => {
-    await keep();
-    const { opened } = far;
-    await neighbour.leave();
+  it('a database is proved unchanged by the next poll after one that failed', async () => {
+    await cacheRecord();
+    const opened = record.openedConnections;
+    await otherRecord.disconnect();
     const database = `alter database "${other.database}" allow_connections`;
     await withConnection(second.url, client => client.query(`${database} false`));
-    await far.poll();
+    await record.poll();
     expect(world.logs.join('')).to.include('write_monitor_failed');
     await withConnection(second.url, client => client.query(`${database} true`));
-    const reopened = far.opened;
-    await far.minute();
-    expect(await far.name()).to.equal('Euro');
-    expect([reopened, far.opened]).to.deep.equal([opened + 1, reopened + 1]); // of the neighbour
+    const reopened = record.openedConnections;
+    await record.advanceMinute();
+    expect(await record.name()).to.equal('Euro');
+    expect([reopened, record.openedConnections]).to.deep.equal([opened + 1, reopened + 1]); // to the other database
   });
 
-  it('is not a database of the same name on a server that nobody asked', async () => {
+  it('a database of the same name on another server proves nothing', async () => {
     const copy = `database "${tenant.database}"`;
     await withConnection(postgresUrl(), client => client.query(`create ${copy}`));
     try {
-      await keep();
+      await cacheRecord();
       await sql(tenant, `update currencies set name = 'only here'`);
-      await far.minute();
-      expect(await far.name()).to.equal('only here');
+      await record.advanceMinute();
+      expect(await record.name()).to.equal('only here');
     } finally {
       await withConnection(postgresUrl(), client => client.query(`drop ${copy}`));
     }
   });
 
-  it('is not known of a server that does not count', async () => {
+  it('a server that does not count changes proves nothing', async () => {
     const set = async (statement: string, to: string): Promise<void> => {
       await withConnection(second.url, async client => {
         await client.query(statement);
@@ -130,66 +130,66 @@ describe('What nobody writes to on another server', () => {
       const show = () => withConnection(second.url, async client => (await client.query('show track_counts')).rows[0]);
       await eventually(async () => (await show()).track_counts === to);
     };
-    await keep();
+    await cacheRecord();
     await set('alter system set track_counts = off', 'off');
     await sql(tenant, `update currencies set name = 'not counted'`);
-    await far.minute();
-    await far.minute();
-    expect(await far.name()).to.equal('not counted');
+    await record.advanceMinute();
+    await record.advanceMinute();
+    expect(await record.name()).to.equal('not counted');
     await set('alter system reset track_counts', 'on');
   });
 
-  it('is not what was read while the poll was under way', async () => {
-    await keep();
+  it('a response that was read during a poll is not proved by it', async () => {
+    await cacheRecord();
     world.clock.monotonicOffsetMs += 120_000;
-    await far.readThrough();
-    await neighbour.readThrough();
+    await record.readUncached();
+    await otherRecord.readUncached();
     const session = await connect(tenant.adminUrl);
     const { rows } = await session.query('select pg_backend_pid() as pid');
-    const stopper = await connect(second.url);
-    await stopper.query('begin; lock table pg_database in access exclusive mode');
-    const polling = far.poll();
+    const blocker = await connect(second.url);
+    await blocker.query('begin; lock table pg_database in access exclusive mode');
+    const polling = record.poll();
     const waiting = `select from pg_locks where not granted and relation = 'pg_database'::regclass`;
-    await eventually(async () => (await stopper.query(waiting)).rowCount);
-    const before = await far.name();
+    await eventually(async () => (await blocker.query(waiting)).rowCount);
+    const before = await record.name();
     await session.query(`update currencies set name = 'while it polls'`);
-    expect(await far.name(), 'is kept').to.equal(before);
+    expect(await record.name(), 'is cached').to.equal(before);
     await session.end();
-    const gone = `select pg_stat_clear_snapshot(); select from pg_stat_get_activity(${rows[0].pid})`;
-    await eventually(async () => ((await stopper.query(gone)) as unknown as pg.QueryResult[])[1]?.rowCount === 0);
-    await stopper.query('rollback');
-    await stopper.end();
+    const ended = `select pg_stat_clear_snapshot(); select from pg_stat_get_activity(${rows[0].pid})`;
+    await eventually(async () => ((await blocker.query(ended)) as unknown as pg.QueryResult[])[1]?.rowCount === 0);
+    await blocker.query('rollback');
+    await blocker.end();
     await polling;
-    await neighbour.readThrough();
-    await far.leave();
-    await far.minute();
-    expect(await far.name()).to.equal('while it polls');
+    await otherRecord.readUncached();
+    await record.disconnect();
+    await record.advanceMinute();
+    expect(await record.name()).to.equal('while it polls');
   });
 
-  it('is not what was read before a crash of the server', async () => {
-    await crash(await connect(tenant.adminUrl)); // from here on the counters are the same after each
-    await keep();
+  it('a response that was read before a crash of the server is not proved by a poll after it', async () => {
+    await crash(await connect(tenant.adminUrl)); // from here on, the counters are equal after each crash
+    await cacheRecord();
     const session = await connect(tenant.adminUrl);
     await session.query(`update currencies set name = 'before the crash'`);
     await crash(session);
-    await neighbour.readThrough();
-    await far.minute();
-    expect(await far.name()).to.equal('before the crash');
+    await otherRecord.readUncached();
+    await record.advanceMinute();
+    expect(await record.name()).to.equal('before the crash');
   });
 
-  it('is not a database that another one has taken the place of', async () => {
+  it('a database that was replaced by another of its name is not proved unchanged', async () => {
     const { database } = tenant;
-    await far.left();
+    await record.disconnectAll();
     const copy = { ...tenant, database: 'copy', adminUrl: databaseUrl(second.url, 'copy') };
     await withConnection(second.url, client => client.query(`create database copy template "${database}"`));
     await sql(copy, `update currencies set name = 'of the copy'`);
-    await crash(await connect(second.url)); // the counters of both are the same
-    await keep();
+    await crash(await connect(second.url)); // makes the counters of both databases equal
+    await cacheRecord();
     await withConnection(second.url, async client => {
       await client.query(`alter database "${database}" rename to original`);
       await client.query(`alter database copy rename to "${database}"`);
     });
-    await far.minute();
-    expect(await far.name()).to.equal('of the copy');
+    await record.advanceMinute();
+    expect(await record.name()).to.equal('of the copy');
   });
 });

@@ -7,28 +7,28 @@ import { WriteMonitor } from '../../src/response-cache/write-monitor.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
-import { Watched } from './monitored.ts';
+import { MonitoredRecord } from './monitored-record.ts';
 
 const path = '/api/v1/Currency';
 
-describe('What nobody writes to', () => {
+describe('write monitor', () => {
   let world: World;
   let client: Client;
-  let acme: Watched;
+  let euro: MonitoredRecord;
   const sessions: pg.Client[] = [];
 
   before(async () => {
     world = await createWorld();
     client = await world.login(world.acme);
     const { body } = await client.post(path, { Code: 'EUR', Name: 'Euro' });
-    acme = new Watched(world, world.acme, client, `${path}/${body.Id}`);
+    euro = new MonitoredRecord(world, world.acme, client, `${path}/${body.Id}`);
   });
   afterEach(async () => {
     await Promise.all(sessions.splice(0).map(session => session.end()));
   });
   after(() => world.close());
 
-  /** A session of psql, as it were, which is there until the test is over. */
+  /** Opens a session that is not the service's, like one of psql. It ends with the test. */
   async function connect({ adminUrl }: TestTenant = world.acme): Promise<pg.Client> {
     const session = new pg.Client(adminUrl);
     sessions.push(session);
@@ -36,60 +36,63 @@ describe('What nobody writes to', () => {
     return session;
   }
 
-  it('is not read again, and needs no connection', async () => {
+  it('a cached response of an unchanged database is served for 10 minutes without a connection', async () => {
     const { revalidations } = await metrics();
-    await stays(10);
+    await expectCached(10);
     expect((await metrics()).revalidations - revalidations).to.be.at.least(7);
   });
 
-  it('is not read again either when somebody was connected meanwhile, and wrote nothing', async () => {
-    await stays(3, async () => {
+  it('a cached response is served after another session has read the database and ended', async () => {
+    await expectCached(3, async () => {
       const session = await connect();
       await session.query('select * from currencies for update');
-      await acme.poll();
+      await euro.poll();
       await session.end();
-      await acme.left();
+      await euro.disconnectAll();
     });
   });
 
-  /** What is kept is given out for so many minutes, though no connection is opened. Tried again if this machine was too slow. */
-  async function stays(minutes: number, first = async (): Promise<void> => {}): Promise<void> {
+  /**
+   * Expects that the record is served for so many minutes and that the service opens no connection. Retries if a slow
+   * machine made the service open one.
+   */
+  async function expectCached(minutes: number, prepare = async (): Promise<void> => {}): Promise<void> {
     await eventually(async () => {
-      await acme.keep();
-      await first();
-      const { opened } = acme;
+      await euro.cacheAndDisconnect();
+      await prepare();
+      const opened = euro.openedConnections;
       for (let i = 0; i < minutes; i++) {
-        await acme.minute();
-        expect(await acme.name()).to.equal('Euro');
+        await euro.advanceMinute();
+        expect(await euro.name()).to.equal('Euro');
       }
-      return acme.opened === opened;
+      return euro.openedConnections === opened;
     });
   }
 
-  it('is known by polls that begin by themselves, and end when nobody asks for what is kept', async () => {
+  it('the write monitor polls at intervals while the cache is used, and pauses while it is not', async () => {
     const { installation, service, log } = world;
     const { controlUrl } = installation;
-    // Sessions in which moments are written otherwise.
+    // In these sessions, PostgreSQL writes timestamps in another time zone.
     const control = openControlDatabase(`${controlUrl}?options=-c%20timezone%3DAsia/Tokyo`);
-    const watch = new WriteMonitor({ control, controlUrl, databases: service.databases, log, everyMs: 5 });
-    await acme.keep();
+    const monitor = new WriteMonitor({ control, controlUrl, databases: service.databases, log, everyMs: 5 });
+    await euro.cacheAndDisconnect();
     const [source] = await sql<{ source: string }>(
       world.acme,
       `select ${sourceExpression('current_database()')} as source`,
     );
-    const until = () => watch.unchangedUntil(source?.source ?? '', performance.now());
+    const until = () => monitor.unchangedUntil(source?.source ?? '', performance.now());
     let uses = 0;
     const using = setInterval(() => uses++, 5);
     try {
       for (let i = 0; i < 2; i++) {
-        const polling = watch.poll();
-        const began = performance.now();
+        const polling = monitor.poll();
+        const beganAt = performance.now();
         await polling;
-        expect(until(), 'what comes after its beginning').to.be.at.most(began);
+        expect(until(), 'the proof ends when the poll begins').to.be.at.most(beganAt);
       }
       const first = until();
       expect(first).to.be.above(0);
-      watch.start(() => uses);
+      monitor.start(() => uses);
       await eventually(() => until() > first);
       clearInterval(using);
       await eventually(() => performance.now() - until() > 300);
@@ -97,99 +100,99 @@ describe('What nobody writes to', () => {
       await eventually(() => performance.now() - until() < 300);
     } finally {
       clearInterval(using);
-      await watch.stop();
+      await monitor.stop();
       await control.close();
     }
   });
 
-  describe('is read again within a minute after', () => {
-    let nth = 0;
+  describe('change outside the service', () => {
+    let changeCount = 0;
     const update = (session: pg.Client, name: string) =>
       session.query('update currencies set name = $1 where code = $2', [name, 'EUR']);
 
     const changes: Record<string, (session: pg.Client, name: string) => Promise<unknown>> = {
-      'a change by a session that has ended': async (session, name) => {
+      'of a session that has ended': async (session, name) => {
         await update(session, name);
         await session.end();
-        await acme.left();
+        await euro.disconnectAll();
       },
-      'a change by a session that stays': update,
-      'a change by a session that has told of another one a moment ago': async (session, name) => {
+      'of a session that stays open': update,
+      'of a session that has just reported an earlier change to the counters': async (session, name) => {
         await update(session, 'another one');
         await session.query('select pg_stat_force_next_flush()');
         await update(session, name);
       },
-      'a change by a session whose transactions follow one another': async (session, name) => {
+      'of a session with chained transactions': async (session, name) => {
         await session.query('begin');
         await update(session, name);
         await session.query('commit and chain');
       },
     };
-    for (const [title, change] of Object.entries(changes)) {
+    for (const [description, change] of Object.entries(changes)) {
       for (const polls of [0, 2]) {
-        it(`${title}, with ${polls} polls before it`, async () => {
-          const name = `change ${nth++}`;
-          await acme.keep();
+        it(`a change ${description}, after ${polls} polls, is served within a minute`, async () => {
+          const name = `change ${changeCount++}`;
+          await euro.cacheAndDisconnect();
           const session = await connect();
-          for (let i = 0; i < polls; i++) await acme.pass(10);
+          for (let i = 0; i < polls; i++) await euro.advance(10);
           await change(session, name);
-          await acme.minute();
-          expect(await acme.name()).to.equal(name);
+          await euro.advanceMinute();
+          expect(await euro.name()).to.equal(name);
         });
       }
     }
 
-    it('a change that was made before the answer was read, and committed after it', async () => {
+    it('a change that was made before a read and committed after it is served within a minute', async () => {
       const session = await connect();
       await session.query('begin');
       await update(session, 'committed late');
-      await acme.keep();
+      await euro.cacheAndDisconnect();
       await session.query('commit');
       await session.end();
-      await acme.left();
-      await acme.minute();
-      expect(await acme.name()).to.equal('committed late');
+      await euro.disconnectAll();
+      await euro.advanceMinute();
+      expect(await euro.name()).to.equal('committed late');
     });
 
-    it('a change when no poll is answered any more', async () => {
-      await acme.keep();
-      await acme.pass(10);
-      await sql(world.acme, `update currencies set name = 'unwatched'`);
+    it('a change is served within a minute when no poll is answered any more', async () => {
+      await euro.cacheAndDisconnect();
+      await euro.advance(10);
+      await sql(world.acme, `update currencies set name = 'not monitored'`);
       world.clock.monotonicOffsetMs += 60_000;
-      expect(await acme.name()).to.equal('unwatched');
+      expect(await euro.name()).to.equal('not monitored');
     });
 
-    it('a reset of the counters, which makes them what they were', async () => {
+    it('a change before a reset of the counters, which makes them equal again, is served within a minute', async () => {
       await sql(world.acme, 'select pg_stat_reset()');
-      await acme.left();
-      await acme.keep();
+      await euro.disconnectAll();
+      await euro.cacheAndDisconnect();
       await sql(world.acme, `update currencies set name = 'before the reset'`);
-      await acme.left();
+      await euro.disconnectAll();
       await sql(world.acme, 'select pg_stat_reset()');
-      await acme.left();
-      await acme.minute();
-      expect(await acme.name()).to.equal('before the reset');
+      await euro.disconnectAll();
+      await euro.advanceMinute();
+      expect(await euro.name()).to.equal('before the reset');
     });
 
     for (const [title, statement] of [
       ['DDL', 'alter table currencies alter name type text using upper(name)'],
       ['TRUNCATE', 'truncate currencies cascade'],
     ] as const) {
-      it(title, async () => {
+      it(`the effect of ${title} is served within a minute`, async () => {
         await sql(world.acme, `insert into currencies (code, name) values ('EUR', 'euro') on conflict do nothing`);
-        await acme.left();
-        await acme.keep();
-        const name = await acme.name();
+        await euro.disconnectAll();
+        await euro.cacheAndDisconnect();
+        const name = await euro.name();
         await sql(world.acme, statement);
-        await acme.left();
-        await acme.minute();
-        expect(await acme.name()).not.to.equal(name);
+        await euro.disconnectAll();
+        await euro.advanceMinute();
+        expect(await euro.name()).not.to.equal(name);
       });
     }
   });
 
-  it('is never given out older than a minute, whoever is connected and changes it, and whenever it is looked at', async () => {
-    await model();
+  it('no response is older than a minute, whichever sessions connect, change and commit, and when', async () => {
+    await checkMaxAge();
   });
 
   async function metrics(): Promise<{ revalidations: number }> {
@@ -197,14 +200,14 @@ describe('What nobody writes to', () => {
     return { revalidations: Number(/^response_cache_revalidations_total (\d+)$/m.exec(text)?.[1]) };
   }
 
-  /** Two sessions, each with a record of its own. */
-  async function model(): Promise<void> {
+  /** Runs random steps of two sessions, each with a record of its own, and of the service that caches both. */
+  async function checkMaxAge(): Promise<void> {
     const actor = fc.nat(1);
     const step = fc.oneof(
-      fc.record({ act: fc.constantFrom('update', 'begin', 'commit', 'chain', 'end', 'read', 'keep'), actor }),
-      fc.record({ act: fc.constantFrom('minute', 'poll', 'leave', 'pass', 'read'), actor }),
+      fc.record({ act: fc.constantFrom('update', 'begin', 'commit', 'chain', 'end', 'read', 'cache'), actor }),
+      fc.record({ act: fc.constantFrom('minute', 'poll', 'disconnect', 'advance', 'read'), actor }),
     );
-    const quiet = ['poll', 'keep', 'minute', 'minute'].map(act => ({ act, actor: 0 }));
+    const unchanged = ['poll', 'cache', 'minute', 'minute'].map(act => ({ act, actor: 0 }));
     const records = await Promise.all(
       ['one', 'two'].map(async slug => {
         const [row] = await sql<{ id: number }>(
@@ -216,7 +219,7 @@ describe('What nobody writes to', () => {
       }),
     );
     const reader = await world.login(world.globex);
-    const watched = records.map(({ id }) => new Watched(world, world.globex, reader, `${path}/${id}`));
+    const monitored = records.map(({ id }) => new MonitoredRecord(world, world.globex, reader, `${path}/${id}`));
     const { revalidations } = await metrics();
     let written = 0;
     const now = () => performance.now() + world.clock.monotonicOffsetMs;
@@ -225,7 +228,7 @@ describe('What nobody writes to', () => {
       fc.asyncProperty(fc.array(step, { minLength: 15, maxLength: 30 }), async steps => {
         const open: (pg.Client | undefined)[] = [undefined, undefined];
         for (const { act, actor } of steps) {
-          const [record, it] = [records[actor]!, watched[actor]!];
+          const [record, service] = [records[actor]!, monitored[actor]!];
           const session = async () => (open[actor] ??= await connect(world.globex));
           const write = async () => {
             record.pending = `value ${written++}`;
@@ -251,24 +254,25 @@ describe('What nobody writes to', () => {
           } else if (act === 'end') {
             await open[actor]?.end();
             [open[actor], record.pending] = [undefined, ''];
-          } else if (act === 'keep') await it.name();
-          else if (act === 'leave') await it.leave();
-          else if (act === 'poll') await it.poll();
-          else if (act === 'pass') await it.pass(10);
+          } else if (act === 'cache') await service.name();
+          else if (act === 'disconnect') await service.disconnect();
+          else if (act === 'poll') await service.poll();
+          else if (act === 'advance') await service.advance(10);
           else if (act === 'minute') {
-            await it.leave();
-            await it.minute();
+            await service.disconnect();
+            await service.advanceMinute();
           }
           if (act === 'read' || act === 'minute') {
-            const asked = now();
-            const name = await it.name();
-            if (name !== record.value) expect(asked - (record.replaced.get(name ?? '') ?? 0)).to.be.at.most(60_000);
+            const requestedAt = now();
+            const name = await service.name();
+            if (name !== record.value)
+              expect(requestedAt - (record.replaced.get(name ?? '') ?? 0)).to.be.at.most(60_000);
           }
         }
         await Promise.all(open.map(session => session?.end()));
         for (const record of records) record.pending = '';
       }),
-      { numRuns: 25, endOnFailure: true, examples: [[quiet]] },
+      { numRuns: 25, endOnFailure: true, examples: [[unchanged]] },
     );
     expect((await metrics()).revalidations).to.be.greaterThan(revalidations);
     expect(written).to.be.greaterThan(50);

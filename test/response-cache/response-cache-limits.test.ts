@@ -1,0 +1,187 @@
+import { expect } from 'chai';
+import fc from 'fast-check';
+import type { ReadResult } from '../../src/connections/tenant-driver.ts';
+import { createAnnouncer } from '../../src/control/announcer.ts';
+import { ChangeFeed } from '../../src/control/change-feed.ts';
+import type { TenantRecord } from '../../src/control/records.ts';
+import type { Representation } from '../../src/http/representation.ts';
+import type { RowValues } from '../../src/postgres/table-statements.ts';
+import { ResponseCache } from '../../src/response-cache/response-cache.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, type World } from '../support/world.ts';
+import { tenantRecord } from '../tenancy/records.ts';
+
+const source = 'a database that is not monitored';
+const currency = 'Currency';
+const key = 'list';
+
+describe('limits of the response cache', () => {
+  let world: World;
+  let tenant: TenantRecord;
+  let otherTenant: TenantRecord;
+  const feeds: ChangeFeed[] = [];
+
+  before(async () => {
+    world = await createWorld();
+    tenant = await tenantRecord(world, world.acme);
+    otherTenant = await tenantRecord(world, world.globex);
+  });
+  afterEach(async () => {
+    await Promise.all(feeds.splice(0).map(feed => feed.stop()));
+  });
+  after(() => world.close());
+
+  /** Creates a cache with a change feed of its own, as each process has one. */
+  async function create(maxBytes = 1_000_000, now?: () => number): Promise<ResponseCache> {
+    const feed = new ChangeFeed(world.installation.controlUrl, world.log);
+    feeds.push(feed);
+    const announce = createAnnouncer(world.control);
+    const { writeMonitor } = world.service;
+    const cache = new ResponseCache({ feed, announce, writeMonitor, maxBytes, now });
+    await feed.start();
+    return cache;
+  }
+  const cacheable = (...rows: RowValues[]): Promise<ReadResult> => Promise.resolve({ rows, cacheable: true, source });
+  const bodyOf = ({ body }: Representation) => JSON.parse(body.toString());
+  /** The body of the cached list of currencies. */
+  const found = (cache: ResponseCache) => bodyOf(cache.find(tenant, currency, key) as Representation);
+  const load = (cache: ResponseCache, record: TenantRecord, responseKey: string, row: RowValues) =>
+    cache.load(
+      record,
+      currency,
+      responseKey,
+      () => cacheable(row),
+      rows => rows,
+    );
+
+  it('a cached response is served for at most a minute when its database is not proved unchanged', async () => {
+    let now = 5_000;
+    const cache = await create(undefined, () => now);
+    await load(cache, tenant, key, { n: 1 });
+    now += 44_999;
+    expect(found(cache)).to.deep.equal([{ n: 1 }]);
+    now += 15_002;
+    expect(cache.find(tenant, currency, key)).to.equal(undefined);
+    await load(cache, tenant, key, { n: 2 });
+    expect(found(cache)).to.deep.equal([{ n: 2 }]);
+  });
+
+  it('responses that were read at the same time expire one after another', async () => {
+    let now = 5_000;
+    const cache = await create(undefined, () => now);
+    const keys = Array.from({ length: 100 }, (_, i) => `id = ? ${i}`);
+    for (const each of keys) await load(cache, tenant, each, { n: 1 });
+    now += 52_500;
+    expect(keys.filter(each => cache.find(tenant, currency, each))).to.have.length.within(10, 90);
+  });
+
+  it('concurrent requests share one read, but after a change no request gets a read older than itself', async () => {
+    const cache = await create();
+    const reads: ((result: ReadResult) => void)[] = [];
+    const request = () =>
+      cache.load(
+        tenant,
+        currency,
+        key,
+        () => new Promise<ReadResult>(resolve => reads.push(resolve)),
+        ([row]) => row ?? notFound(),
+      );
+    const shared = [request(), request(), request()];
+    await eventually(() => reads.length > 0);
+    reads[0]?.({ rows: [{ n: 1 }], cacheable: true, source });
+    expect((await Promise.all(shared)).map(bodyOf)).to.deep.equal([{ n: 1 }, { n: 1 }, { n: 1 }]);
+    expect(reads).to.have.length(1);
+
+    for (const rows of [[{ n: 2 }], []]) {
+      await cache.invalidate(tenant, currency);
+      reads.length = 0;
+      const early = request().catch((error: Error) => error);
+      await eventually(() => reads.length === 1);
+      // From here on, the change is committed and its writer has a response. The late requests may know of the change.
+      const late = [request(), request()];
+      reads[0]?.({ rows, cacheable: false, source });
+      await early;
+      await eventually(() => reads.length === 2);
+      reads[1]?.({ rows: [{ n: 3 }], cacheable: true, source });
+      expect((await Promise.all(late)).map(bodyOf)).to.deep.equal([{ n: 3 }, { n: 3 }]);
+      expect(found(cache)).to.deep.equal({ n: 3 });
+    }
+  });
+
+  it('a read that begins before a change and returns after it is not cached', async () => {
+    const cache = await create();
+    let finish: (result: ReadResult) => void = () => {};
+    const reading = cache.load(
+      tenant,
+      currency,
+      key,
+      () => new Promise(resolve => (finish = resolve)),
+      rows => rows,
+    );
+    await eventually(() => finish.length === 1);
+    await cache.invalidate(tenant, currency);
+    finish({ rows: [{ n: 1 }], cacheable: true, source });
+    await reading;
+    expect(cache.find(tenant, currency, key)).to.equal(undefined);
+    expect(cache.bytes).to.equal(0);
+  });
+
+  it('the cache takes at most its limit of memory, whatever is loaded and changed, and frees all of it', async () => {
+    const maxBytes = 160_000;
+    const resources = ['Currency', 'Country', 'TaxCode'];
+    const operation = fc.record({
+      tenant: fc.nat(39),
+      resource: fc.constantFrom(...resources),
+      key: fc.nat(30),
+      size: fc.oneof(fc.nat(400), fc.nat(12_000)),
+      act: fc.constantFrom('load', 'load', 'load', 'load', 'load', 'find', 'change', 'new record'),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(operation, { minLength: 200, maxLength: 400 }), async operations => {
+        const cache = await create(maxBytes);
+        const records = Array.from({ length: 40 }, (_, i) => ({ ...tenant, guid: `tenant-${i}` }) as TenantRecord);
+        await Promise.all(
+          operations.map(async ({ tenant, resource, key, size, act }) => {
+            const record = records[tenant] as TenantRecord;
+            if (act === 'new record') records[tenant] = { ...record };
+            else if (act === 'find') cache.find(record, resource, String(key));
+            else if (act === 'change') await cache.invalidate(record, resource);
+            else
+              await cache.load(
+                record,
+                resource,
+                String(key),
+                () => cacheable({ text: 'x'.repeat(size) }),
+                rows => rows,
+              );
+            expect(cache.bytes).to.be.within(0, maxBytes);
+          }),
+        );
+        const used = cache.bytes;
+        for (const record of records) for (const resource of resources) await cache.invalidate(record, resource);
+        expect(used).to.be.greaterThan(0);
+        expect(cache.bytes).to.equal(0);
+      }),
+      { numRuns: 4, endOnFailure: true },
+    );
+  });
+
+  it('a tenant with many or large responses evicts no response of another tenant', async () => {
+    const cache = await create(160_000);
+    await load(cache, otherTenant, key, { of: 'other' });
+    const otherBytes = cache.bytes;
+    await load(cache, tenant, 'small', { n: 1 });
+    await load(cache, tenant, 'large', { text: 'x'.repeat(50_000) });
+    expect(cache.find(tenant, currency, 'large')).to.equal(undefined);
+    expect(bodyOf(cache.find(tenant, currency, 'small') as Representation)).to.deep.equal([{ n: 1 }]);
+    for (let i = 0; i < 5_000; i++) {
+      await load(cache, tenant, `id ${i}`, { i });
+      expect(cache.bytes - otherBytes).to.be.within(0, 10_000);
+    }
+    expect(bodyOf(cache.find(otherTenant, currency, key) as Representation)).to.deep.equal([{ of: 'other' }]);
+  });
+});
+
+function notFound(): never {
+  throw new Error('the record does not exist');
+}
