@@ -15,15 +15,15 @@ import { expectNotLogged } from './secrets.ts';
 
 const path = '/api/v1/EntityStatus';
 
-describe('Signing keys', () => {
+describe('signing keys', () => {
   let world: World;
-  /** The other process of the service. */
-  let elsewhere: string;
+  /** URL of the second process of the service. */
+  let otherUrl: string;
   const secrets = new Set<string>();
 
   before(async () => {
     world = await createWorld();
-    elsewhere = (await world.startAnotherServer()).url;
+    otherUrl = (await world.startAnotherServer()).url;
   });
   after(() => world.close());
 
@@ -35,38 +35,40 @@ describe('Signing keys', () => {
     return JSON.parse(Buffer.from(header, 'base64url').toString()).kid;
   };
   const login = async (tenant: TestTenant = world.acme, url = world.url): Promise<Client> => {
-    const answer = await world.anonymous.at(url).post('/api/v1/auth/login', tenant.admin, { 'X-Tenant': tenant.guid });
-    expect(answer.status).to.equal(200);
-    const { accessToken, refreshToken } = answer.body;
+    const response = await world.anonymous
+      .at(url)
+      .post('/api/v1/auth/login', tenant.admin, { 'X-Tenant': tenant.guid });
+    expect(response.status).to.equal(200);
+    const { accessToken, refreshToken } = response.body;
     secrets.add(accessToken).add(refreshToken);
     return new Client(url, { accessToken, refreshToken });
   };
   const refresh = async (client: Client, url = client.url, tenant = world.acme): Promise<Client> => {
     const { refreshToken } = client.tokens ?? {};
-    const answer = await world.anonymous
+    const response = await world.anonymous
       .at(url)
       .post('/api/v1/auth/refresh', { refreshToken }, { 'X-Tenant': tenant.guid });
-    expect([answer.status, answer.body.code]).to.deep.equal([200, undefined]);
-    secrets.add(answer.body.accessToken).add(answer.body.refreshToken);
-    return new Client(url, answer.body);
+    expect([response.status, response.body.code]).to.deep.equal([200, undefined]);
+    secrets.add(response.body.accessToken).add(response.body.refreshToken);
+    return new Client(url, response.body);
   };
   const statuses = async (client: Client): Promise<number[]> =>
-    Promise.all([world.url, elsewhere].map(async url => (await client.at(url).get(path)).status));
+    Promise.all([world.url, otherUrl].map(async url => (await client.at(url).get(path)).status));
 
-  describe('are rotated', () => {
-    it('twenty times under load, in two processes, and no good session is refused once', async () => {
-      const urls = [world.url, elsewhere];
+  describe('rotation', () => {
+    it('twenty rotations under load, in two processes, refuse no valid token', async () => {
+      const urls = [world.url, otherUrl];
       const clients = await Promise.all(urls.flatMap(url => [1, 2, 3, 4].map(() => login(world.acme, url))));
-      const answered: Record<number, number> = {};
+      const statusCounts: Record<number, number> = {};
       let calls = 0;
       let stop = false;
       const load = clients.map(async (first, worker) => {
         let client = first;
         for (let i = 0; !stop; i++) {
           const { status } = await client.at(urls[(i + worker) % 2] ?? '').get(path);
-          answered[status] = (answered[status] ?? 0) + 1;
+          statusCounts[status] = (statusCounts[status] ?? 0) + 1;
           calls++;
-          // A token of the moment, used at once at the other process.
+          // The new token is used at once in the other process.
           if (i % 10 === 9) client = await refresh(client, urls[i % 2]);
         }
       });
@@ -84,17 +86,17 @@ describe('Signing keys', () => {
       }
       await Promise.all(load);
       const seconds = (performance.now() - startedAt) / 1_000;
-      console.log(`      ${calls} calls in ${seconds.toFixed(1)} s, refused: ${calls - (answered[200] ?? 0)}`);
+      console.log(`      ${calls} calls in ${seconds.toFixed(1)} s, refused: ${calls - (statusCounts[200] ?? 0)}`);
       expect(seen.size).to.equal(20);
-      expect(Object.keys(answered), JSON.stringify(answered)).to.deep.equal(['200']);
-      for (const client of clients) expect(await statuses(client), 'of the first key').to.deep.equal([200, 200]);
+      expect(Object.keys(statusCounts), JSON.stringify(statusCounts)).to.deep.equal(['200']);
+      for (const client of clients) expect(await statuses(client), 'tokens of the first key').to.deep.equal([200, 200]);
     });
 
-    it('and then the new one signs, everywhere within 1 s, while the one before goes on verifying', async () => {
+    it('after a rotation every process signs with the new key within 1 s, and the former key verifies', async () => {
       const before = await login();
       const kid = await rotateKey(world.installation, 'acme');
       expect(kid).to.not.equal(kidOf(before));
-      for (const url of [world.url, elsewhere])
+      for (const url of [world.url, otherUrl])
         await eventually(async () => kidOf(await login(world.acme, url)) === kid, 1_000);
       expect(await statuses(before)).to.deep.equal([200, 200]);
       const [former, present] = (await keys()).slice(-2);
@@ -103,7 +105,7 @@ describe('Signing keys', () => {
       expect(present).to.include({ kid, status: 'active', retiredAt: null });
     });
 
-    it('ten times at once, and exactly one is active, of as many more', async () => {
+    it('ten concurrent rotations add ten keys and leave exactly one active', async () => {
       const before = (await keys()).length;
       const made = await Promise.all(Array.from({ length: 10 }, () => rotateKey(world.installation, 'acme')));
       expect(new Set(made).size).to.equal(10);
@@ -113,7 +115,7 @@ describe('Signing keys', () => {
       expect(await keys()).to.have.length(before + 10);
     });
 
-    it('for one tenant, and no other notices', async () => {
+    it('a rotation changes no key and no token of another tenant', async () => {
       const before = await keys('globex');
       const client = await login(world.globex);
       await rotateKey(world.installation, 'acme');
@@ -122,23 +124,23 @@ describe('Signing keys', () => {
     });
   });
 
-  it('that retired an hour ago verify nothing any more', async () => {
+  it('a retired key verifies no token after the retirement time, while the session continues', async () => {
     const client = await login();
     await rotateKey(world.installation, 'acme');
     const age = (by: string) =>
       controlSql(world, 'update signing_keys set retired_at = now() - ?::interval where kid = ?', [by, kidOf(client)]);
     await age(`${keyRetirementSeconds - 60} seconds`);
-    const younger = await login();
+    const newer = await login();
     await eventually(async () => kidOf(await login()) !== kidOf(client), 1_000);
     expect(await statuses(client)).to.deep.equal([200, 200]);
     await age(`${keyRetirementSeconds + 1} seconds`);
     await eventually(async () => (await statuses(client)).every(status => status === 401), 1_000);
-    expect(await statuses(younger)).to.deep.equal([200, 200]);
-    expect(await statuses(await refresh(client)), 'the session itself goes on').to.deep.equal([200, 200]);
+    expect(await statuses(newer)).to.deep.equal([200, 200]);
+    expect(await statuses(await refresh(client)), 'the session continues').to.deep.equal([200, 200]);
   });
 
-  describe('are disabled', () => {
-    it('and refuse at once, everywhere within 1 s, while a new one signs and sessions go on', async () => {
+  describe('disabling', () => {
+    it('every process refuses tokens of a disabled key within 1 s, a new key signs, sessions continue', async () => {
       const client = await login();
       const kid = kidOf(client);
       expect(await statuses(client)).to.deep.equal([200, 200]);
@@ -154,7 +156,7 @@ describe('Signing keys', () => {
       expect(await statuses(renewed)).to.deep.equal([200, 200]);
     });
 
-    it('when they are retiring, without a change of the active one', async () => {
+    it('disabling a retiring key leaves the active key unchanged', async () => {
       const client = await login();
       const kid = await rotateKey(world.installation, 'acme');
       await disableKey(world.installation, 'acme', kidOf(client));
@@ -164,7 +166,7 @@ describe('Signing keys', () => {
       expect(await active(), 'disabled again').to.deep.equal([kid]);
     });
 
-    it('while they are rotated, and exactly one is active', async () => {
+    it('concurrent rotations and disablings leave exactly one active key', async () => {
       for (let round = 0; round < 3; round++) {
         const [kid = ''] = await active();
         await Promise.all([
@@ -181,7 +183,7 @@ describe('Signing keys', () => {
       expect(await statuses(await login())).to.deep.equal([200, 200]);
     });
 
-    it('not by way of another tenant', async () => {
+    it('a key cannot be disabled through another tenant', async () => {
       const [kid = ''] = await active('globex');
       const refused = await disableKey(world.installation, 'acme', kid).then(
         () => 'done',
@@ -192,11 +194,11 @@ describe('Signing keys', () => {
     });
   });
 
-  it('do not open at another tenant: one that is moved there is not used, and its tenant is not served', async () => {
+  it('a key that is moved to another tenant cannot be opened there, and that tenant is not served', async () => {
     const other = await world.provision('initech');
     const client = await login(other);
     const moved = await rotateKey(world.installation, 'acme');
-    await rotateKey(world.installation, 'acme'); // it is retiring: not the one active key of either
+    await rotateKey(world.installation, 'acme'); // makes the key retiring: each tenant has only one active key
     await controlSql(world, 'update signing_keys set tenant_id = ? where kid = ?', [other.id, moved]);
     await eventually(async () => (await statuses(client)).every(status => status === 503), 1_000);
     expect(await statuses(await login()), 'acme').to.deep.equal([200, 200]);
@@ -204,10 +206,10 @@ describe('Signing keys', () => {
     await eventually(async () => (await statuses(client)).every(status => status === 200), 1_000);
   });
 
-  describe('and the other secrets, when the master key is changed,', () => {
+  describe('change of the master key', () => {
     const masterKey = randomBytes(32).toString('base64');
 
-    /** A process that was started with these settings, as `npm start` would. */
+    /** Starts a server with these settings, as `npm start` does. */
     async function startWith(environment: Record<string, string>): Promise<{ url: string; stop(): Promise<void> }> {
       const config = readConfig({ ...world.environment, ...environment });
       const installation = await openInstallation(config);
@@ -220,28 +222,28 @@ describe('Signing keys', () => {
         },
       };
     }
-    const all = [() => world.acme, () => world.globex];
+    const bothTenants = [() => world.acme, () => world.globex];
 
-    it('open under the previous one until they are sealed again, then under the new one alone', async () => {
+    it('secrets open with the previous master key until they are resealed, then only with the new one', async () => {
       await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [world.acme.id]);
       const old = await addClient(world.installation, 'acme', world.acme.admin.email, 'Old');
       const Authorization = `Basic ${Buffer.from(`${old.id}:${old.secret}`).toString('base64')}`;
       const given = await eventually(async () => {
-        const answer = await world.anonymous.get('/api/Data/GenerateToken', { Authorization });
-        return answer.status === 200 && answer;
+        const response = await world.anonymous.get('/api/Data/GenerateToken', { Authorization });
+        return response.status === 200 && response;
       }, 1_000);
       secrets.add(old.secret).add(given.body.token);
       const legacy = (url: string) => new Client(url).withToken(given.body.token).get(path);
-      const clients = await Promise.all(all.map(tenant => login(tenant())));
+      const clients = await Promise.all(bothTenants.map(tenant => login(tenant())));
       const [unused] = [await login()];
 
       const environment = { MASTER_KEY: masterKey, MASTER_KEY_PREVIOUS: world.environment.MASTER_KEY ?? '' };
       const between = await startWith(environment);
       const renewed: Client[] = [];
       for (const [at, client] of clients.entries()) {
-        const tenant = all[at]!();
-        expect((await client.at(between.url).get(path)).status, 'an access token of before').to.equal(200);
-        renewed.push(await refresh(client, between.url, tenant)); // a refresh token of before
+        const tenant = bothTenants[at]!();
+        expect((await client.at(between.url).get(path)).status, 'an access token issued before').to.equal(200);
+        renewed.push(await refresh(client, between.url, tenant)); // a refresh token issued before
         expect((await renewed[at]!.get(path)).status).to.equal(200);
         expect((await (await login(tenant, between.url)).get(path)).status).to.equal(200);
       }
@@ -258,28 +260,28 @@ describe('Signing keys', () => {
       );
       expect(JSON.parse(resealed.stdout)).to.deep.equal({ secrets: Number(row?.count) });
       for (const client of renewed)
-        expect((await client.get(path)).status, 'in the process that runs on').to.equal(200);
+        expect((await client.get(path)).status, 'in the process with the old master key').to.equal(200);
       await between.stop();
 
       const later = await startWith({ MASTER_KEY: masterKey });
       try {
         for (const [at, client] of [...clients, ...renewed].entries()) {
           expect((await client.at(later.url).get(path)).status, 'an access token').to.equal(200);
-          expect((await (await login(all[at % 2]!(), later.url)).get(path)).status).to.equal(200);
+          expect((await (await login(bothTenants[at % 2]!(), later.url)).get(path)).status).to.equal(200);
         }
-        for (const [at, client] of renewed.entries()) await refresh(client, later.url, all[at]!());
+        for (const [at, client] of renewed.entries()) await refresh(client, later.url, bothTenants[at]!());
         expect((await legacy(later.url)).status).to.equal(200);
         const refused = await world.anonymous
           .at(later.url)
           .post('/api/v1/auth/refresh', unused?.tokens, { 'X-Tenant': world.acme.guid });
         expect([refused.status, refused.body.code]).to.deep.equal([401, 'invalid_refresh_token']);
-        expect((await unused?.at(later.url).get(path))?.status, 'which ends nothing').to.equal(200);
+        expect((await unused?.at(later.url).get(path))?.status, 'the refused refresh ends no session').to.equal(200);
       } finally {
         await later.stop();
       }
     });
 
-    it('do not open under any other: the tenant is refused with 503, and nothing is told but that', async () => {
+    it('with a wrong master key a tenant gets 503, and neither response nor log contains a secret', async () => {
       const good = await startWith({ MASTER_KEY: masterKey });
       const client = await login(world.acme, good.url);
       await good.stop();
@@ -288,21 +290,21 @@ describe('Signing keys', () => {
       try {
         const logged = world.logs.length;
         const named = { 'X-Tenant': world.acme.guid };
-        const nobody = world.anonymous.at(url);
-        const answers = [
+        const anonymous = world.anonymous.at(url);
+        const responses = [
           await client.at(url).get(path),
-          await nobody.post('/api/v1/auth/login', world.acme.admin, named),
-          await nobody.post('/api/v1/auth/refresh', client.tokens, named),
-          await nobody.post('/api/v1/auth/reset-password', { email: world.acme.admin.email }, named),
+          await anonymous.post('/api/v1/auth/login', world.acme.admin, named),
+          await anonymous.post('/api/v1/auth/refresh', client.tokens, named),
+          await anonymous.post('/api/v1/auth/reset-password', { email: world.acme.admin.email }, named),
         ];
-        for (const { status, body } of answers) {
+        for (const { status, body } of responses) {
           expect([status, body.code]).to.deep.equal([503, 'unavailable']);
           expect(Object.keys(body).sort()).to.deep.equal(['code', 'status', 'title', 'traceId', 'type']);
         }
-        const told = world.logs.slice(logged).join('');
-        expect(told).to.include('tenant_secrets_unusable');
+        const log = world.logs.slice(logged).join('');
+        expect(log).to.include('tenant_secrets_unusable');
         for (const secret of [wrong, masterKey, world.environment.MASTER_KEY ?? '-', world.acme.database])
-          expect(told.includes(secret)).to.equal(false);
+          expect(log.includes(secret)).to.equal(false);
         const { code, stdout, stderr } = await runScript('scripts/control.ts', ['reseal'], {
           ...world.environment,
           MASTER_KEY: wrong,
@@ -320,8 +322,9 @@ describe('Signing keys', () => {
     });
   });
 
-  describe('are told in the log', () => {
-    it('without any of them, and without the tokens that they signed', async () => {
+  // In a suite of its own, because mocha runs the tests of a suite before its nested suites.
+  describe('log', () => {
+    it('the log contains no token, API secret or password of these tests', async () => {
       expect(secrets.size).to.be.above(50);
       expectNotLogged(world, [...secrets, world.acme.admin.password, world.globex.admin.password]);
     });

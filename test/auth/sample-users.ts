@@ -20,7 +20,7 @@ interface SampleUserOptions {
   entityId?: number | null;
 }
 
-/** A confirmed user of a tenant, added by the operator's own code. */
+/** Adds a confirmed user to a tenant, with the code that the operator's command line uses. */
 export async function addSampleUser(
   world: World,
   tenant: TestTenant,
@@ -46,7 +46,7 @@ export function controlSql<Row extends object>(world: World, text: string, value
   return world.control.em.fork().execute<Row[]>(text, values);
 }
 
-/** While `work` runs nobody can look a user up or add one: what is answered meanwhile cannot depend on who is there. */
+/** Locks the users while `work` runs: a response that arrives meanwhile cannot depend on whether a user exists. */
 export function withUsersLocked<T>(world: World, work: () => Promise<T>): Promise<T> {
   return withConnection(world.config.databaseUrl ?? '', async client => {
     await client.query('begin; lock table users, mail_tokens in access exclusive mode');

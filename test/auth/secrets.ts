@@ -2,11 +2,11 @@ import { expect } from 'chai';
 import type { World } from '../support/world.ts';
 import { controlSql } from './sample-users.ts';
 
-/** Fails when one of these values stands in a line of the service's log. */
+/** Fails when the service's log contains one of these values. */
 export function expectNotLogged({ logs }: World, values: Iterable<string>): void {
   const all = [...new Set(values)];
-  expect(all.filter(value => value.length < 7)).to.deep.equal([], 'too short to be looked for');
-  expect(all.length, 'values to look for').to.be.above(0);
+  expect(all.filter(value => value.length < 7)).to.deep.equal([], 'too short to search for');
+  expect(all.length, 'number of values to search for').to.be.above(0);
   const text = logs.join('');
   expect(
     all.filter(value => text.includes(JSON.stringify(value).slice(1, -1))),
@@ -14,7 +14,7 @@ export function expectNotLogged({ logs }: World, values: Iterable<string>): void
   ).to.deep.equal([]);
 }
 
-/** Fails when one of these values stands in a row of the control database, as text or as the bytes that it means. */
+/** Fails when a row of the control database contains one of these values, as text or as the bytes that it encodes. */
 export async function expectNotStored(world: World, values: string[]): Promise<void> {
   const tables = await controlSql<{ name: string }>(
     world,
