@@ -18,9 +18,9 @@ async function main(): Promise<void> {
   const config = readConfig();
   const { log, flush } = createLog(config.logLevel);
   process.on('exit', flush);
-  let installation: Installation | undefined;
-  const ignoreEarlySignals = exitOnSignals(async () => installation?.close());
-  installation = await openInstallation(config);
+  const opening = openInstallation(config);
+  const ignoreEarlySignals = exitOnSignals(async () => (await opening).close());
+  const installation = await opening;
   try {
     const passwords = createPasswords();
     if (installation.embedded) await prepareEmbedded(installation);

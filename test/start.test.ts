@@ -43,7 +43,12 @@ describe('npm start', function () {
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'backoffice-start-'));
-    environment = { DATA_DIR: folder, PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
+    environment = {
+      DATA_DIR: folder,
+      PORT: String(await freePort()),
+      MANAGEMENT_PORT: String(await freePort()),
+      SHUTDOWN_DELAY: '0s',
+    };
   });
   after(async () => {
     for (const { process: child } of processes) child.kill('SIGKILL');
@@ -201,6 +206,21 @@ describe('npm start', function () {
     const { code, signal, stderr } = await service.ended;
     expect({ code, signal, stderr }).to.deep.equal({ code: 0, signal: null, stderr: '' });
     expect(await postmaster(folder), 'the embedded PostgreSQL has stopped').to.equal(undefined);
+  });
+
+  it('after SIGTERM the service goes on serving new connections for SHUTDOWN_DELAY while it is not ready', async () => {
+    const service = await ready(launch({ SHUTDOWN_DELAY: '2s' }));
+    service.process.kill('SIGTERM');
+    await eventually(async () => !(await isReady(service)));
+    await expectServing(service);
+    expect((await service.ended).code).to.equal(0);
+  });
+
+  it('a signal during the start ends the process at once with the exit code of the signal', async () => {
+    const starting = launch();
+    await eventually(async () => (await postmaster(folder)) !== undefined);
+    expect((await end(starting, 'SIGINT')).code).to.equal(130);
+    await eventually(async () => (await postmaster(folder)) === undefined, 10_000);
   });
 
   it('the command line works without the service, and leaves no PostgreSQL running', async () => {
