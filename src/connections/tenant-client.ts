@@ -59,7 +59,8 @@ export class TenantClient extends pg.Client {
       clearTimeout(timer);
     }
     const stream = this.#stream;
-    stream.setTimeout(silenceMs, () => {
+    // Not as a callback of `setTimeout`, which would be called once only: an idle connection is silent, too.
+    stream.setTimeout(silenceMs).on('timeout', () => {
       // Not the code of a lost connection, which would be retried: the retry would take as long again.
       if (this.#onRelease) stream.destroy(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
     });

@@ -18,8 +18,10 @@ export function dropDeadConnections(pool: pg.Pool, silenceMs: number): void {
   pool.on('acquire', client => inUse.add(client));
   pool.on('release', (_error, client) => inUse.delete(client));
   pool.on('connect', client => {
+    // `pg` replaces the stream when TLS begins, which it has by now.
     const { stream } = client.connection as unknown as { stream: Socket };
-    stream.setTimeout(silenceMs, () => {
+    // Not as a callback of `setTimeout`, which would be called once only: an idle connection is silent, too.
+    stream.setTimeout(silenceMs).on('timeout', () => {
       if (inUse.has(client)) stream.destroy();
     });
     client.once('end', () => {

@@ -1,0 +1,75 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { postgresUrl } from './test-server.ts';
+
+/** A TCP proxy in front of the suite's PostgreSQL, which can stop passing bytes, like a network that is lost. */
+export interface SilentProxy {
+  /** Returns the URL with the address of the proxy in place of the server's. */
+  through(url: string): string;
+  /**
+   * Passes no more bytes, in either direction, on present and later connections to a database; their sockets stay open.
+   * @param matches returns true for the bytes of a packet that is the last one passed; absent: nothing is passed any more
+   */
+  silence(database: string, matches?: (packet: Buffer) => boolean): void;
+  /** Connections that were opened to a database, since the start. */
+  opened(database: string): number;
+  close(): Promise<void>;
+}
+
+/** Starts a proxy. A connection belongs to the database that its first packet names (no TLS). */
+export async function startSilentProxy(): Promise<SilentProxy> {
+  const { hostname, port } = new URL(postgresUrl());
+  const silent = new Map<string, (packet: Buffer) => boolean>();
+  const opened: string[] = [];
+  const sockets = new Set<Socket>();
+
+  const server = createServer(client => {
+    const upstream = connect(Number(port), hostname);
+    for (const [socket, other] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      sockets.add(socket);
+      socket.setNoDelay(true);
+      socket.on('error', () => {});
+      socket.on('close', () => {
+        sockets.delete(socket);
+        other.destroy();
+      });
+    }
+    let database: string | undefined;
+    let isSilent = false;
+    client.on('data', packet => {
+      if (database === undefined) {
+        database = /database\0([^\0]+)\0/.exec(packet.toString('latin1'))?.[1] ?? '';
+        opened.push(database);
+      }
+      const isLast = silent.get(database);
+      if (isSilent || (isLast === nothing && isLast)) {
+        isSilent = true;
+        return;
+      }
+      if (isLast?.(packet)) isSilent = true;
+      upstream.write(packet);
+    });
+    upstream.on('data', packet => {
+      if (!isSilent && silent.get(database ?? '') !== nothing) client.write(packet);
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    through: url => Object.assign(new URL(url), { host: address }).href,
+    silence: (database, matches = nothing) => void silent.set(database, matches),
+    opened: database => opened.filter(each => each === database).length,
+    close: async () => {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+function nothing(): boolean {
+  return true;
+}
