@@ -6,6 +6,7 @@ import { authenticateClient } from './auth/authenticate-client.ts';
 import { loginAccount } from './auth/login.ts';
 import type { Config } from './config.ts';
 import type { TenantDatabases } from './connections/tenant-databases.ts';
+import { withDeadline } from './deadline.ts';
 import { documentationPages } from './docs/pages.ts';
 import { problem } from './errors.ts';
 import { accessLog } from './http/access-log.ts';
@@ -32,6 +33,8 @@ export interface AppServices extends AuthServices {
   responseCache: ResponseCache;
   metrics: Pick<Metrics, 'count'>;
   rateLimitStore: RateLimitStore;
+  /** Longest time of a request until its response begins, in milliseconds; the time that its body takes is not counted. */
+  deadlineMs: number;
   /** Aborted when the service begins to stop. */
   stopping: AbortSignal;
 }
@@ -71,6 +74,7 @@ export function createApp(services: AppServices): Koa {
   app.use(requestId());
   app.use(accessLog(log, metrics.count));
   app.use(problemDetails(log));
+  app.use((_ctx, next) => withDeadline(services.deadlineMs, next));
   app.use(securityHeaders());
   app.use(readAddresses(config.trustedProxies));
   app.use(limits.everyRequest);

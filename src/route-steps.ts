@@ -1,6 +1,7 @@
 import type { Context, Middleware } from 'koa';
 import type { z } from 'zod';
 import { enforceScope } from './auth/enforce-scope.ts';
+import { currentDeadline } from './deadline.ts';
 import { problem } from './errors.ts';
 import { readBody } from './http/read-body.ts';
 import { readFields, readQuery } from './http/read-fields.ts';
@@ -41,6 +42,7 @@ export function respond(route: TenantRoute): Middleware {
     const query = route.query ? readQuery(route.query, new URLSearchParams(ctx.querystring)) : {};
     const input = { body: body as never, query: query as never, params: ctx.params };
     const result = await route.handler(input, context);
+    currentDeadline()?.check(); // the request has been answered
     sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
   };
 }

@@ -12,6 +12,7 @@ import { TenantDatabases } from './connections/tenant-databases.ts';
 import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { createDirectory } from './control/directory.ts';
+import { requestDeadlineMs } from './deadline.ts';
 import { createApiServer } from './http/api-server.ts';
 import { createManagementServer } from './http/management.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
@@ -49,6 +50,8 @@ interface ServerOptions {
   now?: () => number;
   /** A monotonic clock in milliseconds; replaced in tests where cached responses expire. */
   clock?: () => number;
+  /** Longest time of a request, in milliseconds; shortened in tests. */
+  deadlineMs?: number;
 }
 
 const maxStopMs = 25_000; // less than the 30 s after which orchestrators kill
@@ -66,6 +69,7 @@ export async function startServer({
   passwords = createPasswords(),
   now,
   clock,
+  deadlineMs = requestDeadlineMs,
 }: ServerOptions): Promise<RunningServer> {
   const { control, controlUrl, secrets, servers } = installation;
   const feed = new ChangeFeed(controlUrl, log);
@@ -115,6 +119,7 @@ export async function startServer({
     responseCache,
     metrics,
     rateLimitStore,
+    deadlineMs,
     stopping: signal,
     log,
   });

@@ -9,7 +9,7 @@ import { apiRoutes } from '../src/routes.ts';
 const root = fileURLToPath(new URL('..', import.meta.url));
 
 /** Rooms that every room may import: they import nothing but each other. */
-const leaves = ['config', 'config-values', 'errors', 'casing', 'ip-address'];
+const leaves = ['config', 'config-values', 'deadline', 'errors', 'casing', 'ip-address'];
 /** What each room may import beside itself. A room is a folder of `src`, or a file that lies loose in `src`. */
 const mayImport: Record<string, string[]> = {
   'v8-flags': [],
@@ -19,6 +19,7 @@ const mayImport: Record<string, string[]> = {
   'config-values': ['ip-address'],
   'ip-address': [],
   errors: [],
+  deadline: [],
   postgres: leaves,
   log: ['postgres'],
   http: ['postgres', 'log', ...leaves],
@@ -29,7 +30,7 @@ const mayImport: Record<string, string[]> = {
   resources: ['tenancy', 'connections', 'control', 'http', 'postgres', ...leaves],
   activity: ['tenancy', 'http', 'postgres', ...leaves],
   audit: ['tenancy', 'http', 'postgres', ...leaves],
-  'background-tasks': ['log'],
+  'background-tasks': ['log', 'deadline'],
   auth: ['resources', 'background-tasks', 'tenancy', 'control', 'http', 'postgres', 'log', ...leaves],
   embedded: ['postgres', 'log', ...leaves],
   'operator-error': ['postgres', 'log', ...leaves],

@@ -20,6 +20,7 @@ export interface Waiter<Client> {
   /** Start of the wait, by `performance.now()`. */
   readonly since: number;
   readonly timer: NodeJS.Timeout;
+  readonly forgetDeadline: (() => void) | undefined;
 }
 
 /** The connections of one tenant as the budget, the wait queue and the idle connections count them. */

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import pg from 'pg';
+import type { Deadline } from '../deadline.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import type { PoolState } from './pool-state.ts';
 import { verifyTenant } from './tenant-identity.ts';
@@ -26,6 +27,7 @@ export class TenantClient extends pg.Client {
   #isFailing = false;
   /** Called when the use ends; undefined while the connection is not in use. */
   #onRelease: (() => void) | undefined;
+  #forgetDeadline: (() => void) | undefined;
 
   constructor(pool: PoolState<TenantClient>) {
     super(pool.options);
@@ -85,10 +87,19 @@ export class TenantClient extends pg.Client {
     return this;
   }
 
+  /** Destroys the connection if it is still in use when the deadline passes. */
+  endAt(deadline: Deadline): void {
+    this.#forgetDeadline = deadline.onPass(() => {
+      this.#stream.destroy(new PoolError('ETIMEDOUT', 'the request reached its deadline'));
+    });
+  }
+
   /** Ends the use. A second call for the same use does nothing. */
   release(): void {
     const onRelease = this.#onRelease;
     this.#onRelease = undefined;
+    this.#forgetDeadline?.();
+    this.#forgetDeadline = undefined;
     this.locks.onClientRelease();
     onRelease?.();
   }

@@ -1,3 +1,4 @@
+import { currentDeadline } from '../deadline.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 import type { PoolState, TenantClientOptions, Waiter } from './pool-state.ts';
@@ -37,13 +38,21 @@ export class TenantPool implements PoolState<TenantClient> {
     return this.#usageScore;
   }
 
-  /** @throws {PoolError} as `ConnectionBudget.acquire`, and `POOL_CLOSED` after `end` */
+  /**
+   * Returns a connection that ends at the deadline of the request.
+   * @throws {PoolError} as `ConnectionBudget.acquire`, and `POOL_CLOSED` after `end`
+   * @throws {DeadlineError} when the deadline has passed
+   */
   async connect(): Promise<TenantClient> {
     if (this.ended) throw closedError();
+    const deadline = currentDeadline();
+    deadline?.check();
     const weight = performance.now() / usageHalfLifeMs;
     const [larger, smaller] = this.#usageScore > weight ? [this.#usageScore, weight] : [weight, this.#usageScore];
     this.#usageScore = larger + Math.log2(1 + 2 ** (smaller - larger));
-    return this.budget.acquire(this);
+    const client = await this.budget.acquire(this);
+    if (deadline) client.endAt(deadline);
+    return client;
   }
 
   /** Accepts no more requests. Connections in use are closed when they are released. */

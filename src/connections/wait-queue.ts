@@ -1,3 +1,4 @@
+import { currentDeadline, DeadlineError } from '../deadline.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import type { PoolState, Waiter } from './pool-state.ts';
 import type { TenantClient } from './tenant-client.ts';
@@ -36,15 +37,21 @@ export class WaitQueue {
     return this.#length;
   }
 
-  /** @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the longest wait */
+  /**
+   * @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the longest wait
+   * @throws {DeadlineError} at the deadline of the request
+   */
   enqueue(pool: Pool): Promise<TenantClient> {
     if (this.#length >= maxWaiters) this.#makeRoom(pool);
     return new Promise<TenantClient>((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.#refuse(pool, waiter, 'no connection became free in time');
+      const giveUp = (error: Error) => {
+        this.#refuse(pool, waiter, error);
         this.#onTimeout();
-      }, this.#maxWaitMs);
-      const waiter: Waiter<TenantClient> = { resolve, reject, since: performance.now(), timer };
+      };
+      const timeoutError = () => new PoolError('POOL_TIMEOUT', 'no connection became free in time');
+      const timer = setTimeout(() => giveUp(timeoutError()), this.#maxWaitMs);
+      const forgetDeadline = currentDeadline()?.onPass(() => giveUp(new DeadlineError()));
+      const waiter: Waiter<TenantClient> = { resolve, reject, since: performance.now(), timer, forgetDeadline };
       this.#length++;
       pool.waiting.push(waiter);
       this.#pools.add(pool);
@@ -81,17 +88,18 @@ export class WaitQueue {
     for (const each of this.#pools) if (each.waiting.length > longest.waiting.length) longest = each;
     const last = longest.waiting.at(-1);
     if (longest === pool || !last) throw new PoolError('POOL_TIMEOUT', queueFull);
-    this.#refuse(longest, last, queueFull);
+    this.#refuse(longest, last, new PoolError('POOL_TIMEOUT', queueFull));
   }
 
-  #refuse(pool: Pool, waiter: Waiter<TenantClient>, reason: string): void {
+  #refuse(pool: Pool, waiter: Waiter<TenantClient>, error: Error): void {
     this.#remove(pool, waiter);
     this.counts.refused++;
-    waiter.reject(new PoolError('POOL_TIMEOUT', reason));
+    waiter.reject(error);
   }
 
   #remove(pool: Pool, waiter: Waiter<TenantClient>): void {
     clearTimeout(waiter.timer);
+    waiter.forgetDeadline?.();
     pool.waiting.splice(pool.waiting.indexOf(waiter), 1);
     if (pool.waiting.length === 0) this.#pools.delete(pool);
     this.#length--;

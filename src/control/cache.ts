@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { requestDeadlineMs, withDeadline } from '../deadline.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { ChangeTopic } from './change-topics.ts';
 
@@ -69,7 +70,11 @@ export class ControlCache<Value extends object> {
     const cached = this.#entries.get(key);
     if (cached !== undefined) return cached.loading;
 
-    const entry = this.#add(key, load(key));
+    // Concurrent look-ups share the query, so it has a deadline of its own.
+    const entry = this.#add(
+      key,
+      withDeadline(requestDeadlineMs, () => load(key)),
+    );
     try {
       entry.value = await entry.loading;
       if (entry.value === undefined && this.#remove(key, entry) && maxAbsent) this.#absent.set(key, true);

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { requestDeadlineMs, withDeadline } from '../deadline.ts';
 import type { ControlCache } from './cache.ts';
 import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type { TenantRecord } from './records.ts';
@@ -24,7 +25,7 @@ export function createTenantReload(
   return async guid => {
     let check = recentChecks.get(guid);
     if (!check) {
-      check = dropIfKeysDiffer(guid);
+      check = withDeadline(requestDeadlineMs, () => dropIfKeysDiffer(guid)); // requests share it
       recentChecks.set(guid, check);
     }
     await check;

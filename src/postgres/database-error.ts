@@ -48,7 +48,10 @@ const problemByCode: [RegExp, (cause: unknown) => Problem][] = [
   [codes('23503'), cause => problem('in_use', { cause })],
   [codes('TENANT_VERSION'), cause => problem('migration_pending', { cause })],
   [codes('53300', 'POOL_TIMEOUT'), cause => problem('overloaded', { cause })],
-  [codes('TENANT_IDENTITY', 'POOL_CLOSED', ...serverStates, ...network), cause => problem('unavailable', { cause })],
+  [
+    codes('TENANT_IDENTITY', 'POOL_CLOSED', 'DEADLINE', ...serverStates, ...network),
+    cause => problem('unavailable', { cause }),
+  ],
 ];
 
 /** Returns the problem that a client sees when a database fails; undefined when the error is an unexpected one. */

@@ -3,6 +3,7 @@ import type { Announce } from '../control/announcer.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import { changeTopics } from '../control/change-topics.ts';
 import type { TenantRecord } from '../control/records.ts';
+import { requestDeadlineMs, withDeadline } from '../deadline.ts';
 import { Representation } from '../http/representation.ts';
 import type { RowValues } from '../postgres/table-statements.ts';
 import { type CachedResource, type CachedResponse, ResponseStore } from './response-store.ts';
@@ -169,7 +170,7 @@ export class ResponseCache {
     toResponse: ToResponse,
   ): Promise<LoadResult> {
     const readAt = this.#now();
-    const { rows, cacheable, source } = await read();
+    const { rows, cacheable, source } = await withDeadline(requestDeadlineMs, read); // requests share it
     let representation: Representation;
     try {
       representation = new Representation(toResponse(rows));

@@ -45,10 +45,8 @@ export async function startSilentProxy(): Promise<SilentProxy> {
         opened.push(database);
       }
       const isLast = silent.get(database);
-      if (isSilent || (isLast === nothing && isLast)) {
-        isSilent = true;
-        return;
-      }
+      isSilent ||= isLast === nothing;
+      if (isSilent) return;
       if (isLast?.(packet)) isSilent = true;
       upstream.write(packet);
     });

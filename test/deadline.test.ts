@@ -1,0 +1,97 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import type pg from 'pg';
+import { readConfig } from '../src/config.ts';
+import { type Installation, openInstallation } from '../src/installation.ts';
+import { type RunningServer, startServer } from '../src/server.ts';
+import { Client } from './support/client.ts';
+import { eventually } from './support/eventually.ts';
+import { rawRequest, sendRaw } from './support/raw-http.ts';
+import { type SilentProxy, startSilentProxy } from './support/silent-proxy.ts';
+import { createWorld, sql, type World } from './support/world.ts';
+
+const deadlineMs = 1_000;
+const statuses = '/api/v1/EntityStatus';
+const readThrough = { 'Cache-Control': 'no-cache' };
+
+describe('deadline of a request', () => {
+  let world: World;
+  let proxy: SilentProxy;
+  let installation: Installation;
+  let service: RunningServer;
+  let admin: Client;
+  let anonymous: Client;
+  let url: string;
+
+  before(async () => {
+    world = await createWorld();
+  });
+  beforeEach(async () => {
+    proxy = await startSilentProxy();
+    const databaseUrl = proxy.through(world.installation.controlUrl);
+    const config = readConfig({ ...world.environment, DATABASE_URL: databaseUrl, TENANT_CONNECTIONS: '2' });
+    installation = await openInstallation(config);
+    const { log, passwords } = world;
+    service = await startServer({ config, installation, log, passwords, deadlineMs });
+    url = `http://127.0.0.1:${service.port}`;
+    anonymous = new Client(url);
+    admin = (await world.login(world.acme)).at(url);
+    expect((await admin.get(statuses)).status).to.equal(200);
+  });
+  afterEach(async () => {
+    await proxy.close();
+    await service.stop();
+    await installation.close();
+  });
+  after(() => world.close());
+
+  /** Checks that each response is 503 `unavailable`, not before the deadline, and before the wait for a connection (3 s) would end. */
+  async function failAtDeadline(requests: () => Promise<{ status: number; body: { code: string } }>[]): Promise<void> {
+    const startedAt = performance.now();
+    const responses = await Promise.all(requests());
+    for (const { status, body } of responses) expect([status, body.code]).to.deep.equal([503, 'unavailable']);
+    expect(performance.now() - startedAt).to.be.within(deadlineMs - 100, 2_900);
+  }
+
+  it('a read of a silent database has a response at the deadline, whether it waits for a query or for a connection', async () => {
+    proxy.silence(world.acme.database);
+    await failAtDeadline(() => Array.from({ length: 8 }, () => admin.get(statuses, readThrough)));
+    await failAtDeadline(() => Array.from({ length: 8 }, () => admin.get('/api/v1/Countries')));
+    // The requests of other tenants are served, and no connection or waiter is left.
+    expect((await (await world.login(world.globex)).at(url).get(statuses)).status).to.equal(200);
+    await eventually(() => service.databases.usage.inUse === 0 && service.databases.usage.waiting === 0, 15_000);
+  });
+
+  it('a login has a response at the deadline when the control database is silent, and its connections are closed', async () => {
+    proxy.silence(new URL(world.installation.controlUrl).pathname.slice(1));
+    const login = () => anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
+    await failAtDeadline(() => Array.from({ length: 8 }, login));
+    const pool = (await installation.control.em.getConnection().getNativeClient()) as pg.Pool;
+    await eventually(() => pool.waitingCount === 0 && pool.totalCount === pool.idleCount, 15_000);
+  });
+
+  it('a change of a silent database has a response at the deadline and is not made', async () => {
+    proxy.silence(world.acme.database);
+    await failAtDeadline(() => [admin.post(statuses, { Title: 'too late' })]);
+    await sleep(50);
+    expect(await sql(world.acme, `select from entity_statuses where title = 'too late'`)).to.deep.equal([]);
+  });
+
+  it('the time in which a client sends its body is not counted', async () => {
+    const body = JSON.stringify(world.acme.admin);
+    const head = rawRequest('POST /api/v1/auth/login', [
+      `X-Tenant: ${world.acme.guid}`,
+      'Content-Type: application/json',
+      `Content-Length: ${body.length}`,
+    ]);
+    let sendBody = (_: string): void => {};
+    const response = sendRaw(url, head, {
+      withinMs: 10_000,
+      until: /accessToken/,
+      exposeWrite: write => (sendBody = write),
+    });
+    await sleep(deadlineMs + 300);
+    sendBody(body);
+    expect((await response).statuses).to.deep.equal([200]);
+  });
+});
