@@ -1,64 +1,62 @@
-/** Keeps calls from something that fails, and finds out by itself when it works again. */
+/** A circuit breaker: makes no calls to a failing service, and probes it until it works again. */
 export interface Breaker {
-  /** @returns undefined when the call failed, or was not made because those before it have */
+  /** Makes a call. Returns undefined when the call fails, or when the breaker is open and the call was not made. */
   call<T>(work: () => Promise<T>): Promise<T | undefined>;
-  /** Tries the probe now; holds calls back if it fails. */
+  /** Probes the service now, and opens the breaker if the probe fails. */
   check(): Promise<void>;
-  close(): void;
+  /** Ends the probes. */
+  stop(): void;
 }
 
 interface BreakerOptions {
-  /** Tried while calls are held back, beside the requests: none of them waits for it. */
+  /** Made while the breaker is open, in the background: no request waits for it. */
   probe: () => Promise<unknown>;
   onOpen: (cause: unknown) => void;
   onClose: () => void;
 }
 
-const failuresToOpen = 3; // in a row: one lost connection is no reason
-const probeEveryMs = 500;
+const failuresToOpen = 3; // in succession: one lost connection is no reason to open
+const probeIntervalMs = 500;
 
 export function createBreaker({ probe, onOpen, onClose }: BreakerOptions): Breaker {
   let failures = 0;
-  let open = false;
-  let closed = false;
+  let isOpen = false;
+  let isStopped = false;
   let timer: NodeJS.Timeout | undefined;
 
-  const fail = (cause: unknown): void => {
-    if (++failures >= failuresToOpen && !open) holdBack(cause);
-  };
-  const holdBack = (cause: unknown): void => {
-    open = true;
+  const open = (cause: unknown): void => {
+    isOpen = true;
     onOpen(cause);
-    probeLater();
+    scheduleProbe();
   };
-  const probeLater = (): void => {
-    if (closed) return;
+  const scheduleProbe = (): void => {
+    if (isStopped) return;
     timer = setTimeout(() => {
-      probe().then(recover, probeLater);
-    }, probeEveryMs).unref();
+      probe().then(close, scheduleProbe);
+    }, probeIntervalMs).unref();
   };
-  const recover = (): void => {
-    if (closed) return;
-    open = false;
+  const close = (): void => {
+    if (isStopped) return;
+    isOpen = false;
     failures = 0;
     onClose();
   };
 
   return {
     call: async work => {
-      if (open) return undefined;
+      if (isOpen) return undefined;
       try {
         const result = await work();
-        if (!open) failures = 0;
+        if (!isOpen) failures = 0;
         return result;
       } catch (error) {
-        fail(error);
+        if (++failures >= failuresToOpen && !isOpen) open(error);
         return undefined;
       }
     },
-    check: async () => void (await probe().catch(holdBack)),
-    close: () => {
-      closed = true;
+    check: async () => void (await probe().catch(open)),
+    stop: () => {
+      isStopped = true;
       clearTimeout(timer);
     },
   };

@@ -3,68 +3,72 @@ import { createBreaker } from './breaker.ts';
 import { createRedisStore } from './redis-store.ts';
 import { type Rate, type RateLimitResult, SlidingWindows } from './sliding-window.ts';
 
-/** Counts the calls of every client, over all processes when there is a Redis. */
+/** Counts the calls of every client: of all processes together when there is a Redis. */
 export interface RateLimitStore {
-  /** Counts a call, unless it is one too many. Never fails, and never waits for long. */
+  /** Counts a call if the rate allows it. Never throws, and waits at most 80 ms (for Redis). */
   hit(key: string, rate: Rate): Promise<RateLimitResult>;
   close(): void;
 }
 
 interface RateLimitStoreOptions {
-  /** Undefined = this process counts for itself. */
+  /** Undefined = this process counts by itself. */
   redisUrl: string | undefined;
   log: Logger;
-  /** Unix time in milliseconds, for tests in which windows must pass. */
+  /** Returns Unix time in milliseconds, for tests in which windows pass. */
   now?: (() => number) | undefined;
 }
 
-const maxClients = 100_000; // 25 MB, and at the very worst 100
+const maxClients = 100_000; // 25 MB, in the worst case 100 MB
 // Its rate never runs out, so every probe writes: a Redis that is full, or a replica, must not pass.
 const probe = { key: 'rl:probe', rate: { max: 1_000_000, windowMs: 1_000 } };
 
 /**
- * Every process counts what it lets in, whether or not there is a Redis, and asks Redis only about calls that it would
- * let in itself. So a client is held to its limit by each process whatever happens to Redis, a client far above its
- * limit costs Redis nothing, and when Redis fails the count goes on from where it was.
+ * Creates a store. Every process counts the calls that it allows, with or without Redis, and passes to Redis only calls
+ * that it would allow itself. This has three effects: each process enforces the limits whatever happens to Redis, a
+ * client far above its limit causes no calls to Redis, and when Redis fails the counts continue from where they are.
  */
 export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStoreOptions): Promise<RateLimitStore> {
-  const own = new SlidingWindows(maxClients);
-  const clock = now ?? monotonic;
-  if (!redisUrl) return { hit: async (key, rate) => own.hit(key, rate, clock()), close: () => {} };
+  const ownWindows = new SlidingWindows(maxClients);
+  const clock = now ?? monotonicUnixTime;
+  if (!redisUrl) return { hit: async (key, rate) => ownWindows.hit(key, rate, clock()), close: () => {} };
 
   const shared = createRedisStore(redisUrl, now);
   const breaker = createBreaker({
     probe: () => shared.hit(probe.key, probe.rate),
     onOpen: cause =>
-      log.warn({ event: 'rate_limits_own', reason: reason(cause) }, 'Redis fails: each process limits by itself'),
-    onClose: () => log.info({ event: 'rate_limits_shared' }, 'Redis works again: limits are shared by all processes'),
+      log.warn(
+        { event: 'rate_limits_own', reason: reason(cause) },
+        'Redis fails: each process counts rate limits by itself',
+      ),
+    onClose: () =>
+      log.info({ event: 'rate_limits_shared' }, 'Redis works again: all processes share the counts of rate limits'),
   });
   await shared.started();
   await breaker.check();
   return {
     hit: async (key, rate) => {
       const at = clock();
-      const verdict = own.hit(key, rate, at);
-      if (verdict.remaining === 0) return verdict;
-      const all = await breaker.call(() => shared.hit(key, rate));
-      if (all === undefined) return verdict;
-      if (all.remaining === 0) own.undo(key, at);
-      return all.remaining <= verdict.remaining ? all : verdict;
+      const ownResult = ownWindows.hit(key, rate, at);
+      if (ownResult.remaining === 0) return ownResult;
+      const sharedResult = await breaker.call(() => shared.hit(key, rate));
+      if (sharedResult === undefined) return ownResult;
+      if (sharedResult.remaining === 0) ownWindows.undo(key, at);
+      return sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
     },
     close: () => {
-      breaker.close();
+      breaker.stop();
       shared.close();
     },
   };
 }
 
-/** Does not jump when the clock of the machine is set. */
-function monotonic(): number {
+/** Returns Unix time in milliseconds that does not jump when the clock of the machine is set. */
+function monotonicUnixTime(): number {
   return performance.timeOrigin + performance.now();
 }
 
-/** A code, or the first word of what Redis said (`OOM`, `READONLY`, …): never a command, which holds addresses. */
+/** Returns an error code, or the first word of a Redis error (`OOM`, `READONLY`): never the command, which contains addresses. */
 function reason(error: unknown): string {
   const { code, message = '' } = error as { code?: string; message?: string };
-  return code ?? /^[A-Z]{3,}\b/.exec(message)?.[0] ?? 'no answer';
+  return code ?? /^[A-Z]{3,}\b/.exec(message)?.[0] ?? 'no reply';
 }

@@ -12,44 +12,44 @@ import type { Rate } from './sliding-window.ts';
 type Rates = Readonly<Record<'global' | RouteLimit, Rate>>;
 
 export interface RateLimits {
-  /** For every request, before anything is done for it. Needs `ctx.state.ipAddress`. */
+  /** Limits all requests of a client, before any work is done for a request. Requires `ctx.state.ipAddress`. */
   readonly everyRequest: Middleware;
-  /** For the requests of a route, before its tenant is looked up; undefined when it has no limit of its own. */
+  /** Limits the requests to a route, before its tenant is resolved; undefined when the route has no own limit. */
   ofRoute(route: Pick<Route, 'rateLimit' | 'bodyLimit'>): Middleware | undefined;
 }
 
 interface RateLimitOptions {
   rates: Rates;
   store: RateLimitStore;
-  /** Aborted when the service is to stop. */
+  /** Aborted when the service begins to stop. */
   stopping: AbortSignal;
-  /** The account that a login body names, in the one form in which it is counted; '' when it names none. */
+  /** Returns the account that a login body names, in canonical form; '' when it names none. */
   loginAccount: (body: object) => string;
 }
 
 const rejectionDelayMs = 2_000;
 
-/** Every limit has a counter of its own. A call that is refused by one is not counted by it. */
-export function createRateLimits({ rates, store: windows, stopping, loginAccount }: RateLimitOptions): RateLimits {
+/** Creates the limits. Each limit has counters of its own, which do not count the calls that they reject. */
+export function createRateLimits({ rates, store, stopping, loginAccount }: RateLimitOptions): RateLimits {
   const delay = createDelay(rejectionDelayMs, stopping);
-  const network = (_ctx: Context, { network }: CountedNetwork): string => network;
+  const networkKey = (_ctx: Context, { network }: CountedNetwork): string => network;
   const limits: Record<RouteLimit, (bodyLimit: number) => Middleware> = {
     login: bodyLimit => {
-      const key = async (ctx: Context, { network }: CountedNetwork) => hash(network, await account(ctx, bodyLimit));
-      return limit({ name: 'rl:login', rate: rates.login, store: windows, key, delay });
+      const key = async (ctx: Context, { network }: CountedNetwork) => hash(network, await accountOf(ctx, bodyLimit));
+      return limit({ name: 'rl:login', rate: rates.login, store, key, delay });
     },
-    account: () => limit({ name: 'rl:account', rate: rates.account, store: windows, key: network, delay }),
-    token: () => limit({ name: 'rl:token', rate: rates.token, store: windows, key: network }),
+    account: () => limit({ name: 'rl:account', rate: rates.account, store, key: networkKey, delay }),
+    token: () => limit({ name: 'rl:token', rate: rates.token, store, key: networkKey }),
   };
 
-  /** A body that cannot be read names no account; it is refused when the route reads it, with the same error. */
-  async function account(ctx: Context, bodyLimit: number): Promise<string> {
+  /** An unreadable body names no account. It is rejected later with the same error, when the route reads it. */
+  async function accountOf(ctx: Context, bodyLimit: number): Promise<string> {
     const body = await readBody(ctx, bodyLimit).catch(() => ({}));
     return loginAccount(body);
   }
 
   return {
-    everyRequest: limit({ name: 'rl:global', rate: rates.global, store: windows, key: network }),
+    everyRequest: limit({ name: 'rl:global', rate: rates.global, store, key: networkKey }),
     ofRoute: ({ rateLimit, bodyLimit }) => (rateLimit ? limits[rateLimit](bodyLimit) : undefined),
   };
 }
@@ -58,25 +58,25 @@ interface LimitOptions {
   name: `rl:${string}`;
   rate: Rate;
   store: RateLimitStore;
-  /** Identifies the requests of a network that are counted together. Never empty. */
+  /** Returns the key under which requests from a network are counted together. Never empty. */
   key: (ctx: Context, network: CountedNetwork) => string | Promise<string>;
-  /** Before a refusal. */
+  /** Delays each rejection. */
   delay?: Delay;
 }
 
-/** Tells the state of the limit in `RateLimit-*`, and refuses with 429 and `Retry-After`; times are in seconds. */
-function limit({ name, rate, store: windows, key, delay }: LimitOptions): Middleware {
+/** Sends the state of the limit in `RateLimit-*`, and rejects with 429 and `Retry-After`. Times are in seconds. */
+function limit({ name, rate, store, key, delay }: LimitOptions): Middleware {
   const count = ratelimit({
     driver: 'redis',
-    db: driver(windows) as never,
+    db: driver(store) as never,
     namespace: name,
     max: rate.max,
     duration: rate.windowMs,
     id: ctx => ctx.state.rateLimitKey,
     headers: { total: 'RateLimit-Limit', remaining: 'RateLimit-Remaining', reset: 'RateLimit-Reset' },
-    errorMessage: 'refused', // replaced by the problem below
+    errorMessage: 'rejected', // replaced by the problem below
   });
-  const refuse = async (ctx: Context): Promise<never> => {
+  const reject = async (ctx: Context): Promise<never> => {
     const { 'ratelimit-reset': reset } = ctx.response.headers;
     await delay?.(ctx);
     throw problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Number(reset))) } });
@@ -85,7 +85,7 @@ function limit({ name, rate, store: windows, key, delay }: LimitOptions): Middle
   const exceedsLarger = async (ctx: Context, networks: CountedNetwork[]): Promise<boolean> => {
     for (const network of networks) {
       const max = rate.max * network.factor;
-      const { remaining, resetMs } = await windows.hit(`${name}:${await key(ctx, network)}`, { ...rate, max });
+      const { remaining, resetMs } = await store.hit(`${name}:${await key(ctx, network)}`, { ...rate, max });
       if (remaining > 0) continue;
       setRateHeaders(ctx, max, resetMs);
       return true;
@@ -96,11 +96,11 @@ function limit({ name, rate, store: windows, key, delay }: LimitOptions): Middle
     const [smallest, ...larger] = countedNetworks(ctx.state.ipAddress);
     ctx.state.rateLimitKey = await key(ctx, smallest);
     await count(ctx, async () => {
-      // Requests that the smallest network refuses are not counted for the larger ones: its neighbours do not pay for them.
-      if (larger.length > 0 && (await exceedsLarger(ctx, larger))) await refuse(ctx);
+      // The larger networks do not count requests that the smallest one rejects: otherwise its neighbours would be limited.
+      if (larger.length > 0 && (await exceedsLarger(ctx, larger))) await reject(ctx);
       await next();
     });
-    if (ctx.state.rateLimit) await refuse(ctx); // koa-ratelimit sets it instead of calling `next`
+    if (ctx.state.rateLimit) await reject(ctx); // koa-ratelimit sets it only when it does not call `next`
   };
 }
 
@@ -112,8 +112,11 @@ function setRateHeaders(ctx: Context, max: number, resetMs: number): void {
   });
 }
 
-/** All that koa-ratelimit calls of its database. What it takes for a time of day is passed on as it is: our seconds. */
-function driver(windows: RateLimitStore) {
+/**
+ * The only method that koa-ratelimit calls on its Redis client. koa-ratelimit takes the second number for a time of day
+ * and sends it unchanged in `RateLimit-Reset`; so it is the number of seconds until the reset.
+ */
+function driver(store: RateLimitStore) {
   return {
     ratelimiter: async (
       key: string,
@@ -121,13 +124,13 @@ function driver(windows: RateLimitStore) {
       windowMs: number,
       max: number,
     ): Promise<[number, number, number]> => {
-      const { remaining, resetMs } = await windows.hit(key, { max, windowMs });
+      const { remaining, resetMs } = await store.hit(key, { max, windowMs });
       return [remaining, Math.ceil(resetMs / 1000), max];
     },
   };
 }
 
-/** Nothing of an e-mail address leaves the process, and nothing that is special in a key. */
+/** Hashes the parts of a key, so that no e-mail address leaves the process and no character is special to Redis. */
 function hash(...parts: string[]): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, 32);
 }

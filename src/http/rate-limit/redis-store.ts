@@ -1,17 +1,17 @@
 import { Redis } from 'ioredis';
 import { groupSpan, type Rate, type RateLimitResult } from './sliding-window.ts';
 
-/** The windows of all processes together, in Redis. */
+/** The windows that all processes share, in Redis. */
 export interface RedisStore {
-  /** Counts a call, unless it is one too many. @throws when Redis has not done it within 80 ms, for whatever reason */
+  /** Counts a call if the rate allows it. @throws when Redis has not counted within 80 ms, for any reason */
   hit(key: string, rate: Rate): Promise<RateLimitResult>;
-  /** Ends when there is a connection, when the first attempt has failed, or after a second. */
+  /** Connects. Resolves when the connection is open, when the first attempt has failed, or after a second. */
   started(): Promise<void>;
   close(): void;
 }
 
-// A request asks twice, for the limit of all requests and for that of its route, and waits 160 ms at the worst. A request
-// from IPv6 asks for three networks each time: 480 ms, until the breaker opens after the third failure.
+// A request makes two calls at most, for the limit of all requests and for that of its route: it waits 160 ms at most. A
+// request from IPv6 makes three times as many, for its three networks: 480 ms, until three failures open the breaker.
 const maxReplyMs = 80;
 
 const maxStartMs = 1_000;
@@ -19,62 +19,64 @@ const maxStartMs = 1_000;
 const connection = {
   lazyConnect: true, // `started` connects
   connectionName: 'rate-limits',
-  enableOfflineQueue: false, // without a connection a call fails at once, rather than when there is one
+  enableOfflineQueue: false, // a call without a connection fails at once instead of waiting for one
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
   connectTimeout: 1_000,
-  socketTimeout: 2_000, // a connection that went dead without a word is made anew
+  socketTimeout: 2_000, // replaces a connection whose peer is gone without closing it
   retryStrategy: (attempt: number) => Math.min(50 * 2 ** attempt, 1_000) + Math.random() * 100,
 };
 
 /**
- * Keeps each window under one key, so that any node of a cluster can hold it, for as long as it says something.
- * @param now unix time in milliseconds; Redis's own clock, one for all processes, unless given
+ * Creates a store in which each window has one key, so that any node of a cluster can hold it. A key expires with its
+ * window.
+ * @param now returns Unix time in milliseconds; by default the clock of Redis counts, which all processes share
  */
 export function createRedisStore(url: string, now?: () => number): RedisStore {
   const redis = new Redis(url, connection) as Redis & { slide: (...args: (string | number)[]) => Promise<number[]> };
-  redis.on('error', () => {}); // tells of lost connections; every call that needs one says so itself
+  redis.on('error', () => {}); // reports lost connections; each call without a connection fails by itself
   redis.defineCommand('slide', { numberOfKeys: 1, lua: slide });
-  /** By key, what is asked at the end of this turn of the event loop. */
-  let asking = new Map<string, Asking>();
+  /** The calls of this turn of the event loop by key, which `sendBatches` sends at its end. */
+  let batches = new Map<string, Batch>();
 
-  /** Requests that arrived together ask together: one call for each client, all of them in one system call. */
-  const ask = (): void => {
-    const asked = asking;
-    asking = new Map();
+  /** Sends the calls that arrived together: one command for each client, and all commands in one system call. */
+  const sendBatches = (): void => {
+    const sending = batches;
+    batches = new Map();
     redis.stream?.cork();
-    for (const [key, { rate, calls, answer }] of asked) {
+    for (const [key, { rate, calls, reply }] of sending) {
       const numbers = redis.slide(key, rate.max, rate.windowMs, groupSpan(rate), calls, now?.() ?? '');
       within(numbers, maxReplyMs).then(([remaining = 0, resetMs = 0]) => {
-        answer.resolve({ remaining, resetMs });
-      }, answer.reject);
+        reply.resolve({ remaining, resetMs });
+      }, reply.reject);
     }
     redis.stream?.uncork();
   };
   return {
     hit: async (key, rate) => {
-      if (asking.size === 0) setImmediate(ask);
-      const mine = asking.get(key) ?? { rate, calls: 0, answer: Promise.withResolvers<RateLimitResult>() };
-      asking.set(key, mine);
-      const before = mine.calls++;
-      const { remaining, resetMs } = await mine.answer.promise;
-      return { remaining: Math.max(0, remaining - before), resetMs };
+      if (batches.size === 0) setImmediate(sendBatches);
+      const batch = batches.get(key) ?? { rate, calls: 0, reply: Promise.withResolvers<RateLimitResult>() };
+      batches.set(key, batch);
+      const earlierCalls = batch.calls++;
+      const { remaining, resetMs } = await batch.reply.promise;
+      return { remaining: Math.max(0, remaining - earlierCalls), resetMs };
     },
     started: () => within(redis.connect(), maxStartMs).catch(() => {}),
     close: () => redis.disconnect(),
   };
 }
 
-interface Asking {
+/** The calls of one client in one turn of the event loop. */
+interface Batch {
   readonly rate: Rate;
-  /** Of one client, in this turn. */
   calls: number;
-  readonly answer: PromiseWithResolvers<RateLimitResult>;
+  readonly reply: PromiseWithResolvers<RateLimitResult>;
 }
 
 /**
- * `SlidingWindows.hit`, done in Redis in one step for several calls: as many are counted as may be. A window is kept as text: the beginning of the newest group, then the
- * end and the count of each, oldest first. Times are in milliseconds.
+ * `SlidingWindows.hit` for several calls, in one atomic step in Redis: counts as many of the calls as the rate allows.
+ * A window is stored as text: the time of the first call in the newest group, then for each group, oldest first, the
+ * time of its last call and its number of calls. Times are in milliseconds.
  */
 const slide = `
 local max, window, span = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -113,21 +115,12 @@ return { remaining, ends[1] + window - now }
 `;
 
 /**
- * Waits no longer than that. Before it gives up it lets what has already arrived be read, so that a pause of our own
- * process is not taken for one of Redis.
+ * Rejects when the promise has not settled within `ms` milliseconds. It first lets the event loop read data that has
+ * already arrived, so that a pause of this process does not count as one of Redis.
  */
-function within<T>(answer: Promise<T>, ms: number): Promise<T> {
+function within<T>(promise: Promise<T>, ms: number): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => setImmediate(reject, new Error(`no answer within ${ms} ms`)), ms);
-    answer.then(
-      value => {
-        clearTimeout(timer);
-        resolve(value);
-      },
-      error => {
-        clearTimeout(timer);
-        reject(error);
-      },
-    );
+    const timer = setTimeout(() => setImmediate(reject, new Error(`no reply within ${ms} ms`)), ms);
+    promise.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }

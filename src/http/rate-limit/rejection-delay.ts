@@ -1,27 +1,27 @@
 import type { Context } from 'koa';
 
-/** Lets a refused client wait; ends at once when it has left. */
+/** Waits before a rejected request gets its response. Ends at once when the client disconnects. */
 export type Delay = (ctx: Context) => Promise<void>;
 
-const maxWaiting = 500; // each holds a socket and some kilobytes; beyond, clients are refused without a wait
+const maxWaiters = 500; // each waiter holds a socket and some kilobytes; more clients are rejected without a delay
 
-/** @param stopping when it is aborted, those who wait are answered at once */
+/** @param stopping ends all delays when it is aborted */
 export function createDelay(ms: number, stopping: AbortSignal): Delay {
-  const waiting = new Set<() => void>();
+  const waiters = new Set<() => void>();
   stopping.addEventListener('abort', () => {
-    for (const end of waiting) end();
+    for (const end of waiters) end();
   });
   return ctx =>
     new Promise(resolve => {
-      if (waiting.size >= maxWaiting || stopping.aborted || ctx.res.destroyed) return resolve();
+      if (waiters.size >= maxWaiters || stopping.aborted || ctx.res.destroyed) return resolve();
       const end = (): void => {
         clearTimeout(timer);
         ctx.res.off('close', end);
-        waiting.delete(end);
+        waiters.delete(end);
         resolve();
       };
       const timer = setTimeout(end, ms);
       ctx.res.once('close', end);
-      waiting.add(end);
+      waiters.add(end);
     });
 }

@@ -6,43 +6,43 @@ export interface Rate {
   readonly windowMs: number;
 }
 
-/** What became of one call. */
+/** The result of one call. */
 export interface RateLimitResult {
-  /** Calls that were left before this one; 0 = this one is refused, and was not counted. */
+  /** Calls that were left before this one; 0 = this call is rejected and was not counted. */
   readonly remaining: number;
   /** Milliseconds until the oldest counted calls leave the window. */
   readonly resetMs: number;
 }
 
 /**
- * Counts the calls of one client in at most 22 numbers, however many they are.
+ * Counts any number of calls of one client in at most 21 groups.
  *
- * Calls less than a twentieth of the window apart from the first of their group are counted in one group, which is kept
- * until its *last* call has left the window. So the calls of the last `windowMs` are always counted in full:
+ * A group counts its first call and all calls in the next twentieth of `windowMs`. It expires as a whole, when its *last*
+ * call leaves the window. So every call of the last `windowMs` is counted:
  *
- *   never more than `max` calls are allowed in any stretch of `windowMs`, wherever it begins;
- *   a call counts for `windowMs`, and for at most a twentieth of that longer;
- *   limits up to 20 need no groups and are exact, to the millisecond.
+ *   I1: In no interval of `windowMs`, wherever it begins, are more than `max` calls allowed.
+ *   I2: A call counts for at least `windowMs`, and for at most a twentieth of `windowMs` longer.
+ *   I3: Rates of up to 20 calls need no groups and are exact to the millisecond.
  *
- * Two counters weighted by time would take less, but weigh a burst at the end of a window as if it had been spread over
- * it: 5 logins in the 15th minute would become 3 a few minutes later, and 2 more be let in.
+ * Two counters weighted by time would need less memory, but they treat a burst at the end of a window as if it were
+ * spread over the window: 5 logins in the 15th minute would count as 3 a few minutes later, and 2 more would be allowed.
  */
 interface Window {
-  /** When the newest group began. */
+  /** Time of the first call in the newest group. */
   first: number;
-  /** When each group was last called, oldest first, and how often it was. */
+  /** Time of the last call in each group, and number of its calls. Oldest group first. */
   ends: number[];
   counts: number[];
 }
 
 const maxGroups = 20;
 
-/** Calls closer together than this many milliseconds may be counted as one group. */
+/** Returns how long a group takes further calls after its first call, in milliseconds. */
 export function groupSpan({ max, windowMs }: Rate): number {
   return max > maxGroups ? windowMs / maxGroups : 0;
 }
 
-/** Windows of the clients of this process; the least recently seen are forgotten beyond `maxClients`. */
+/** The windows of the clients of this process. Beyond `maxClients`, the least recently used windows are dropped. */
 export class SlidingWindows {
   readonly #windows: LRUCache<string, Window>;
 
@@ -54,7 +54,7 @@ export class SlidingWindows {
     return this.#windows.size;
   }
 
-  /** Counts a call, unless it is one too many. @param now unix time in milliseconds */
+  /** Counts a call if the rate allows it. @param now Unix time in milliseconds */
   hit(key: string, rate: Rate, now: number): RateLimitResult {
     const window = this.#windows.get(key);
     if (!window) {
@@ -71,14 +71,14 @@ export class SlidingWindows {
     return { remaining, resetMs: ends[0]! + rate.windowMs - now };
   }
 
-  /** Takes back a call that was counted at `now`, because it was refused elsewhere. */
+  /** Undoes the count of a call at `now`, because Redis rejected the call. */
   undo(key: string, now: number): void {
     const window = this.#windows.peek(key);
     const group = window?.ends.findIndex(end => end >= now) ?? -1;
     if (!window || group < 0) return;
     window.counts[group]!--;
     if (window.counts[group] === 0) {
-      if (group === window.ends.length - 1) window.first = Number.NEGATIVE_INFINITY; // the next call begins a group
+      if (group === window.ends.length - 1) window.first = Number.NEGATIVE_INFINITY; // the next call begins a new group
       window.ends.splice(group, 1);
       window.counts.splice(group, 1);
     }
@@ -89,7 +89,7 @@ export class SlidingWindows {
 function count(window: Window, span: number, now: number): void {
   const newest = window.ends.length - 1;
   if (newest >= 0 && now - window.first <= span) {
-    window.ends[newest] = Math.max(window.ends[newest]!, now); // clocks can be set back
+    window.ends[newest] = Math.max(window.ends[newest]!, now); // a clock can be set back
     window.counts[newest]!++;
   } else {
     window.first = now;
