@@ -2,17 +2,17 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 import { count, duration, masterKey, port, rate, trustedProxies, url } from './config-values.ts';
 
-/** The settings of one process, checked and frozen. Each has a line in `.env.example`. */
+/** The validated, frozen settings of one process. `.env.example` explains each variable. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
 
-/** Names every variable that is wrong and what is expected of it; never its value. */
+/** Names every invalid variable and what it must be, but never its value, which may be a secret. */
 export class ConfigError extends Error {
   override name = 'ConfigError';
 }
 
 /**
- * Reads the environment once. An empty variable counts as not set.
- * @throws {ConfigError} listing every problem found
+ * Reads all settings from the environment. An empty variable counts as not set.
+ * @throws {ConfigError} which names every invalid variable
  */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
   const set = Object.fromEntries(Object.entries(environment).filter(([, value]) => value?.trim()));
@@ -25,7 +25,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
   return Object.freeze(toConfig(parsed.data));
 }
 
-/** Variables of earlier versions, which are refused: a setting that is silently ignored misleads its operator. */
+/** New names of variables by old names. An old name is an error, because an ignored setting misleads operators. */
 const renamedVariables = { KEPT_ANSWERS_MB: 'RESPONSE_CACHE_MB' };
 
 const variables = z
@@ -60,12 +60,12 @@ const variables = z
     ACQUIRE_TIMEOUT_MS: count.default(3_000),
     KEEP_ALIVE_TIMEOUT: duration.default(75_000),
     SHUTDOWN_DELAY: duration
-      .refine(ms => ms <= 20_000, 'must be 20s at most: the whole stop takes at most 25 s')
+      .refine(ms => ms <= 20_000, 'must be at most 20s: the whole stop takes at most 25 s')
       .default(5_000),
   })
   .refine(env => env.CONNECTION_BUDGET > env.CONTROL_CONNECTIONS + 1, {
     path: ['CONNECTION_BUDGET'],
-    message: 'must be more than CONTROL_CONNECTIONS and 1, so that tenants have some',
+    message: 'must be more than CONTROL_CONNECTIONS + 1, so that tenants have connections too',
   })
   .refine(env => !env.DATABASE_URL || env.MASTER_KEY, {
     path: ['MASTER_KEY'],
@@ -77,26 +77,27 @@ function toConfig(env: z.output<typeof variables>) {
     /** Where the API listens. */
     host: env.HOST,
     port: env.PORT,
-    /** Where health is told; loopback unless set, never the public port. */
+    /** Where health checks and metrics listen: by default the loopback interface, never the public port. */
     managementHost: env.MANAGEMENT_HOST,
     managementPort: env.MANAGEMENT_PORT,
     /** The control database; undefined = an embedded PostgreSQL under `dataDir`. */
     databaseUrl: env.DATABASE_URL,
-    /** Seals signing keys and database passwords; undefined = made once and kept under `dataDir`. */
+    /** Encrypts signing keys and database passwords; undefined = generated once and stored under `dataDir`. */
     masterKey: env.MASTER_KEY,
-    /** The master key before it, while what it sealed is still about. */
+    /** The previous master key, until no secret encrypted with it is in use. */
     previousMasterKey: env.MASTER_KEY_PREVIOUS,
+    /** Absolute path of the folder for the embedded PostgreSQL, its master key and mails without a mail server. */
     dataDir: resolve(env.DATA_DIR),
-    /** Issuer of the access tokens, base of links in mails. */
+    /** Issuer of access tokens and base of links in mails, without a slash at the end. */
     publicUrl: (env.PUBLIC_URL ?? `http://localhost:${env.PORT}`).replace(/\/+$/, ''),
-    /** Where mail is handed in; undefined = messages are written to files under `dataDir`. */
+    /** The mail server; undefined = mails are written to files under `dataDir`. */
     smtpUrl: env.SMTP_URL,
     mailFrom: env.MAIL_FROM,
-    /** Peers whose X-Forwarded-For is believed. */
+    /** Peers whose `X-Forwarded-For` is trusted. */
     trustedProxies: env.TRUSTED_PROXIES,
-    /** Where all processes count requests together; undefined = each counts its own. */
+    /** The Redis in which all processes count requests together; undefined = each process counts by itself. */
     redisUrl: env.REDIS_URL,
-    /** Most requests of a client in a stretch of time: of all kinds, logins to one account, account changes, tokens. */
+    /** Maximum requests of a client in a time: all requests, logins to one account, account changes, legacy tokens. */
     rateLimits: {
       global: env.RATE_LIMIT_GLOBAL,
       login: env.RATE_LIMIT_LOGIN,
@@ -104,19 +105,19 @@ function toConfig(env: z.output<typeof variables>) {
       token: env.RATE_LIMIT_TOKEN,
     },
     logLevel: env.LOG_LEVEL,
-    /** Most connections of this process to one PostgreSQL server, over all tenants and the control database. */
+    /** Maximum connections of this process to one PostgreSQL server: all tenants and the control database. */
     connectionBudget: env.CONNECTION_BUDGET,
-    /** Of them, the most to the control database (one more carries the change feed). */
+    /** Maximum connections of these to the control database, plus one for the change feed. */
     controlConnections: env.CONTROL_CONNECTIONS,
-    /** Of them, the most of one tenant. */
+    /** Maximum connections of these to one tenant database. */
     tenantConnections: env.TENANT_CONNECTIONS,
-    /** Most memory for answers that are served without asking a database. */
+    /** Maximum memory of the response cache. */
     responseCacheBytes: env.RESPONSE_CACHE_MB * 1024 * 1024,
-    /** Longest wait for a connection; then 503 `overloaded`. */
+    /** Maximum wait for a connection, after which the response is 503 `overloaded`. */
     acquireTimeoutMs: env.ACQUIRE_TIMEOUT_MS,
-    /** How long an idle client connection stays open: longer than load balancers keep theirs (60 s is common). */
+    /** How long an idle client connection stays open: longer than at a load balancer (60 s is common). */
     keepAliveMs: env.KEEP_ALIVE_TIMEOUT,
-    /** How long SIGTERM lets the service go on serving, not ready any more, until it refuses connections. */
+    /** How long the service still serves requests after SIGTERM while it reports that it is not ready. */
     shutdownDelayMs: env.SHUTDOWN_DELAY,
   };
 }

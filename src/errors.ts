@@ -1,6 +1,6 @@
 /**
- * Every problem a client can meet. The code is stable and part of the API; the title may be reworded.
- * Rendered as RFC 9457 `application/problem+json` in one place, `http/problem-details.ts`.
+ * All problems that a client can receive. A code is stable, because it is part of the API; a title may be reworded.
+ * `http/problem-details.ts` renders all of them as `application/problem+json` (RFC 9457).
  */
 export const problems = {
   validation_failed: { status: 400, title: 'Some fields are not valid' },
@@ -32,7 +32,7 @@ export const problems = {
 
 export type ProblemCode = keyof typeof problems;
 
-/** Messages by field name, as a client spells it. */
+/** Messages by the name of the field in the contract. */
 export type FieldErrors = Record<string, string[]>;
 
 interface ProblemOptions {
@@ -43,8 +43,8 @@ interface ProblemOptions {
 }
 
 /**
- * An answer that is not a success. `detail` and `errors` reach the client; `cause` only the log. It has no stack: that says
- * nothing here, and takes longer than all else that a refusal costs us.
+ * An error that becomes an error response. `detail` and `errors` are sent to the client, `cause` is only logged. It has
+ * no stack trace: the trace would not help, and taking it costs more than the rest of a rejected request.
  */
 export class Problem extends Error {
   readonly code: ProblemCode;
@@ -67,7 +67,7 @@ export class Problem extends Error {
   }
 }
 
-/** `throw problem('unknown_record')`: the one way to answer with an error. */
+/** Creates an error response: `throw problem('unknown_record')`. All error responses are created here. */
 export function problem(code: ProblemCode, options?: ProblemOptions): Problem {
   return new Problem(code, options);
 }

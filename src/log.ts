@@ -5,28 +5,28 @@ const bufferBytes = 4_096;
 const maxBufferMs = 100;
 
 /**
- * The log of this process, on its standard output. A line about a request waits to be written together with others, for
- * 100 ms at most, because a system call each would cost more than the line itself. Warnings and worse are written at
- * once, with all that waits; so a process that is killed loses a moment of requests that went well, and nothing else.
+ * Creates the log of this process, on standard output. Lines are buffered for at most 100 ms and written together,
+ * because a system call for each line would cost more than the line itself. A line of level `warn` or above is written
+ * at once, after all buffered lines. So a killed process loses at most 100 ms of lines below `warn`.
  */
 export function createLog(level: string): { log: Logger; flush: () => void } {
   const output = pino.destination({ sync: true, minLength: bufferBytes, periodicFlush: maxBufferMs });
   const destination = {
-    [Symbol.for('pino.metadata')]: true, // asks for `lastLevel`
+    [Symbol.for('pino.metadata')]: true, // makes pino set `lastLevel`
     lastLevel: 0,
     write(line: string): void {
       output.write(line);
-      if (this.lastLevel >= atOnce) output.flush();
+      if (this.lastLevel >= flushLevel) output.flush();
     },
   };
   return { log: pino({ level }, destination), flush: () => output.flushSync() };
 }
 
-const atOnce = pino.levels.values.warn ?? 0;
+const flushLevel = pino.levels.values.warn ?? 0;
 
 /**
- * What the log may hold of an error: never the message of a database error, which can repeat values of the statement,
- * and no properties, which can hold the statement itself or a body.
+ * Returns the parts of an error that may be logged. Excludes the message of a database error, which can contain values
+ * of the statement, and all other properties, which can contain the statement or a request body.
  */
 export function describeError(error: unknown): object | undefined {
   if (error === undefined) return undefined;

@@ -1,22 +1,23 @@
 import type { Middleware } from 'koa';
 import type { Logger } from 'pino';
 
-/** What became of one request. */
+/** The outcome of one request. */
 export interface RequestOutcome {
   readonly method: string;
-  /** The pattern of the route, never the path as sent; undefined when there is none. */
+  /** The path pattern of the route, never the path that was sent; undefined when no route matched. */
   readonly route: string | undefined;
-  /** 499 when the client left before it was answered. */
+  /** 499 when the client disconnected before the response was complete. */
   readonly status: number;
+  /** Duration in milliseconds. */
   readonly ms: number;
-  /** Slug of the caller's tenant, when it is proved who calls. */
+  /** Slug of the tenant of an authenticated caller; undefined for other callers. */
   readonly tenant: string | undefined;
 }
 
 /**
- * One line for each request, when its answer has left or the client has gone: never a path as sent, a header or a body,
- * which can hold secrets, but the pattern of the route.
- * @param count is told as well, to make numbers of it
+ * Logs one line for each request, after its response was sent or its client disconnected. The line has the path pattern
+ * of the route. It never has the path that was sent, a header or a body, because these can contain secrets.
+ * @param count also receives each outcome, for the metrics
  */
 export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void): Middleware {
   return (ctx, next) => {

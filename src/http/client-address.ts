@@ -43,7 +43,10 @@ export function clientAddresses({ networks, unixSocket }: TrustedProxies): (requ
   };
 }
 
-/** Returns the rightmost untrusted address, or the leftmost trusted one; undefined when the last element is no address. */
+/**
+ * Returns the rightmost untrusted address of a header, or its leftmost address if all are trusted; undefined when its
+ * last element is not an address.
+ */
 function forwardedAddress(
   header: string | string[] = '',
   isTrusted: (address: IpAddress) => boolean,

@@ -1,15 +1,15 @@
 import { z } from 'zod';
 
-/** int in a request or an answer: −2³¹ … 2³¹−1. A string of digits is not a number. */
+/** An int: −2³¹ … 2³¹−1. A string of digits is not a number. */
 export const int32 = () => z.int32();
 
-/** A long id: 1 … 2⁵³−1, so that it is exact as a JSON number. */
+/** A long id: 1 … 2⁵³−1, the range in which every JSON number is exact. */
 export const longId = () => z.int().min(1).max(Number.MAX_SAFE_INTEGER);
 
-/** A moment: ISO-8601 in UTC, as it is always written in an answer. */
+/** A time in a response: always ISO 8601 in UTC. */
 export const timestamp = () => z.iso.datetime();
 
-/** A moment in a request: ISO-8601 with `Z` or an offset, between the years 1 and 9999; kept to the millisecond. */
+/** A time in a request: ISO 8601 with `Z` or an offset, in the years 1 to 9999. Stored to the millisecond. */
 export const moment = () =>
   z.iso
     .datetime({ offset: true })
@@ -19,7 +19,7 @@ export const moment = () =>
     )
     .transform(value => new Date(value));
 
-/** A decimal number with at most four decimals, so that it is stored as it was sent. */
+/** A number with at most four decimals, so that the stored value equals the sent value. */
 export const decimal = ({ min, max }: { min: number; max: number }) =>
   z
     .number()
@@ -27,7 +27,7 @@ export const decimal = ({ min, max }: { min: number; max: number }) =>
     .max(max)
     .refine(value => Number(value.toFixed(4)) === value, 'must have at most 4 decimals');
 
-/** `limit` of a list: 1 or more, 20 unless given; more than 1,000 counts as 1,000. */
+/** The `limit` parameter of a list: at least 1, by default 20. A value above 1,000 counts as 1,000. */
 export const limit = () =>
   z
     .string()
@@ -52,24 +52,24 @@ export const flag = () =>
     .default(false);
 
 interface TextOptions {
-  /** Longest value, in Unicode code points. */
+  /** Maximum length in Unicode code points. */
   max: number;
-  /** Whether tabs and line feeds may stand in it. */
+  /** Whether tabs and line feeds are allowed. */
   multiline?: boolean;
 }
 
 /**
- * A string that must hold something: trimmed, in Unicode normalisation form C, without control characters.
- * White space alone counts as empty.
+ * A string that is not empty: trimmed, in Unicode normalisation form C, without control characters. A string of white
+ * space counts as empty.
  */
 export const text = (options: TextOptions) =>
   optionalText(options)
     .refine(value => value !== '', 'must not be empty')
     .meta({ minLength: 1, maxLength: options.max });
 
-/** The same, but may be empty. */
+/** Like `text`, but may be empty. */
 export const optionalText = ({ max, multiline = false }: TextOptions) => {
-  // Control characters (category Cc) are refused, but for tab and line feed in text of many lines.
+  // Rejects control characters (Unicode category Cc), except tab and line feed in multi-line text.
   const forbidden = multiline ? /(?![\t\n])\p{Cc}/u : /\p{Cc}/u;
   return z
     .string()
@@ -81,7 +81,7 @@ export const optionalText = ({ max, multiline = false }: TextOptions) => {
     .meta({ maxLength: max });
 };
 
-/** Longest codes, names and free texts, in code points. */
+/** Maximum lengths of codes, names and free texts, in code points. */
 export const lengths = { code: 50, name: 255, longText: 4_000, ipAddress: 45, email: 254 };
 
 function codePoints(value: string): number {

@@ -5,7 +5,7 @@ interface ManagementParts {
   metrics: { render(): Promise<string>; readonly contentType: string };
 }
 
-/** Answers `/health/live`, `/health/ready` and `/metrics`, on a port that the public does not reach. */
+/** Creates the server for `/health/live`, `/health/ready` and `/metrics`, on a port that is not public. */
 export function createManagementServer({ isReady, metrics }: ManagementParts): Server {
   return createServer(async (request, response) => {
     const [path] = (request.url ?? '').split('?');

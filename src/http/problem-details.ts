@@ -6,8 +6,8 @@ import { describeError } from '../log.ts';
 import { databaseProblem } from '../postgres/database-error.ts';
 
 /**
- * Renders whatever goes wrong as `application/problem+json` (RFC 9457): the one place of the HTTP layer that catches.
- * The client gets a code and a trace id; the log gets the cause under the same trace id.
+ * Renders every error as `application/problem+json` (RFC 9457). This is the only place in the HTTP layer that catches.
+ * The client receives a code and a trace id; the log gets the cause with the same trace id.
  */
 export function problemDetails(log: Logger): Middleware {
   return async (ctx, next) => {
@@ -15,12 +15,14 @@ export function problemDetails(log: Logger): Middleware {
       await next();
       if (ctx.status === 404 && ctx.body == null) throw problem('not_found');
     } catch (error) {
-      const found =
+      const rendered =
         error instanceof Problem ? error : (databaseProblem(error) ?? problem('internal_error', { cause: error }));
-      ctx.state.problem = found.code;
-      if (found.status >= 500)
-        log.error({ traceId: ctx.state.traceId, code: found.code, err: describeError(found.cause) }, found.message);
-      renderProblem(ctx, found);
+      ctx.state.problem = rendered.code;
+      if (rendered.status >= 500) {
+        const { code, cause, message } = rendered;
+        log.error({ traceId: ctx.state.traceId, code, err: describeError(cause) }, message);
+      }
+      renderProblem(ctx, rendered);
     }
   };
 }
@@ -33,7 +35,7 @@ function renderProblem(ctx: Context, { code, status, detail, errors, headers }: 
   ctx.body = JSON.stringify(problemBody(code, ctx.state.traceId, detail, errors));
 }
 
-/** The members of a problem document. */
+/** Returns the members of a problem document (RFC 9457 §3.1). */
 export function problemBody(code: ProblemCode, traceId: string, detail?: string, errors?: Problem['errors']) {
   const { status, title } = problems[code];
   return { type: `/docs/errors#${code}`, title: title ?? STATUS_CODES[status], status, code, traceId, detail, errors };

@@ -6,8 +6,8 @@ import { problem } from '../errors.ts';
 const parsers = new Map<number, ReturnType<typeof koaBody>>();
 
 /**
- * Reads a JSON object from the body: UTF-8 `application/json`, not compressed, at most `limit` bytes. No body at all
- * is an empty object. Asked again, it tells the same again.
+ * Reads the body as a JSON object: UTF-8 `application/json`, not compressed, at most `limit` bytes. A request without a
+ * body gives an empty object. A second call for the same request returns the same promise.
  * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `malformed_json`
  */
 export function readBody(ctx: Context, limit: number): Promise<object> {
@@ -38,7 +38,7 @@ async function read(ctx: Context, limit: number): Promise<object> {
   return body;
 }
 
-/** The rest of a body that was not read must not be taken for the next request on the same connection. */
+/** Ends the connection, because the server must not parse the unread rest of a body as the next request. */
 const closing = { Connection: 'close' };
 
 function isPlainJson(contentType = ''): boolean {
@@ -60,17 +60,17 @@ async function parse(ctx: Context, limit: number): Promise<void> {
   try {
     await parser(ctx, async () => {});
   } catch (error) {
-    // The parser's own errors carry the raw body: nothing of them may reach a log.
+    // The parser's errors contain the raw body, so no part of them may reach a log.
     const { status, type } = error as { status?: number; type?: string };
     if (status === 413) throw problem('payload_too_large', { headers: closing });
     if (type === 'request.aborted' || type === 'stream.not.readable')
       throw problem('malformed_json', { detail: 'The body ended too early.', headers: closing });
     if (error instanceof SyntaxError || error instanceof RangeError || status === 400) throw problem('malformed_json');
-    throw new Error('the body could not be read');
+    throw new Error('reading the body failed');
   }
 }
 
-/** Listens beside the parser, which would turn bytes that are not UTF-8 into U+FFFD without a word. */
+/** Decodes the body a second time, because the parser silently replaces bytes that are not UTF-8 by U+FFFD. */
 function utf8Checker(ctx: Context): () => void {
   const decoder = new TextDecoder('utf-8', { fatal: true });
   let wellFormed = true;

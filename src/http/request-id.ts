@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Middleware } from 'koa';
 
-/** Gives every request an id of our own, told in `X-Request-Id`, in problems as `traceId`, in logs and audit entries. */
+/** Assigns a random id to each request: `X-Request-Id` in responses, `traceId` in problems, logs and audit entries. */
 export function requestId(): Middleware {
   return (ctx, next) => {
     ctx.state.traceId = randomUUID();

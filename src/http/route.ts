@@ -1,34 +1,31 @@
 import type { z } from 'zod';
 
-/** The limits that a route can name: `login` counts by client and account, the others by client. */
+/** The rate limits that a route can have: `login` counts by client and account, the others by client. */
 export type RouteLimit = 'login' | 'account' | 'token';
 
-/**
- * One endpoint, defined once: what it takes, who may call it, what it answers. The router mounts it, and its
- * documentation is made from it.
- */
+/** The definition of one endpoint: input, access and response. The router and the documentation both use it. */
 export interface Route<Access = unknown, Context = unknown> {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  /** In @koa/router's form: `/api/v1/EntityStatus/:id`. */
+  /** In @koa/router's syntax: `/api/v1/EntityStatus/:id`. */
   readonly path: string;
-  /** Who may call. Every route must say it. */
+  /** Who may call the endpoint. Without a default, so that every route decides it. */
   readonly access: Access;
   readonly summary: string;
   /** Groups endpoints in the documentation. */
   readonly tag: string;
-  /** What it does beyond the summary, in Markdown. */
+  /** Details beyond the summary, in Markdown. */
   readonly description?: string | undefined;
-  /** Parameters of the query string; undefined = all are ignored. */
+  /** Parameters of the query string; undefined = the route ignores all. */
   readonly query?: z.ZodObject | undefined;
-  /** Fields of the JSON body; undefined = the route takes none. */
+  /** Fields of the JSON body; undefined = the route reads no body. */
   readonly body?: z.ZodObject | undefined;
-  /** A body for the documentation, that would be accepted. */
+  /** A valid body, for the documentation. */
   readonly example?: object | undefined;
-  /** Largest body, in bytes. */
+  /** Maximum size of the body in bytes. */
   readonly bodyLimit: number;
-  /** Counted apart, beside the limit of all requests; undefined = that one alone. */
+  /** A second rate limit beside the limit of all requests; undefined = only the limit of all requests. */
   readonly rateLimit?: RouteLimit | undefined;
-  /** What a success answers with; undefined = no body. */
+  /** Body of a successful response; undefined = no body. */
   readonly response?: z.ZodType | undefined;
   /**
    * Media type of a response that is not JSON, such as `text/csv; charset=utf-8`. The handler's result (a string, bytes, or a
@@ -36,16 +33,16 @@ export interface Route<Access = unknown, Context = unknown> {
    */
   readonly contentType?: string | undefined;
   readonly status: 200 | 201 | 202 | 204;
-  /** Whether it can also answer 204 and nothing, instead. */
+  /** Whether a successful response may also be 204 without a body. */
   readonly mayBeEmpty?: boolean | undefined;
-  /** `no-store`, or a representation that a client may keep as long as it asks whether it is current. */
+  /** `no-store`; or `revalidate`: clients may store the response, but must revalidate it before each use. */
   readonly cache: 'no-store' | 'revalidate';
-  /** Where a created record is read. */
-  readonly location?: ((answer: never) => string) | undefined;
+  /** Returns the path of a created record, for the `Location` header. */
+  readonly location?: ((response: never) => string) | undefined;
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;
 }
 
-/** What a handler is given of the request. */
+/** The input of a handler. */
 export interface RouteInput<Body, Query = Record<never, never>> {
   readonly body: Body;
   readonly query: Query;
@@ -53,9 +50,13 @@ export interface RouteInput<Body, Query = Record<never, never>> {
   readonly params: Readonly<Record<string, string>>;
 }
 
+/** Maximum sizes of bodies, in bytes. */
 export const bodyLimits = { resource: 64 * 1024, auth: 8 * 1024 };
 
-/** An id in a path: canonical decimal, within the range of the column. Anything else is an id that does not exist. */
+/**
+ * Parses an id in a path: canonical decimal, at most `max` (the range of the column). Returns undefined for all other
+ * text, because no record has such an id.
+ */
 export function pathId(value: string | undefined, max: number): number | undefined {
   if (value === undefined || !/^[1-9][0-9]{0,15}$/.test(value)) return undefined;
   const id = Number(value);

@@ -1,47 +1,47 @@
 import Router from '@koa/router';
 import type { Middleware } from 'koa';
 
-/** The routes of an API. */
+/** Finds the route of a request. */
 export interface Routers {
-  /** Calls the route that a request is for, or `next` when there is none. */
+  /** Calls the handler of the matching route, or `next` when no route matches. */
   readonly dispatch: Middleware;
-  /** The routes of a path, by whatever method: as they are written, and the methods that each answers. */
+  /** Returns path pattern and methods of every route that matches a path, whatever the method of the request. */
   ofPath(path: string): { path: string; methods: readonly string[] }[];
 }
 
-interface Mounted {
+interface MountedRoute {
   readonly method: string;
-  /** In @koa/router's form, with three segments at least that are no parameters: `/api/v1/Currency/:id`. */
+  /** In @koa/router's syntax. The first three segments must not be parameters: `/api/v1/Currency/:id`. */
   readonly path: string;
   readonly handle: Middleware;
 }
 
 /**
- * Mounts routes. A router tries all its routes for every request, so there is one for each beginning of a path that
- * routes share, found without a search.
+ * Mounts routes. An @koa/router tries all its routes one by one, so each prefix of three segments has a router of its
+ * own, which one look-up finds.
  */
-export function createRouters(routes: readonly Mounted[]): Routers {
+export function createRouters(routes: readonly MountedRoute[]): Routers {
   const routers = new Map<string, { router: Router; dispatch: Middleware }>();
   for (const { method, path, handle } of routes) {
-    const begin = beginning(path);
-    if (!begin || begin.includes(':')) throw new Error(`${path} does not begin with three segments that are fixed`);
-    const router = routers.get(begin)?.router ?? new Router({ sensitive: true, strict: true });
+    const prefix = prefixOf(path);
+    if (!prefix || prefix.includes(':')) throw new Error(`${path} does not begin with three fixed segments`);
+    const router = routers.get(prefix)?.router ?? new Router({ sensitive: true, strict: true });
     router.register(path, [method], handle);
-    routers.set(begin, { router, dispatch: router.routes() as unknown as Middleware });
+    routers.set(prefix, { router, dispatch: router.routes() as unknown as Middleware });
   }
   return {
     dispatch: (ctx, next) => {
-      const found = routers.get(beginning(ctx.path));
-      return found ? found.dispatch(ctx, next) : next();
+      const router = routers.get(prefixOf(ctx.path));
+      return router ? router.dispatch(ctx, next) : next();
     },
     ofPath: path => {
-      const layers = routers.get(beginning(path))?.router.match(path, '').path ?? [];
+      const layers = routers.get(prefixOf(path))?.router.match(path, '').path ?? [];
       return layers.map(layer => ({ path: String(layer.path), methods: layer.methods }));
     },
   };
 }
 
-/** The first three segments of a path. */
-function beginning(path: string): string {
+/** Returns the first three segments of a path; '' when there are fewer. */
+function prefixOf(path: string): string {
   return /^(?:\/[^/]*){3}/.exec(path)?.[0] ?? '';
 }

@@ -1,6 +1,6 @@
 import type { Middleware } from 'koa';
 
-/** Headers of every answer. Nothing may be kept unless a route says so. */
+/** Sets the security headers of every response. No response may be stored unless its route allows it. */
 export function securityHeaders(): Middleware {
   return (ctx, next) => {
     ctx.res.setHeader('X-Content-Type-Options', 'nosniff');

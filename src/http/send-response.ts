@@ -2,27 +2,27 @@ import type { Context } from 'koa';
 import { Representation } from './representation.ts';
 import type { Route } from './route.ts';
 
-/** Writes a handler's answer: status, `Location`, and an `ETag` where a client may ask whether its copy is current. */
+/** Sends the result of a handler: status, `Location`, and an `ETag` if clients may revalidate the response. */
 export function sendResponse(
   ctx: Context,
   route: Pick<Route, 'status' | 'location' | 'cache' | 'contentType'>,
-  answer: unknown,
+  result: unknown,
 ): void {
-  ctx.status = answer === undefined ? 204 : route.status;
+  ctx.status = result === undefined ? 204 : route.status;
   if (ctx.status === 204) {
     ctx.body = null;
     return;
   }
   const { res } = ctx;
   if (route.contentType !== undefined) {
-    res.setHeader('Content-Type', route.contentType); // before the body, or Koa chooses a type
-    ctx.body = answer;
+    res.setHeader('Content-Type', route.contentType); // before the body, or Koa would guess a type
+    ctx.body = result;
     return;
   }
-  if (route.location) res.setHeader('Location', route.location(answer as never));
+  if (route.location) res.setHeader('Location', route.location(result as never));
   let body: string | Buffer;
   if (route.cache === 'revalidate') {
-    const representation = answer instanceof Representation ? answer : new Representation(answer);
+    const representation = result instanceof Representation ? result : new Representation(result);
     res.setHeader('Cache-Control', 'private, no-cache');
     res.setHeader('Vary', 'Authorization');
     res.setHeader('ETag', representation.tag);
@@ -32,15 +32,15 @@ export function sendResponse(
     }
     body = representation.body;
   } else {
-    body = JSON.stringify(answer);
+    body = JSON.stringify(result);
   }
-  res.setHeader('Content-Type', 'application/json; charset=utf-8'); // before the body, or Koa looks for a type itself
+  res.setHeader('Content-Type', 'application/json; charset=utf-8'); // before the body, or Koa would guess a type
   ctx.body = body;
 }
 
 /**
- * Whether a client's copy is the current one (RFC 9110 §13.1.2). Koa's own check leaves the condition aside when the
- * request carries `Cache-Control: no-cache`, which `fetch` adds to every conditional request.
+ * Whether `If-None-Match` names the current representation (RFC 9110 §13.1.2). `ctx.fresh` of Koa is no alternative: it
+ * ignores `If-None-Match` in a request with `Cache-Control: no-cache`, which `fetch` adds to every conditional request.
  */
 function isCurrent(tag: string, condition: string): boolean {
   if (condition === '') return false;

@@ -85,7 +85,7 @@ describe('client addresses in the audit log and the access log', () => {
     );
   });
 
-  it('when the last element of X-Forwarded-For is not an address, the client address is that of the proxy', async () => {
+  it('when the last element of X-Forwarded-For is not an address, the client address is the proxy', async () => {
     const { url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.0/8' });
     const client = admin.at(url);
     for (const sent of [
@@ -299,7 +299,7 @@ describe('clients without an address', () => {
     expect(passed[0]).to.match(/^unix-[\w-]{12}$/);
   });
 
-  it('a request whose TCP client has reset the connection is refused, because it would escape the rate limits', async () => {
+  it('a request whose TCP client has reset the connection is refused, as it would escape the rate limits', async () => {
     for (const trustedProxies of ['', 'unix', '0.0.0.0/0']) {
       const server = (await createLimitedServer(trustedProxies)).listen(0, '127.0.0.1');
       await once(server, 'listening');

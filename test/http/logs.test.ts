@@ -60,7 +60,7 @@ describe('the log', () => {
     expect(await accessOf(same)).not.to.have.property('otherTenantNamed');
   });
 
-  it('a client that disconnects before its body is read is logged as 499, and not as an error of the service', async () => {
+  it('a client that disconnects before its body is read is logged as 499, not as an error', async () => {
     const before = world.logs.length;
     const head = [`X-Tenant: ${world.acme.guid}`, 'Content-Type: application/json', 'Content-Length: 100'];
     const findLine = () =>

@@ -82,7 +82,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     await eventually(async () => (await redis.connections()) === 0, patienceMs);
   });
 
-  it('while Redis is down from the start, the process counts by itself; once Redis is up, processes share a count', async () => {
+  it('a process that starts without Redis counts by itself, and shares a count once Redis is up', async () => {
     await redis.kill();
     const one = await start({ RATE_LIMIT_GLOBAL: '20/60s' });
     expect(events()).to.deep.equal(['rate_limits_own']);
@@ -201,7 +201,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       }
     });
 
-    it('while Redis replies LOADING or MISCONF to every command, the process counts by itself and no request waits', async () => {
+    it('while Redis replies LOADING or MISCONF, the process counts by itself and no request waits', async () => {
       for (const error of ['LOADING Redis is loading the dataset in memory', 'MISCONF Errors writing to the disk']) {
         const fake = await replyingAlways(`-${error}\r\n`);
         const one = await start({ RATE_LIMIT_GLOBAL: '20/60s', REDIS_URL: fake.url });

@@ -28,7 +28,7 @@ function* callTimes({ max, windowMs }: Rate, calls: number): Generator<number> {
 
 describe('sliding windows', () => {
   for (const rate of rates) {
-    it(`a window of ${rate.max} in ${rate.windowMs} ms never allows more, and rejects a call for at most one group span longer`, () => {
+    it(`a window of ${rate.max} in ${rate.windowMs} ms allows no more, and rejects at most a group span longer`, () => {
       const windows = new SlidingWindows(10);
       const allowed: number[] = [];
       const since = (time: number): number => allowed.length - lowerBound(allowed, time);
@@ -113,7 +113,7 @@ function slidingWindowsInRedis(): void {
     });
   }
 
-  it('without a clock of its own, a window counts by the clock of Redis, in one small key that expires with it', async () => {
+  it('a window in Redis counts by the clock of Redis, in one small key that expires with it', async () => {
     expect(await redis.admin.memory('USAGE', 'rl:test:500')).to.be.lessThan(700);
     const store = createRedisStore(redis.url);
     await store.started();

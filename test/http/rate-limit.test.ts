@@ -119,7 +119,7 @@ describe('rate limits', function () {
   });
 
   describe('limit of logins', () => {
-    it('an address may log in to an account five times in 15 minutes; the sixth login is rejected after 2 s', async () => {
+    it('an address may log in to an account five times in 15 minutes, and waits 2 s for the next response', async () => {
       for (let left = 4; left >= 0; left--) {
         const response = await logIn('198.51.100.10');
         expect(response.status).to.equal(200);
@@ -131,7 +131,7 @@ describe('rate limits', function () {
       expect(rejected.headers.get('retry-after')).to.equal('900');
     });
 
-    it('logins with wrong and right passwords, at known and unknown tenants, all count before any look-up', async () => {
+    it('logins with wrong and right passwords, at known and unknown tenants, count before any look-up', async () => {
       const { email } = world.acme.admin;
       const attempts = [
         logIn('198.51.100.11', { email, password: 'not this one' }),
@@ -172,7 +172,7 @@ describe('rate limits', function () {
     });
   });
 
-  it('an address may make ten account changes of all kinds in 15 minutes; the next is rejected after 2 s', async () => {
+  it('an address may make ten account changes in 15 minutes, and the next waits 2 s for its rejection', async () => {
     const paths = ['register', 'reset-password', 'confirm'].map(name => `/api/v1/auth/${name}`);
     const change = (i: number) => limited.post(paths[i % 3]!, {}, from('198.51.100.20'));
     const responses = [];
@@ -184,7 +184,7 @@ describe('rate limits', function () {
     expect((await logIn('198.51.100.20')).status).to.equal(200);
   });
 
-  it('an address may get five tokens for old clients in a minute beside other requests; the sixth is rejected at once', async () => {
+  it('an address may get five tokens for old clients in a minute, and the sixth is rejected at once', async () => {
     const headers = from('198.51.100.21');
     for (let i = 0; i < 20; i++) expect((await limited.get(anyPath, headers)).status).to.equal(403);
     const getToken = () => limited.get('/api/Data/GenerateToken', headers);

@@ -37,14 +37,17 @@ describe('delayed rejections of a server', function () {
   afterEach(() => held.restore());
   after(() => world?.close());
 
-  it('other clients and health checks get responses while 300 rejections wait, which end when their clients disconnect', async () => {
+  it('300 waiting rejections hold back no other request, and end when their clients disconnect', async () => {
     const user = (await world.login(world.acme)).at(limited.url);
     const sockets = await Promise.all(Array.from({ length: 300 }, () => openLogin(limited.url, email)));
     let received = 0;
     for (const socket of sockets) socket.on('data', () => received++);
     await eventually(() => held.size === 300, patienceMs);
 
-    for (let i = 0; i < 100; i++) expect((await user.get('/api/v1/EntityStatus')).status).to.equal(200);
+    for (let i = 0; i < 10; i++) {
+      const responses = await Promise.all(Array.from({ length: 10 }, () => user.get('/api/v1/EntityStatus')));
+      expect(responses.map(({ status }) => status)).to.deep.equal(Array(10).fill(200));
+    }
     expect((await fetch(`${managementUrl}/health/live`)).status).to.equal(200);
     expect({ waiting: held.size, received }).to.deep.equal({ waiting: 300, received: 0 });
 
@@ -97,7 +100,7 @@ describe('rejection delay', () => {
     expect(state.ended).to.equal(true);
   });
 
-  it('a delay ends without its time when the client disconnects or has disconnected, and no listener is left', async () => {
+  it('a delay ends at once when its client disconnects, and leaves no listener', async () => {
     const delay = createDelay(rejectionDelayMs, new AbortController().signal);
     const [connected, disconnected] = [request(), request()];
     disconnected.res.destroyed = true;
@@ -110,7 +113,7 @@ describe('rejection delay', () => {
     expect([connected, disconnected].map(({ res }) => res.listenerCount('close'))).to.deep.equal([0, 0]);
   });
 
-  it('delays end without their time when the server stops, and none begins afterwards', async () => {
+  it('delays end at once when the server stops, and none begins afterwards', async () => {
     const stopping = new AbortController();
     const delay = createDelay(rejectionDelayMs, stopping.signal);
     const before = wait(delay);

@@ -135,7 +135,7 @@ describe('request listener', () => {
   }
 
   for (const path of Object.keys(failingHandlers)) {
-    it(`the response to ${path} and its reported errors equal those of app.callback(), and the server goes on`, async () => {
+    it(`the response and errors of ${path} equal those of app.callback(), and the server goes on`, async () => {
       const [received, expected] = await Promise.all([direct.receive(path), koa.receive(path)]);
       expect(received).to.deep.equal(expected);
       await eventually(() => koa.errors[path] && isDeepStrictEqual(direct.errors[path], koa.errors[path]));
@@ -155,7 +155,7 @@ describe('request listener', () => {
     for (const path of Object.keys(handlers)) expect(await bytesOf(path, 'HEAD'), path).to.have.length(0);
   });
 
-  it('a stream that fails midway ends the connection, so the client sees that the response is not complete', async () => {
+  it('a stream that fails midway ends the connection, so the client sees an incomplete response', async () => {
     const { status, bytes, complete } = await direct.receive('/stream-that-fails-midway');
     expect({ status, bytes: String(bytes), complete }).to.deep.equal({ status: 200, bytes: 'begun', complete: false });
   });

@@ -67,7 +67,7 @@ function monotonicUnixTime(): number {
   return performance.timeOrigin + performance.now();
 }
 
-/** Returns an error code, or the first word of a Redis error (`OOM`, `READONLY`): never the command, which contains addresses. */
+/** Returns an error code, or the first word of a Redis error (`OOM`): never the command, which contains addresses. */
 function reason(error: unknown): string {
   const { code, message = '' } = error as { code?: string; message?: string };
   return code ?? /^[A-Z]{3,}\b/.exec(message)?.[0] ?? 'no reply';

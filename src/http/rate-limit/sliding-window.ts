@@ -17,15 +17,15 @@ export interface RateLimitResult {
 /**
  * Counts any number of calls of one client in at most 21 groups.
  *
- * A group counts its first call and all calls in the next twentieth of `windowMs`. It expires as a whole, when its *last*
- * call leaves the window. So every call of the last `windowMs` is counted:
+ * A group counts its first call and all calls in the next twentieth of `windowMs`. It expires as a whole, when its
+ * *last* call leaves the window. So every call of the last `windowMs` is counted:
  *
  *   I1: In no interval of `windowMs`, wherever it begins, are more than `max` calls allowed.
  *   I2: A call counts for at least `windowMs`, and for at most a twentieth of `windowMs` longer.
  *   I3: Rates of up to 20 calls need no groups and are exact to the millisecond.
  *
  * Two counters weighted by time would need less memory, but they treat a burst at the end of a window as if it were
- * spread over the window: 5 logins in the 15th minute would count as 3 a few minutes later, and 2 more would be allowed.
+ * spread over the window: 5 logins in the 15th minute would count as 3 a few minutes later, and 2 more would pass.
  */
 interface Window {
   /** Time of the first call in the newest group. */
