@@ -86,8 +86,8 @@ export interface CountedNetwork {
 
 /**
  * Returns the networks in which requests from an address are counted, the smallest first. A subscriber may have a whole
- * /56 or /48 (RFC 6177), which are 256 and 65,536 networks of 64 bits: these networks are counted as well, with 4 and 16
- * times the rate.
+ * /56 or /48 (RFC 6177), which are 256 and 65,536 networks of 64 bits: these networks are counted as well, with 4 and
+ * 16 times the rate.
  */
 export function countedNetworks(address: string): [CountedNetwork, ...CountedNetwork[]] {
   const network = clientNetwork(address);

@@ -11,8 +11,8 @@ const emptyStatuses = new Set([204, 205, 304]);
  * the time of a request.
  *
  * Text, bytes and empty responses, the only ones on the API's frequent paths, are sent directly. Koa would also watch
- * the response and its socket for errors, which no client can receive any more. All other bodies (streams, objects, none
- * at all) are sent by Koa.
+ * the response and its socket for errors, which no client can receive any more. Koa sends all other bodies: streams,
+ * objects, and none at all.
  */
 export function requestListener(app: Koa): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   const handle = compose(app.middleware);

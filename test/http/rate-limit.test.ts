@@ -119,7 +119,7 @@ describe('rate limits', function () {
   });
 
   describe('limit of logins', () => {
-    it('an address may log in to an account five times in 15 minutes, and waits 2 s for the next response', async () => {
+    it('a client may log in to an account five times in 15 minutes, and the sixth is rejected after 2 s', async () => {
       for (let left = 4; left >= 0; left--) {
         const response = await logIn('198.51.100.10');
         expect(response.status).to.equal(200);

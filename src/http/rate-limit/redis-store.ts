@@ -10,8 +10,8 @@ export interface RedisStore {
   close(): void;
 }
 
-// A request makes two calls at most, for the limit of all requests and for that of its route: it waits 160 ms at most. A
-// request from IPv6 makes three times as many, for its three networks: 480 ms, until three failures open the breaker.
+// A request makes at most two calls, for the limit of all requests and for that of its route: it waits at most 160 ms.
+// A request from IPv6 makes them for three networks: it waits at most 480 ms, until the third failure opens the breaker.
 const maxReplyMs = 80;
 
 const maxStartMs = 1_000;
