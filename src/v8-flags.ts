@@ -6,7 +6,7 @@ import { setFlagsFromString } from 'node:v8';
 
 /**
  * Caches compiled code on disk, which halves the start-up time of the service and of each command. The cache lies inside
- * `node_modules`: whoever can write there could change the code itself.
+ * `node_modules`: a process that can write there could change the code itself.
  */
 enableCompileCache(fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url)));
 

@@ -201,7 +201,7 @@ describe('the architecture', () => {
     }
   });
 
-  it('says of every route who may call it', () => {
+  it('every route declares who may call it', () => {
     const routes = apiRoutes({} as never);
     const open = routes.filter(({ access }) => !['user', ...permissions].includes(access)).map(({ path }) => path);
     expect(routes.length).to.be.greaterThan(8);
@@ -286,7 +286,7 @@ describe('the architecture', () => {
       expect(new Set(versions).size).to.equal(1);
     });
 
-    it('has none below the version that mended it', () => {
+    it('no dependency is older than the version that fixed its vulnerability', () => {
       const floors: Record<string, string> = {
         jws: '4.0.1',
         jsonwebtoken: '9.0.3',

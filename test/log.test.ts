@@ -19,7 +19,7 @@ const messages = (text: string): string[] =>
     .map(line => JSON.parse(line).msg);
 
 describe('The log of a process', () => {
-  it('has every line, in order, also when the process ends at once', async () => {
+  it('the log has every line, in order, also when the process exits at once', async () => {
     const { code, stdout } = await logging(`
       for (let i = 0; i < 1_000; i++) log.info('line ' + i);
       process.exit(3);`).ended;
@@ -27,7 +27,7 @@ describe('The log of a process', () => {
     expect(messages(stdout)).to.deep.equal(Array.from({ length: 1_000 }, (_, i) => `line ${i}`));
   });
 
-  it('has a warning at once, with what came before it, even if the process is killed', async () => {
+  it('a warning is written at once, with all earlier lines, even if the process is killed', async () => {
     for (const level of ['warn', 'error', 'fatal']) {
       const { signal, stdout } = await logging(`
         log.info('before');
@@ -38,7 +38,7 @@ describe('The log of a process', () => {
     }
   });
 
-  it('has a line within a moment when none follows it', async () => {
+  it('a single line is written within a moment', async () => {
     const running = logging(`log.info('alone'); setTimeout(() => {}, 60_000);`);
     try {
       await eventually(() => running.output.stdout.includes('alone'), 10_000);

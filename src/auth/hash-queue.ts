@@ -1,11 +1,11 @@
 import { problem } from '../errors.ts';
 
-/** Who asks for a password hash. The queue takes turns by tenant, then by client network. */
+/** The requester of a password hash. The queue takes turns by tenant, then by client network. */
 export interface HashRequester {
   readonly tenant: string;
   /** An IPv4 address or an IPv6 network. */
   readonly network: string;
-  /** Aborted when the client closes its connection: the result would reach nobody. */
+  /** Aborted when the client closes its connection: no one would receive the result. */
   readonly clientLeft?: AbortSignal;
 }
 

@@ -39,9 +39,9 @@ export interface BudgetCounts extends WaitCounts {
  * Limits the connections of this process to one PostgreSQL server: never more than `max` over all tenants.
  *
  *   acquire      A tenant takes an idle connection of its own, or opens one while there is room.
- *   evict        Without room, the budget closes the idle connection that is least likely to be needed: one of the
- *                tenant that has used its connections least of late. So busy tenants stay connected. (If the least
- *                recently used connection were closed, a stream of tenants that come once would close everybody's.)
+ *   evict        Without room, the budget closes an idle connection of the tenant that has recently used its
+ *                connections least. So busy tenants stay connected. (Closing the least recently used connection
+ *                would let a stream of tenants with one request each close the connections of all others.)
  *   connect      Only a few connections are opened at a time (`ConnectLimiter`).
  *   wait         When all connections are in use, requests wait. The tenant with the fewest connections is served first
  *                (`WaitQueue`), so no tenant keeps more than its share while others wait.
@@ -85,7 +85,7 @@ export class ConnectionBudget {
   async acquire(pool: Pool): Promise<TenantClient> {
     this.#contention.recordUse(pool);
     // This overtakes no waiter: waiters of this pool come first, and waiters of other pools cannot use the connection.
-    // They could have it evicted, but `#serve` ran when it became idle, and left it.
+    // They could only have it evicted, and `#serve` decided against that when the connection became idle.
     if (pool.waiting.length === 0 && pool.inUse < this.#maxPerTenant) {
       const client = this.#connections.takeIdle(pool);
       if (client) return this.#use(client);

@@ -11,10 +11,10 @@ const reconnectMs = 200;
 type ChangeHandler = (key: string) => void;
 
 /**
- * Receives a notification for each changed row of the control database, whoever changed it: triggers send them
+ * Receives a notification for each changed row of the control database, from any process: triggers send them
  * (`NOTIFY`).
  *
- * Whoever caches rows in memory may serve them only while `current` is true:
+ * A cache of rows in memory may serve them only while `current` is true:
  *
  *   1. `current` is true for 900 ms after the sending of the last `select 1` that this connection has answered. A
  *      silent network therefore counts as down.

@@ -11,7 +11,7 @@ export interface Statement {
   readonly types?: pg.CustomTypesConfig;
 }
 
-/** SQL with a `?` for each value that follows it. */
+/** An SQL condition, followed by one value for each `?` in it. */
 export type Condition = readonly [sql: string, ...values: unknown[]];
 
 /** Undefined conditions are ignored. */

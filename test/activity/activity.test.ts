@@ -34,14 +34,14 @@ describe('Activity', () => {
     return body.map(({ Id }: { Id: number }) => Id);
   };
 
-  it('of which there is none is a list of nothing, not 404', async () => {
+  it('a tenant without activities gets an empty list, not 404', async () => {
     const answer = await globex.get(path);
     expect([answer.status, answer.body]).to.deep.equal([200, []]);
     expectRefused(await globex.get(`${path}/1`), 404, 'not_found');
   });
 
   describe('recording', () => {
-    it('answers 201 with every field as it was sent, where it can be read, and makes no audit entry', async () => {
+    it('a recorded activity returns 201, Location and every field as sent, and writes no audit entry', async () => {
       const body = {
         ActivityCode: -7,
         UserId: 2 ** 53 - 1,
@@ -65,7 +65,7 @@ describe('Activity', () => {
       expect(await auditOf(admin, 'Activity', activity.Id)).to.deep.equal([]);
     });
 
-    it('has ids as JSON numbers, in records and in lists', async () => {
+    it('ids are JSON numbers, in records and in lists', async () => {
       const { Id } = await record({ UserId: 2 ** 53 - 1, EntityId: 2 ** 53 - 1 });
       const text = await (
         await fetch(`${world.url}${path}/${Id}`, { headers: { Authorization: `Bearer ${admin.tokens?.accessToken}` } })
@@ -74,7 +74,7 @@ describe('Activity', () => {
       expect(text).to.include('"EntityId":9007199254740991,');
     });
 
-    it('gives the caller as user and their address unless the body names others, or null', async () => {
+    it('user and address default to those of the caller, unless the body sets them, even to null', async () => {
       const guid = (await admin.get('/api/v1/auth/me')).body.userGuid;
       const absent = await record({});
       expect(absent).to.include({ IPAddress: '127.0.0.1', Comment: null, EntityId: null, Screen: null });
@@ -86,7 +86,7 @@ describe('Activity', () => {
       expect(await record({ UserId: null, IPAddress: null })).to.include({ UserId: null, IPAddress: null });
     });
 
-    it('keeps who really recorded it and from where, and shows neither', async () => {
+    it('the real caller and address are stored, and no response contains them', async () => {
       const honest = await record({});
       const forged = await record({ UserId: 77, IPAddress: '10.1.2.3', RecordedBy: 78, recordedFrom: '10.1.2.4' });
       const [row] = await sql<object>(world.acme, 'select recorded_by, recorded_from from activities where id = $1', [
@@ -96,7 +96,7 @@ describe('Activity', () => {
       expect(forged).not.to.have.any.keys('RecordedBy', 'RecordedFrom');
     });
 
-    it('sets id and time itself', async () => {
+    it('the service sets id and time, whatever the body contains', async () => {
       const told = await record({
         Id: 1_000_000,
         CreatedAt: '2001-01-01T00:00:00Z',
@@ -106,7 +106,7 @@ describe('Activity', () => {
       expect(Date.parse(told.CreatedAt)).to.be.closeTo(Date.now(), 60_000);
     });
 
-    it('takes camelCase names, and refuses two spellings with different values', async () => {
+    it('camelCase names are accepted, and two spellings with different values are rejected', async () => {
       const told = { activityCode: 5, userId: 6, entityId: 7, comment: 'c', screen: 's', ipAddress: '10.0.0.1' };
       const { body } = await admin.post(path, told);
       expect(body).to.include({ ActivityCode: 5, UserId: 6, EntityId: 7, Comment: 'c', Screen: 's', IPAddress: '10.0.0.1' }); // biome-ignore format: as it was sent
@@ -123,7 +123,7 @@ describe('Activity', () => {
       IPAddress: text({ max: 45, mayBeEmpty: true, nullable: true }),
     };
     for (const [field, { good, bad }] of Object.entries(fields)) {
-      it(`keeps every ${field} that is allowed, exactly`, async () => {
+      it(`every valid ${field} is stored unchanged`, async () => {
         for (const [json, stored] of good({ statusId: 0, currencyId: 0, countryCode: '', entityId: 0 })) {
           const { status, body } = await admin.post(path, withField({ ActivityCode: 1 }, field, json));
           expect([status, body[field]], json).to.deep.equal([201, stored]);
@@ -131,7 +131,7 @@ describe('Activity', () => {
         }
       });
 
-      it(`refuses every other ${field} by its name, and stores nothing`, async () => {
+      it(`every invalid ${field} is rejected by the name of the field, and nothing is stored`, async () => {
         const before = await idsOf('?limit=1');
         for (const json of bad) {
           const answer = await admin.post(path, withField({ ActivityCode: 1 }, field, json));
@@ -141,7 +141,7 @@ describe('Activity', () => {
       });
     }
 
-    it('needs an ActivityCode and nothing else', async () => {
+    it('ActivityCode is the only required field', async () => {
       for (const body of [undefined, '', {}, { Comment: 'no code' }]) {
         expectRefused(await admin.post(path, body), 400, 'validation_failed', ['ActivityCode']);
       }
@@ -149,7 +149,7 @@ describe('Activity', () => {
   });
 
   describe('the list', () => {
-    it('has the newest first, those of one moment by id', async () => {
+    it('the newest activities come first, and those of the same time are ordered by id', async () => {
       const insert = `insert into activities (activity_code, created_at, user_id, recorded_by, recorded_from)
         select code, at::timestamptz, 4242, 1, 'test' from unnest($1::int[], $2::text[]) as told (code, at) returning id`;
       const rows = await sql<{ id: string }>(world.acme, insert, [
@@ -160,7 +160,7 @@ describe('Activity', () => {
       expect(await idsOf('?userId=4242')).to.deep.equal([b, d, a, c]);
     });
 
-    it('has 20 unless the query says how many, and never more than 1,000', async () => {
+    it('a page has 20 activities by default and at most 1,000', async () => {
       await sql(
         world.acme,
         `insert into activities (activity_code, user_id, recorded_by, recorded_from) select n, 4343, 1, 'test' from generate_series(1, 1005) n`,
@@ -173,7 +173,7 @@ describe('Activity', () => {
       expect(await idsOf(`?userId=4343&limit=${'9'.repeat(400)}`)).to.deep.equal(newest);
     });
 
-    it('is of one user, of one entity, or of both together', async () => {
+    it('the list can be filtered by user, by entity, and by both', async () => {
       const [user, entity] = [5_001, 6_001];
       const both = await record({ UserId: user, EntityId: entity });
       const ofUser = await record({ UserId: user, EntityId: entity + 1 });
@@ -190,7 +190,7 @@ describe('Activity', () => {
     });
 
     for (const name of ['limit', 'userId', 'entityId'])
-      it(`is refused when ${name} is no positive whole number, or stands there twice`, async () => {
+      it(`the list is rejected when ${name} is not a positive integer, or is repeated`, async () => {
         const values = [
           '0',
           '-1',
@@ -216,25 +216,25 @@ describe('Activity', () => {
         }
       });
 
-    it('is refused when an id is more than JSON numbers hold', async () => {
+    it('the list is rejected when an id exceeds the safe integers of JSON', async () => {
       for (const id of ['9007199254740992', '9223372036854775808', '1'.repeat(30)]) {
         expectRefused(await admin.get(`${path}?userId=${id}`), 400, 'validation_failed', ['userId']);
       }
       expect(await idsOf('?userId=9007199254740990')).to.deep.equal([]);
     });
 
-    it('takes no notice of names it does not know', async () => {
+    it('unknown query parameters are ignored', async () => {
       expect(await idsOf('?limit=1&UserId=99999&LIMIT=0&sort=asc&offset=-1&select[]=x')).to.have.lengthOf(1);
     });
 
-    it('has nothing of the other tenant', async () => {
+    it('the list contains no activity of another tenant', async () => {
       const own = await record({ UserId: 7_001 });
       expect(await idsOf('?userId=7001', globex)).to.deep.equal([]);
       expectRefused(await globex.get(`${path}/${own.Id}`), 404, 'not_found');
     });
   });
 
-  it('answers 404 to what is no id', async () => {
+  it('a malformed id gets 404', async () => {
     for (const id of [
       '0',
       '-1',
@@ -251,7 +251,7 @@ describe('Activity', () => {
     }
   });
 
-  it('is read with full.read and recorded with full.manage, neither standing for the other', async () => {
+  it('reading requires full.read, recording requires full.manage, and neither implies the other', async () => {
     const { Id } = await record({});
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
     const writer = await world.loginAs(world.acme, { permissions: ['full.manage'] });
@@ -278,7 +278,7 @@ describe('Activity', () => {
     });
 
     for (const spelling of ['EntityId', 'EntityID', 'entityId', 'entityID'])
-      it(`${spelling} becomes the own entity, whatever is sent`, async () => {
+      it(`${spelling} is replaced by the entity of the caller, whatever is sent`, async () => {
         for (const sent of [other, own, null, String(other), 'x', 0, -1, 1.5, true, [other], { id: other }, 2 ** 60]) {
           const activity = await record({ [spelling]: sent }, self);
           expect(activity.EntityId, JSON.stringify(sent)).to.equal(own);
@@ -286,7 +286,7 @@ describe('Activity', () => {
         }
       });
 
-    it('several spellings with different values become the own entity together', async () => {
+    it('several spellings with different values are all replaced by the entity of the caller', async () => {
       const sent = { EntityId: other, EntityID: other + 1, entityId: 'x', entityID: null };
       expect((await record(sent, self)).EntityId).to.equal(own);
       const twice = `{"ActivityCode":1,"EntityId":${own},"EntityId":${other}}`;
@@ -295,7 +295,7 @@ describe('Activity', () => {
       expect((await self.post(path, escaped)).body.EntityId).to.equal(own);
     });
 
-    it('a body without the property stays without it, also when the query string or a nested object has it', async () => {
+    it('a body without the property does not get it, even if the query string or a nested object has it', async () => {
       const { status, body } = await self.post(`${path}?EntityId=${other}&entityId=${other}`, {
         ActivityCode: 1,
         Nested: { EntityId: other },
@@ -304,17 +304,17 @@ describe('Activity', () => {
       expect([status, body.EntityId]).to.deep.equal([201, null]);
     });
 
-    it('becomes null when the caller has no entity', async () => {
+    it('the property becomes null when the caller has no entity', async () => {
       for (const sent of [own, null, 'x']) expect((await record({ EntityId: sent }, nobody)).EntityId).to.equal(null);
     });
 
-    it('stays as it was sent for a caller of scope All', async () => {
+    it('the property is stored as sent for a caller of scope All', async () => {
       expect((await record({ EntityId: other })).EntityId).to.equal(other);
       expect((await record({ EntityID: other })).EntityId).to.equal(null);
       expectRefused(await admin.post(path, { ActivityCode: 1, EntityId: 'x' }), 400, 'validation_failed', ['EntityId']);
     });
 
-    it('only activities of the own entity are there', async () => {
+    it('only activities of the caller’s entity are visible', async () => {
       const mine = await record({ EntityId: own });
       const theirs = await record({ EntityId: other });
       const nobodys = await record({ EntityId: null });
@@ -328,7 +328,7 @@ describe('Activity', () => {
       for (const { Id } of [theirs, nobodys]) expectRefused(await self.get(`${path}/${Id}`), 404, 'not_found');
     });
 
-    it('there are none when the caller has no entity', async () => {
+    it('no activity is visible when the caller has no entity', async () => {
       const { Id } = await record({ EntityId: null });
       for (const query of ['', `?entityId=${own}`]) expect(await idsOf(query, nobody)).to.deep.equal([]);
       expectRefused(await nobody.get(`${path}/${Id}`), 404, 'not_found');
@@ -336,7 +336,7 @@ describe('Activity', () => {
   });
 
   describe('once recorded', () => {
-    it('has no PUT, PATCH or DELETE', async () => {
+    it('an activity has no PUT, PATCH or DELETE', async () => {
       const activity = await record({ Comment: 'for ever' });
       for (const method of ['PUT', 'PATCH', 'DELETE']) {
         const one = await admin.send(method, `${path}/${activity.Id}`, { Comment: 'changed' });
@@ -354,7 +354,7 @@ describe('Activity', () => {
         `delete from ${table}`,
         `truncate ${table}`,
       ])
-        it(`the service, and even the owner of the tables, is refused: ${statement}`, async () => {
+        it(`PostgreSQL refuses the service, and even the owner of the tables: ${statement}`, async () => {
           const rows = `select count(*)::int, max(created_at) from ${table}`;
           const before = await sql<{ count: number }>(world.acme, rows);
           expect(before[0]?.count).to.be.above(0);
@@ -363,7 +363,7 @@ describe('Activity', () => {
           expect(await sql(world.acme, rows)).to.deep.equal(before);
         });
 
-    it('the service can neither switch the guard off nor become who could, nor write an audit entry itself', async () => {
+    it('the service can neither disable the trigger, nor assume a role that can, nor insert an audit entry', async () => {
       const [{ owner } = { owner: '' }] = await sql<{ owner: string }>(
         world.acme,
         `select tableowner as owner from pg_tables where tablename = 'activities'`,

@@ -21,7 +21,7 @@ describe('AuditLog', () => {
     return body;
   };
 
-  it('is a list of nothing, not 404, before anything has changed', async () => {
+  it('the audit log is an empty list, not 404, before the first change', async () => {
     const initech = await world.login(await world.provision('initech'));
     const seeded = await read('?limit=1000', initech);
     // What a tenant begins with was put there by the operator, and says so.
@@ -29,7 +29,7 @@ describe('AuditLog', () => {
     expect(await read('?resource=Country', initech)).to.deep.equal([]);
   });
 
-  it('has for each entry when, who, from where, what, and the record before and after', async () => {
+  it('an entry has the time, user, address, action, and the record before and after', async () => {
     const started = Date.now();
     const { body: unit, headers } = await admin.post('/api/v1/UnitsOfMeasure', { Code: 'kg', Name: 'Kilogram' });
     const [entry] = await read('?limit=1');
@@ -54,7 +54,7 @@ describe('AuditLog', () => {
     expect(Date.parse(String(entry?.CreatedAt))).to.be.within(started - 1_000, Date.now() + 1_000);
   });
 
-  it('has one entry for each record that plain SQL changes, by nobody the service knows', async () => {
+  it('plain SQL writes one entry for each changed record, without a user', async () => {
     await sql(world.acme, `insert into order_statuses (name) values ('a'), ('b'), ('c')`);
     await sql(world.acme, `update order_statuses set weighting = 1 where name in ('a', 'b')`);
     await sql(world.acme, 'update order_statuses set weighting = 1 where weighting = 1');
@@ -76,7 +76,7 @@ describe('AuditLog', () => {
     for (const entry of entries) expect(entry).to.include({ UserId: null, UserGuid: null, TraceId: null });
   });
 
-  it('calls the marking of a record as deleted a deletion, with the record as it was and is', async () => {
+  it('marking a record as deleted is logged as a deletion, with the record before and after', async () => {
     const { body: country } = await admin.post('/api/v1/Countries', { CountryCode: 'DD', CountryName: 'Gone' });
     await admin.delete('/api/v1/Countries/code/dd');
     const [deletion] = await read('?resource=Country&key=DD&limit=1');
@@ -86,7 +86,7 @@ describe('AuditLog', () => {
     expect(deletion?.After).to.deep.equal(marked);
   });
 
-  it('does not change with the record: what was written stays', async () => {
+  it('a later change of the record does not change its earlier entries', async () => {
     const { body: first } = await admin.post('/api/v1/TaxCodes', { Code: 'VAT', Name: 'First', Rate: 1.5 });
     const [before] = await auditOf(admin, 'TaxCode', first.Id);
     await admin.put(`/api/v1/TaxCodes/${first.Id}`, { Code: 'VAT', Name: 'Second', Rate: 2.25 });
@@ -95,7 +95,7 @@ describe('AuditLog', () => {
   });
 
   describe('the list', () => {
-    it('has the newest first, 20 unless the query says how many, and never more than 1,000', async () => {
+    it('the newest entries come first, 20 by default and at most 1,000', async () => {
       await sql(
         world.acme,
         `insert into system_options (system_option_type_id, value) select 1, n from generate_series(1, 1005) n`,
@@ -109,7 +109,7 @@ describe('AuditLog', () => {
       expect((await read('?limit=999999999999')).map(({ Id }) => Id)).to.deep.equal(ids);
     });
 
-    it('is of one resource, one record, one user, or of all of these together', async () => {
+    it('the list can be filtered by resource, by record, by user, and by all of them', async () => {
       const editor = await world.loginAs(world.acme, { permissions: ['settings.write'] });
       const { body: a } = await admin.post('/api/v1/Currency', { Code: 'AAA', Name: 'A' });
       const { body: b } = await editor.post('/api/v1/Currency', { Code: 'BBB', Name: 'B' });
@@ -133,7 +133,7 @@ describe('AuditLog', () => {
       expect(await told('?userId=9007199254740991')).to.deep.equal([]);
     });
 
-    it('is refused when a filter cannot be, or stands there twice', async () => {
+    it('the list is rejected when a filter is invalid or repeated', async () => {
       for (const name of ['limit', 'userId'])
         for (const value of ['0', '-1', 'abc', '1e3', '', '%20', '1.5', '01']) {
           expectRefused(await admin.get(`${path}?${name}=${value}`), 400, 'validation_failed', [name]);
@@ -148,14 +148,14 @@ describe('AuditLog', () => {
         }
     });
 
-    it('has nothing of the other tenant', async () => {
+    it('the list contains no entry of another tenant', async () => {
       const globex = await world.login(world.globex);
       await admin.post('/api/v1/OrderStatuses', { Name: 'Only here' });
       expect(await read('?resource=OrderStatus', globex)).to.deep.equal([]);
     });
   });
 
-  it('is read with full.read, and not written by anyone', async () => {
+  it('reading requires full.read, and no method writes entries', async () => {
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
     const writer = await world.loginAs(world.acme, { permissions: ['full.manage', 'settings.write'] });
     expect((await reader.get(path)).status).to.equal(200);
@@ -167,7 +167,7 @@ describe('AuditLog', () => {
     expectRefused(await admin.get(`${path}/1`), 404, 'not_found');
   });
 
-  it('shows a caller of scope Self the changes of the own entity only, and one without an entity none', async () => {
+  it('a caller of scope Self sees only the changes of their own entity, and without an entity none', async () => {
     const entity = async (Name: string): Promise<number> =>
       (await admin.post('/api/v1/Entities', { Name, EntityType: 'customer' })).body.Id;
     const [own, other] = [await entity('Own'), await entity('Other')];
@@ -192,7 +192,7 @@ describe('AuditLog', () => {
     expect(await read('?limit=1000', nobody)).to.deep.equal([]);
   });
 
-  it('an entry that cannot be written undoes the change, and the answer tells nothing of why', async () => {
+  it('a failed audit entry rolls back the change, and the response does not contain the reason', async () => {
     const places = ['/api/v1/UnitsOfMeasure', '/api/v1/Countries', '/api/v1/Entities', '/api/v1/Currency'];
     const bodies = [
       { Code: 'box', Name: 'Box' },

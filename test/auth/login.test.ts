@@ -53,7 +53,7 @@ describe('Login', () => {
       expect(headers.get('set-cookie')).to.equal(null);
     });
 
-    it('puts into the access token who, for which tenant and session, and what the role permits', async () => {
+    it('the access token has the user, tenant, session and the permissions of the role', async () => {
       const { body } = await login(known);
       const claims = claimsOf(body.accessToken);
       const { iat, exp, jti, sid, permissions, ...others } = claims as Record<string, number> & {
@@ -80,7 +80,7 @@ describe('Login', () => {
     });
 
     for (const type of ['supplier', 'customer']) {
-      it(`says ${type} for a user who belongs to a ${type}`, async () => {
+      it(`the response has the type ${type} for a user who belongs to a ${type}`, async () => {
         const [entity] = await sql<{ id: string }>(
           world.acme,
           'insert into entities (name, entity_type) values ($1, $1) returning id',
@@ -93,7 +93,7 @@ describe('Login', () => {
       });
     }
 
-    it('says null for a user whose entity is gone', async () => {
+    it('the entity type is null for a user whose entity was deleted', async () => {
       const person = await addSampleUser(world, world.acme);
       await controlSql(world, 'update users set entity_id = 999999 where id = ?', [person.id]);
       expect((await login(person)).body.entityType).to.equal(null);
@@ -161,7 +161,7 @@ describe('Login', () => {
       expect(sessions).to.deep.equal([{ old: false }]);
     });
 
-    it('leaves a session that is ended meanwhile the reason for which it was', async () => {
+    it('a session that ends during a login keeps the reason of its end', async () => {
       const person = await addSampleUser(world, world.acme);
       for (let i = 0; i < 20; i++) await login(person);
       const oldest = '(select id from sessions where user_id = ? order by created_at limit 1)';
@@ -181,7 +181,7 @@ describe('Login', () => {
   });
 
   describe('that fails', () => {
-    it('answers the same for every reason', async () => {
+    it('a failed login gets the same response for every reason', async () => {
       const expected = comparable(await login({ email: 'nobody@acme.test', password: 'wrong password' }));
       expect(expected).to.include({ status: 401 });
       expect(JSON.parse(String(expected.body))).to.include({ code: 'invalid_credentials', status: 401 });
@@ -207,14 +207,14 @@ describe('Login', () => {
       expect((await login(foreign, world.globex)).status, 'the other tenant’s own').to.equal(200);
     });
 
-    it('opens no session', async () => {
+    it('a failed login opens no session', async () => {
       const count = async () => (await controlSql<{ count: string }>(world, 'select count(*) from sessions'))[0]?.count;
       const before = await count();
       for (const person of [unconfirmed, disabled, { ...known, password: 'wrong password' }]) await login(person);
       expect(await count()).to.equal(before);
     });
 
-    it('takes the work of one password for every reason', async () => {
+    it('a failed login hashes one password for every reason', async () => {
       const wrong = (person: SampleUser) => ({ ...person, password: 'wrong password' });
       const outdated = await addSampleUser(world, world.acme);
       await controlSql(world, 'update users set confirmed_at = null, password_hash = ? where id = ?', [
@@ -256,7 +256,7 @@ describe('Login', () => {
         expect(await status(email), email).to.equal(200);
     });
 
-    it('and by no look-alike of it', async () => {
+    it('no look-alike of the address finds the user', async () => {
       const lookAlikes = [
         `${kelvin}im@acme.test`,
         `${kelvin.toLowerCase()}im@acme.test`.replace('k', kelvin),
@@ -284,7 +284,7 @@ describe('Login', () => {
       return async typed => (await login({ email: person.email, password: typed })).status;
     };
 
-    it('of 8 to 128 characters works, and no other can be set', async () => {
+    it('a password has 8 to 128 characters', async () => {
       for (const password of [letters(8), keys(8), letters(128), keys(128)])
         expect(await (await withPassword(password))(password), password).to.equal(200);
       for (const password of [letters(7), keys(7), letters(129), keys(129)]) {
@@ -296,7 +296,7 @@ describe('Login', () => {
       }
     });
 
-    it('is read to its last character', async () => {
+    it('the last character of a password counts', async () => {
       const typed = await withPassword(`${'x'.repeat(72)}a${'y'.repeat(50)}`);
       expect(await typed(`${'x'.repeat(72)}b${'y'.repeat(50)}`)).to.equal(401);
       expect(await typed('x'.repeat(72))).to.equal(401);
@@ -304,14 +304,14 @@ describe('Login', () => {
       expect(await typed(`${'x'.repeat(72)}a${'y'.repeat(50)}`)).to.equal(200);
     });
 
-    it('may be typed in any compatible form of Unicode', async () => {
+    it('a password matches in any compatible Unicode form', async () => {
       const typed = await withPassword('caf\u00e9 \ufb01ne \u212b\u2460');
       for (const same of ['cafe\u0301 fine \u00c51', 'caf\u00e9 \ufb01ne \u212b\u2460', '\uff43af\u00e9 fine A\u030a1'])
         expect(await typed(same), JSON.stringify(same)).to.equal(200);
       expect(await typed('cafe fine A1')).to.equal(401);
     });
 
-    it('counts white space and case', async () => {
+    it('white space and letter case of a password count', async () => {
       const typed = await withPassword(' Leading space');
       for (const other of ['Leading space', ' Leading space ', '  Leading space', ' leading space', ' Leadingspace'])
         expect(await typed(other), JSON.stringify(other)).to.equal(401);
@@ -319,7 +319,7 @@ describe('Login', () => {
     });
   });
 
-  it('names the fields that are wrong, and repeats nothing of them', async () => {
+  it('the response names the invalid fields, and repeats none of their values', async () => {
     const secret = 'do not repeat me';
     const cases: [body: unknown, fields: string[]][] = [
       [{}, ['email', 'password']],
@@ -352,7 +352,7 @@ describe('Login', () => {
     ).to.equal(false);
   });
 
-  it('in a crowd is answered, or told to come again, and nobody else waits for it', async () => {
+  it('each login in a crowd is answered or gets Retry-After, and delays no other request', async () => {
     const password = keys(128);
     const person = await addSampleUser(world, world.acme, { password });
     const caller = await world.login(world.acme, known);
@@ -386,8 +386,8 @@ describe('Login', () => {
     expect(sessions?.count).to.equal('20');
   });
 
-  describe('with a hash of former days', () => {
-    it('works, and stores a hash of today', async () => {
+  describe('with an outdated password hash', () => {
+    it('a login with an outdated hash succeeds, and stores a hash of the current format', async () => {
       const person = await addSampleUser(world, world.acme);
       await controlSql(world, 'update users set password_hash = ? where id = ?', [
         await formerly(person.password),
@@ -402,7 +402,7 @@ describe('Login', () => {
       expect(await storedHash(person), 'a good hash stays').to.equal(renewed);
     });
 
-    it('never brings back a password that was changed meanwhile', async () => {
+    it('the rehash never restores a password that was changed during the login', async () => {
       const person = await addSampleUser(world, world.acme);
       await controlSql(world, 'update users set password_hash = ? where id = ?', [
         await formerly(person.password),
@@ -415,7 +415,7 @@ describe('Login', () => {
     });
   });
 
-  it('with the old password, still running while the password is changed, opens no session', async () => {
+  it('a login with the old password that runs during the password change opens no session', async () => {
     const person = await addSampleUser(world, world.acme);
     const changed = await world.passwords.hash('changed meanwhile');
     const answer = await duringChange(person, () => login(person), changed);

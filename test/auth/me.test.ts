@@ -20,7 +20,7 @@ describe('The current user', () => {
     controlSql(world, 'update roles set permissions = ?::text[] where name = ?', [`{${granted.join(',')}}`, role]);
   const write = (client: Client) => client.post('/api/v1/EntityStatus', { Title: 'Mine' });
 
-  it('is told as tenant, role, scope, entity, permissions and features, and nothing else', async () => {
+  it('the response has tenant, role, scope, entity, permissions and features, and nothing else', async () => {
     const [entity] = await sql<{ id: string }>(
       world.acme,
       `insert into entities (name, entity_type) values ('Own', 'customer') returning id`,
@@ -60,7 +60,7 @@ describe('The current user', () => {
     expect(body.permissions).to.deep.equal([...permissions]);
   });
 
-  it('is told as they are now: name, role, scope and entity change without a new token', async () => {
+  it('the response is current: name, role, scope and entity change without a new token', async () => {
     const person = await addSampleUser(world, world.acme);
     const client = await world.login(world.acme, person);
     expect((await client.get(path)).body).to.include({ role: 'Member', scope: 'All', lastName: 'Son' });
@@ -78,7 +78,7 @@ describe('The current user', () => {
     expect(body.permissions, 'more permissions come with the next token only').to.not.include('full.manage');
   });
 
-  it('may no more, within 1 s, what the role has lost, though the token still says it', async () => {
+  it('a permission that the role loses is refused within 1 s, though the token still has it', async () => {
     const client = await world.loginAs(world.acme, { permissions: ['full.read', 'full.manage'] });
     const { role } = (await client.get(path)).body;
     expect((await write(client)).status).to.equal(201);
@@ -94,7 +94,7 @@ describe('The current user', () => {
     await eventually(async () => (await write(client)).status === 201, 1_000);
   });
 
-  it('may not what only the token says', async () => {
+  it('a permission that only the token has is refused', async () => {
     const client = await world.loginAs(world.acme, { permissions: ['full.read'] });
     const boasting = world.anonymous.withToken(
       resignToken(
@@ -109,7 +109,7 @@ describe('The current user', () => {
     expect((await boasting.get(path)).body.permissions).to.deep.equal(['full.read']);
   });
 
-  it('may what the role has gained with the next token, not with this one', async () => {
+  it('a permission that the role gains is granted with the next token, not with the current one', async () => {
     const client = await world.loginAs(world.acme, { permissions: ['full.read'] });
     const { role } = (await client.get(path)).body;
     await grant(role, ['full.read', 'full.manage']);
@@ -123,7 +123,7 @@ describe('The current user', () => {
     expect((await write(client)).status).to.equal(403);
   });
 
-  it('has the permissions of a role of the same name in another tenant in nothing', async () => {
+  it('a role of the same name in another tenant grants no permission', async () => {
     await controlSql(world, `update roles set permissions = '{}' where name = 'Member' and tenant_id = ?`, [
       world.globex.id,
     ]);

@@ -50,7 +50,7 @@ describe('Permissions', () => {
     client.send(method, path.replaceAll(/:\w+/g, '1'), method === 'POST' || method === 'PUT' ? {} : undefined, headers);
   const name = ({ method, path }: TenantRoute): string => `${method} ${path}`;
 
-  it('are what the table says for every route there is', () => {
+  it('every route requires the permission in the table', () => {
     const found = Object.fromEntries(routes.map(route => [name(route), route.access]));
     const wanted = Object.fromEntries(
       routes.map(route => {
@@ -63,7 +63,7 @@ describe('Permissions', () => {
     expect(guarded().length).to.be.at.least(5);
   });
 
-  it('let nobody in without a token, at any route', async () => {
+  it('every route rejects a request without a token', async () => {
     for (const route of closed()) {
       const named = await call(world.anonymous, route, { 'X-Tenant': world.acme.guid });
       expect([named.status, named.body.code], name(route)).to.deep.equal([401, 'unauthorized']);
@@ -75,7 +75,7 @@ describe('Permissions', () => {
     }
   });
 
-  it('that a user lacks are named when they are needed, also to one who has all others', async () => {
+  it('a 403 names the missing permission, also to a user who has all others', async () => {
     for (const access of new Set(guarded().map(route => route.access))) {
       const nothing = await world.loginAs(world.acme, { permissions: [] });
       const allOthers = await world.loginAs(world.acme, { permissions: permissions.filter(other => other !== access) });
@@ -90,7 +90,7 @@ describe('Permissions', () => {
     }
   });
 
-  it('suffice alone: with the one that a route needs it answers', async () => {
+  it('the permission that a route requires is sufficient', async () => {
     const clients = new Map<Access, Client>();
     const logoutLast = closed().toSorted(
       (a, b) => Number(a.path.endsWith('/logout')) - Number(b.path.endsWith('/logout')),
@@ -106,7 +106,7 @@ describe('Permissions', () => {
     }
   });
 
-  it('imply no other: who may manage may not read, and who may read may not manage', async () => {
+  it('no permission implies another: full.manage does not allow reading, nor full.read changes', async () => {
     const manager = await world.loginAs(world.acme, { permissions: ['full.manage'] });
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
     expect((await manager.get('/api/v1/EntityStatus')).status).to.equal(403);
@@ -115,7 +115,7 @@ describe('Permissions', () => {
     expect((await reader.post('/api/v1/EntityStatus', { Title: 'Refused' })).status).to.equal(403);
   });
 
-  it('are asked for before the body is looked at', async () => {
+  it('permissions are checked before the body is read', async () => {
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
     for (const body of ['{', '[]', JSON.stringify({ Title: 7 }), 'x'.repeat(100_000)])
       expect((await reader.post('/api/v1/EntityStatus', body)).status).to.equal(403);

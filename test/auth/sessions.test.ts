@@ -43,7 +43,7 @@ describe('Sessions', () => {
   after(() => world.close());
 
   describe('are refreshed', () => {
-    it('once by each refresh token, for a new pair, while the old access token lives on', async () => {
+    it('a refresh token works once and returns a new pair, and the old access token stays valid', async () => {
       const client = await world.login(world.acme);
       const { accessToken, refreshToken } = client.tokens!;
       const { status, body, headers } = await refresh(refreshToken);
@@ -59,7 +59,7 @@ describe('Sessions', () => {
       expect((await refresh(body.refreshToken)).status).to.equal(200);
     });
 
-    it('to the same successor when the reply was lost and the client asks again within 10 s', async () => {
+    it('a repeated refresh within 10 s returns the same successor, for a client that lost the response', async () => {
       const client = await world.login(world.acme);
       const first = await refresh(client.tokens!.refreshToken);
       await age(client, 'refreshed_at', '9 seconds');
@@ -70,7 +70,7 @@ describe('Sessions', () => {
       expect((await refresh(again.body.refreshToken)).status, 'the successor').to.equal(200);
     });
 
-    it('once when 50 ask at the same time', async () => {
+    it('50 parallel refreshes of one token return the same successor', async () => {
       const client = await world.login(world.acme);
       const answers = await Promise.all(Array.from({ length: 50 }, () => refresh(client.tokens!.refreshToken)));
       expect(new Set(answers.map(({ status }) => status))).to.deep.equal(new Set([200]));
@@ -79,7 +79,7 @@ describe('Sessions', () => {
       expect((await refresh(answers[0]!.body.refreshToken)).status).to.equal(200);
     });
 
-    it('in one row, however often', async () => {
+    it('a session is one row, however often it is refreshed', async () => {
       const person = await addSampleUser(world, world.acme);
       const client = await world.login(world.acme, person);
       let { refreshToken } = client.tokens!;
@@ -88,7 +88,7 @@ describe('Sessions', () => {
       expect(rows.map(({ refresh_generation }) => refresh_generation)).to.deep.equal([100]);
     });
 
-    it('with permissions, entity type and user as they are now', async () => {
+    it('a refresh returns the current permissions, entity type and user', async () => {
       const [entity] = await sql<{ id: string }>(
         world.acme,
         `insert into entities (name, entity_type) values ('Now', 'supplier') returning id`,
@@ -111,7 +111,7 @@ describe('Sessions', () => {
       }, 1_000);
     });
 
-    it('not for nothing while the tenant’s database is away: the same token works when it is back', async () => {
+    it('a refresh token is not used up while the database of the tenant is down', async () => {
       const tenant = world.globex;
       const [entity] = await sql<{ id: string }>(
         tenant,
@@ -152,7 +152,7 @@ describe('Sessions', () => {
       expect(comparable(await refresh(newest.refreshToken)), 'the newest refresh token').to.deep.equal(refusal);
     };
 
-    it('when a refresh token comes again after 10 s, and its newest tokens with them', async () => {
+    it('a refresh token that is used again after 10 s ends the session, with its newest tokens', async () => {
       const client = await world.login(world.acme);
       const newest = (await refresh(client.tokens!.refreshToken)).body;
       await age(client, 'refreshed_at', '11 seconds');
@@ -169,7 +169,7 @@ describe('Sessions', () => {
         .and.to.have.property('traceId');
     });
 
-    it('when a refresh token of an older generation comes, also within 10 s', async () => {
+    it('a refresh token of an older generation ends the session, also within 10 s', async () => {
       const client = await world.login(world.acme);
       const second = (await refresh(client.tokens!.refreshToken)).body;
       const third = (await refresh(second.refreshToken)).body;
@@ -177,7 +177,7 @@ describe('Sessions', () => {
       await expectEnded(client, 'refresh_reuse', third);
     });
 
-    it('when nobody refreshes them for 7 days', async () => {
+    it('a session ends after 7 days without a refresh', async () => {
       const client = await world.login(world.acme);
       await age(client, 'refreshed_at', '6 days 23:59:50');
       const { status, body } = await refresh(client.tokens!.refreshToken);
@@ -187,7 +187,7 @@ describe('Sessions', () => {
         expect(comparable(await refresh(token))).to.deep.equal(refusal);
     });
 
-    it('30 days after the login, however active', async () => {
+    it('a session ends 30 days after the login, however active it is', async () => {
       const client = await world.login(world.acme);
       await age(client, 'created_at', '29 days 23:59:50');
       const { status, body } = await refresh(client.tokens!.refreshToken);
@@ -196,7 +196,7 @@ describe('Sessions', () => {
       expect(comparable(await refresh(body.refreshToken))).to.deep.equal(refusal);
     });
 
-    it('with the logout, which others do not feel', async () => {
+    it('a logout ends its session and no other', async () => {
       const [client, other] = [await world.login(world.acme), await world.login(world.acme)];
       expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
       const { status, body } = await client.post('/api/v1/auth/logout');
@@ -208,7 +208,7 @@ describe('Sessions', () => {
       expect((await refresh(other.tokens!.refreshToken)).status).to.equal(200);
     });
 
-    it('not by a token that has expired', async () => {
+    it('an expired token cannot end a session', async () => {
       const client = await world.login(world.acme);
       const now = Math.floor(Date.now() / 1000);
       const expired = resignToken(
@@ -221,7 +221,7 @@ describe('Sessions', () => {
       expect((await row(client))?.revoked_at).to.equal(null);
     });
 
-    it('all of a user’s with a change of the password, and no other user’s', async () => {
+    it('a password change ends all sessions of the user, and no other user’s', async () => {
       const person = await addSampleUser(world, world.acme);
       const clients = [await world.login(world.acme, person), await world.login(world.acme, person)];
       const other = await world.login(world.acme);
@@ -231,7 +231,7 @@ describe('Sessions', () => {
       expect((await other.get('/api/v1/auth/me')).status).to.equal(200);
     });
 
-    it('with the user, who is disabled, and not with their access token', async () => {
+    it('disabling a user ends their sessions, before their access tokens expire', async () => {
       const person = await addSampleUser(world, world.acme);
       const client = await world.login(world.acme, person);
       expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
@@ -241,7 +241,7 @@ describe('Sessions', () => {
       expect(comparable(await refresh(client.tokens!.refreshToken))).to.deep.equal(refusal);
     });
 
-    it('everywhere within a second of their revocation, and for good', async () => {
+    it('a revoked session ends in every process within 1 s, permanently', async () => {
       const { url } = await world.startAnotherServer();
       const clients = await Promise.all(Array.from({ length: 10 }, () => world.login(world.acme)));
       await Promise.all(
@@ -260,7 +260,7 @@ describe('Sessions', () => {
     });
   });
 
-  describe('are not refreshed, and live on,', () => {
+  describe('are neither refreshed nor ended', () => {
     let client: Client;
     beforeEach(async () => {
       client = await world.login(world.acme);
@@ -271,7 +271,7 @@ describe('Sessions', () => {
       expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
     });
 
-    it('by what is no refresh token, always with the same 401', async () => {
+    it('a text that is not a refresh token always gets the same 401', async () => {
       const { refreshToken, accessToken } = client.tokens!;
       expect(refusal).to.include({ status: 401 });
       expect(JSON.parse(String(refusal.body))).to.include({ code: 'invalid_refresh_token' });
@@ -302,7 +302,7 @@ describe('Sessions', () => {
         expect(comparable(await refresh(token)), JSON.stringify(token)).to.deep.equal(refusal);
     });
 
-    it('by their own token with any one bit changed', async () => {
+    it('a refresh token with any one bit changed is rejected, and the session continues', async () => {
       const bytes = Buffer.from(client.tokens!.refreshToken, 'base64url');
       const changed = Array.from({ length: bytes.length * 8 }, (_, bit) => {
         const copy = Buffer.from(bytes);
@@ -315,7 +315,7 @@ describe('Sessions', () => {
       }
     });
 
-    it('by a token that was made with another master key, for another tenant, or for a session that is not', async () => {
+    it('a token of another master key, another tenant or a missing session is rejected', async () => {
       const { secrets } = world.installation;
       const session = { sessionId: sid(client), generation: 0 };
       expect(encodeRefreshToken(session, world.acme.guid, secrets), 'what we forge with').to.equal(
@@ -330,7 +330,7 @@ describe('Sessions', () => {
         expect(comparable(await refresh(token))).to.deep.equal(refusal);
     });
 
-    it('at another tenant, also by a token that is good here', async () => {
+    it('a valid refresh token is rejected by another tenant', async () => {
       expect(comparable(await refresh(client.tokens!.refreshToken, world.globex))).to.deep.equal(refusal);
       // Even one that has the other tenant's guid in its code is bound to the tenant of the row.
       const moved = encodeRefreshToken(
@@ -341,7 +341,7 @@ describe('Sessions', () => {
       expect(comparable(await refresh(moved, world.globex))).to.deep.equal(refusal);
     });
 
-    it('without a token, or with one that is no text, which is a mistake in a field', async () => {
+    it('a missing refresh token, or one that is not a string, is a validation error', async () => {
       for (const token of [undefined, null, 7, '', [client.tokens!.refreshToken], { token: 'x' }, true]) {
         const { status, body } = await refresh(token);
         expect([status, body.code], JSON.stringify(token)).to.deep.equal([400, 'validation_failed']);
@@ -349,14 +349,14 @@ describe('Sessions', () => {
       }
     });
 
-    it('by calls that carry the refresh token as bearer token', async () => {
+    it('a refresh token as bearer token is rejected', async () => {
       const { status, body, headers } = await me(client.tokens!.refreshToken);
       expect([status, body.code]).to.deep.equal([401, 'invalid_token']);
       expect(headers.get('www-authenticate')).to.equal('Bearer error="invalid_token"');
     });
   });
 
-  it('wait while their tenant is suspended, and go on without a new login', async () => {
+  it('sessions pause while their tenant is suspended, and continue without a new login', async () => {
     const tenant = world.globex;
     const client = await world.login(tenant);
     const forged = resignToken(

@@ -42,7 +42,7 @@ describe('Secrets at rest', () => {
       await eventually(async () => (await acme.get(path)).status === 200, 1_000);
     });
 
-    it('do not open in the row of another tenant: a database password', async () => {
+    it('a database password cannot be decrypted in the row of another tenant', async () => {
       await control(
         'update tenants set role_password = (select role_password from tenants where id = ?) where id = ?',
         [world.globex.id, world.acme.id],
@@ -50,7 +50,7 @@ describe('Secrets at rest', () => {
       await expectOnlyAcmeRefused();
     });
 
-    it('do not open in the row of another tenant: a signing key', async () => {
+    it('a signing key cannot be decrypted in the row of another tenant', async () => {
       await control(
         'update signing_keys set secret = (select secret from signing_keys where tenant_id = ?) where kid = ?',
         [world.globex.id, kid],
@@ -58,7 +58,7 @@ describe('Secrets at rest', () => {
       await expectOnlyAcmeRefused();
     });
 
-    it('do not open under another key id of the same tenant', async () => {
+    it('a signing key cannot be decrypted under another key id of the same tenant', async () => {
       await control(
         `insert into signing_keys (kid, tenant_id, secret, status) select 'copied', tenant_id, secret, 'retiring'
           from signing_keys where kid = ?`,
@@ -67,26 +67,26 @@ describe('Secrets at rest', () => {
       await expectOnlyAcmeRefused();
     });
 
-    it('do not open in the place of another kind of secret', async () => {
+    it('a secret cannot be decrypted in the place of another kind of secret', async () => {
       await control('update tenants set role_password = ? where id = ?', [key, world.acme.id]);
       await expectOnlyAcmeRefused();
     });
 
-    it('do not open when one bit was changed', async () => {
+    it('a secret with one changed bit cannot be decrypted', async () => {
       await control('update signing_keys set secret = set_bit(secret, 100, 1 - get_bit(secret, 100)) where kid = ?', [
         kid,
       ]);
       await expectOnlyAcmeRefused();
     });
 
-    it('do not open when they are cut off, or empty', async () => {
+    it('a truncated or empty secret cannot be decrypted', async () => {
       for (const length of [0, 1, 12, 28, 40]) {
         await control('update signing_keys set secret = substring(?::bytea for ?) where kid = ?', [key, length, kid]);
         await expectOnlyAcmeRefused();
       }
     });
 
-    it('are not used when a signing key is shorter than 64 bytes', async () => {
+    it('a signing key shorter than 64 bytes is not used', async () => {
       const { secrets } = world.installation;
       for (const length of [0, 1, 32, 63]) {
         await control('update signing_keys set secret = ? where kid = ?', [
@@ -125,14 +125,14 @@ describe('Secrets at rest', () => {
     const masterKey = randomBytes(32);
     const box = createSecretBox(masterKey);
 
-    it('come out as they went in, for their owner', () => {
+    it('a secret is decrypted unchanged for its owner', () => {
       for (const secret of [Buffer.alloc(0), Buffer.from([0]), randomBytes(64), randomBytes(10_000)]) {
         expect(box.open(box.seal(secret, 'owner'), 'owner').equals(secret)).to.equal(true);
       }
       expect(createSecretBox(masterKey).open(box.seal('pässword', 'owner'), 'owner').toString()).to.equal('pässword');
     });
 
-    it('do not open under another master key, or for another owner', () => {
+    it('a secret cannot be decrypted with another master key, or for another owner', () => {
       const sealed = box.seal('secret', owners.signingKey('guid', 'kid'));
       expect(() => createSecretBox(randomBytes(32)).open(sealed, owners.signingKey('guid', 'kid'))).to.throw();
       for (const owner of [
@@ -145,7 +145,7 @@ describe('Secrets at rest', () => {
       }
     });
 
-    it('do not open when any byte was changed, cut off or added', () => {
+    it('a secret with any byte changed, removed or added cannot be decrypted', () => {
       const sealed = box.seal('secret', 'owner');
       for (let i = 0; i < sealed.length; i++) {
         const changed = Buffer.from(sealed);
@@ -157,21 +157,21 @@ describe('Secrets at rest', () => {
       expect(() => box.open(Buffer.concat([sealed, Buffer.alloc(1)]), 'owner')).to.throw();
     });
 
-    it('do not open with an authentication code that was made shorter', () => {
+    it('a secret with a shortened authentication tag cannot be decrypted', () => {
       // With a code of 4 bytes, which AES-GCM as such allows, one of 2³² guesses would open.
       for (const length of [4, 8, 12, 15]) {
         expect(() => box.open(Buffer.alloc(length), 'owner')).to.throw(/tag length/);
       }
     });
 
-    it('look different every time, and tell nothing but their length', () => {
+    it('the ciphertext differs every time, and reveals only the length', () => {
       const sealed = Array.from({ length: 100 }, () => box.seal('the same secret', 'owner'));
       expect(new Set(sealed.map(text => text.toString('hex'))).size).to.equal(100);
       expect(new Set(sealed.map(text => text.subarray(0, 12).toString('hex'))).size).to.equal(100);
       expect(sealed.some(text => text.includes('secret'))).to.equal(false);
     });
 
-    it('have authentication codes that differ by purpose, part and master key', () => {
+    it('authentication codes differ by purpose, part and master key', () => {
       const codes = [
         box.mac('a', 'b', 'c'),
         box.mac('a', 'bc'),

@@ -53,7 +53,7 @@ describe('a body', () => {
   }
 
   describe('that is missing or empty', () => {
-    it('lacks every field that is required, and the answer names them', () =>
+    it('the response names every missing required field', () =>
       changingNothing(async () => {
         for (const body of [undefined, '', {}, '{}', ' {\r\n\t} ', '{"other":1}']) {
           const created = await admin.post(path, body);
@@ -71,7 +71,7 @@ describe('a body', () => {
         }
       }));
 
-    it('is the same when it is sent as no chunks at all', async () => {
+    it('an empty chunked body is treated as no body', async () => {
       const { statuses, text } = await sendRaw(
         world.url,
         rawRequest(
@@ -89,7 +89,7 @@ describe('a body', () => {
       expect(text).to.match(/"code":"validation_failed"/);
     });
 
-    it('is no fault where none is wanted', async () => {
+    it('a route that takes no body ignores the body that is sent', async () => {
       const user = await world.login(world.acme);
       const answer = await user.post('/api/v1/auth/logout', 'not even JSON', { 'Content-Type': 'text/plain' });
       expect(answer.status).to.equal(204);
@@ -125,7 +125,7 @@ describe('a body', () => {
         expectProblem(await admin.post(path, bytes, { 'Content-Type': '' }), 415, 'unsupported_media_type');
       }));
 
-    it('is not what these are: JSON in UTF-8 may be said in several ways', async () => {
+    it('every Content-Type that means JSON in UTF-8 is accepted', async () => {
       for (const type of [
         'application/json',
         'application/json;charset=utf-8',
@@ -135,7 +135,7 @@ describe('a body', () => {
         expect((await admin.post(path, { Title: type }, { 'Content-Type': type })).status, type).to.equal(201);
     });
 
-    it('by its encoding is refused with 415, before anything is unpacked', () =>
+    it('a compressed body is rejected with 415 before it is decompressed', () =>
       changingNothing(async () => {
         const bomb = gzipSync(Buffer.alloc(50 * kibibyte * kibibyte, ' '));
         const good = gzipSync('{"Title":"Packed"}');
@@ -158,14 +158,14 @@ describe('a body', () => {
         }
       }));
 
-    it('by its encoding is not what is called identity', async () => {
+    it('the content encoding identity is accepted', async () => {
       const answer = await admin.post(path, { Title: 'Unpacked' }, { 'Content-Encoding': 'identity' });
       expect(answer.status).to.equal(201);
     });
   });
 
   describe('that is too large', () => {
-    it('is refused with 413 above 64 KiB, and taken at 64 KiB', async () => {
+    it('a body above 64 KiB is rejected with 413, and one of 64 KiB is accepted', async () => {
       const taken = await admin.post(path, padded({ Title: 'Of 64 KiB' }, 64 * kibibyte));
       expect(taken.status).to.equal(201);
       await changingNothing(async () => {
@@ -180,7 +180,7 @@ describe('a body', () => {
       });
     });
 
-    it('is refused with 413 above 8 KiB where people log in', async () => {
+    it('a login body above 8 KiB is rejected with 413', async () => {
       const fits = await world.anonymous.post(login, padded(world.acme.admin, 8 * kibibyte), named);
       expect(fits.status).to.equal(200);
       const answer = await world.anonymous.post(login, padded(world.acme.admin, 8 * kibibyte + 1), named);
@@ -190,7 +190,7 @@ describe('a body', () => {
       expectProblem(refreshed, 413, 'payload_too_large');
     });
 
-    it('is refused with 413 as well when its length is not said', async () => {
+    it('a body of unknown length is rejected with 413 too', async () => {
       for (const [target, limit] of [
         [path, 64],
         [login, 8],
@@ -216,7 +216,7 @@ describe('a body', () => {
       }
     });
 
-    it('is told so also to a client that is still sending', async () => {
+    it('a client that is still sending receives the 413', async () => {
       for (let attempt = 0; attempt < 5; attempt++)
         expectProblem(await admin.post(path, ' '.repeat(1_000 * kibibyte)), 413, 'payload_too_large');
     });
@@ -297,7 +297,7 @@ describe('a body', () => {
         }
       }));
 
-    it('never changes what every object inherits', async () => {
+    it('a body never changes Object.prototype', async () => {
       await changingNothing(async () => {
         for (const body of [
           '{"__proto__":{"isAdmin":true,"Title":"x"}}',
@@ -314,7 +314,7 @@ describe('a body', () => {
       expect(({} as Record<string, unknown>).Title).to.equal(undefined);
     });
 
-    it('with a byte order mark is never a failure of the service, and stores no mark', async () => {
+    it('a byte order mark causes no server error, and is not stored', async () => {
       const answer = await admin.post(
         path,
         Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from('{"Title":"Marked"}')]),
@@ -324,7 +324,7 @@ describe('a body', () => {
       else expectProblem(answer, 400, 'malformed_json');
     });
 
-    it('leaves no password in any log line', async () => {
+    it('no log line contains a password of an invalid body', async () => {
       const secret = 'Hunter2-Hunter2-Hunter2';
       const before = world.logs.length;
       const bodies = [
@@ -353,7 +353,7 @@ describe('a body', () => {
   });
 
   describe('names its fields', () => {
-    it('in PascalCase or in camelCase', async () => {
+    it('fields may be in PascalCase or in camelCase', async () => {
       const created = await admin.post(path, { title: 'Spelled small', weighting: 5 });
       expect(created.status).to.equal(201);
       expect(created.body).to.include({ Title: 'Spelled small', Weighting: 5 });
@@ -361,7 +361,7 @@ describe('a body', () => {
       expect(changed.body).to.include({ Title: 'Again', Weighting: 5 });
     });
 
-    it('in no other way', () =>
+    it('fields in any other spelling are ignored', () =>
       changingNothing(async () => {
         for (const name of ['TITLE', 'tITLE', 'Title ', ' Title', 'Títle', 'title\u0000'])
           expectProblem(await admin.post(path, { [name]: 'x' }), 400, 'validation_failed');
@@ -376,7 +376,7 @@ describe('a body', () => {
         );
       }));
 
-    it('not in both with different values', () =>
+    it('two spellings of a field with different values are rejected', () =>
       changingNothing(async () => {
         const answer = await admin.post(path, { Title: 'One', title: 'Another' });
         expectProblem(answer, 400, 'validation_failed');
@@ -386,13 +386,13 @@ describe('a body', () => {
         expect(changed.body.errors).to.have.all.keys('Weighting');
       }));
 
-    it('in both with one value, or beside a spelling that does not count', async () => {
+    it('two spellings of a field with the same value are accepted, beside an ignored spelling too', async () => {
       expect((await admin.post(path, { Title: 'Same', title: 'Same' })).status).to.equal(201);
       const answer = await admin.post(path, { Title: 'Counts', TITLE: 'Does not' });
       expect(answer.body.Title).to.equal('Counts');
     });
 
-    it('and the last of several of one name is the one that is checked, stored, answered and audited', async () => {
+    it('of several values for one name, the last is validated, stored, returned and logged', async () => {
       const answer = await admin.post(path, '{"Title":"","Title":"AA","Title":"BB","Weighting":"x","Weighting":3}');
       expect(answer.status).to.equal(201);
       expect(answer.body).to.include({ Title: 'BB', Weighting: 3 });
@@ -403,7 +403,7 @@ describe('a body', () => {
       expectProblem(await admin.post(path, '{"Title":"AA","Title":""}'), 400, 'validation_failed');
     });
 
-    it('and what is not one, or is the service’s own to set, is ignored', async () => {
+    it('unknown fields, and fields that the service sets, are ignored', async () => {
       const answer = await admin.post(path, {
         Title: 'Own',
         Id: 1,
@@ -426,7 +426,7 @@ describe('a body', () => {
     });
   });
 
-  it('is answered with every field that is wrong, and with none of the values that were sent', () =>
+  it('the response names every invalid field, and repeats none of the values', () =>
     changingNothing(async () => {
       const answer = await admin.post(path, { Title: ['<script>alert(1)</script>'], Weighting: '5000000001' });
       expectProblem(answer, 400, 'validation_failed');

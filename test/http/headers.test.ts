@@ -71,7 +71,7 @@ describe('HTTP', () => {
       });
     }
 
-    it('refuses a chunk whose size is no number, and takes nothing behind it for a request', async () => {
+    it('a chunk with an invalid size is rejected, and no bytes after it are read as a request', async () => {
       const head = rawRequest(`POST ${statuses}`, [
         authorization,
         'Content-Type: application/json',
@@ -104,7 +104,7 @@ describe('HTTP', () => {
       expect(closed).to.equal(true);
     });
 
-    it('answers a client that asks before it sends 1 GB, without taking it', async () => {
+    it('a client that sends Expect: 100-continue for 1 GB gets a response without sending the body', async () => {
       const { statuses: answers, closed } = await sendRaw(
         world.url,
         rawRequest(`POST ${statuses}`, [
@@ -118,7 +118,7 @@ describe('HTTP', () => {
       expect(closed).to.equal(true);
     });
 
-    it('lets a client that asks first send a body that is not too large', async () => {
+    it('a client that sends Expect: 100-continue may send a body within the limit', async () => {
       const body = '{"Title":"Asked first"}';
       const { text, statuses: answers } = await sendRaw(
         world.url,
@@ -201,7 +201,7 @@ describe('HTTP', () => {
   });
 
   describe('methods', () => {
-    it('answers TRACE with 501, CONNECT by ending the connection, and a method nobody knows with 400', async () => {
+    it('TRACE gets 501, CONNECT ends the connection, and an unknown method gets 400', async () => {
       const ask = (method: string) =>
         sendRaw(world.url, rawRequest(`${method} ${statuses}`, [authorization, 'Connection: close']));
       expect((await ask('TRACE')).statuses).to.deep.equal([501]);
@@ -210,7 +210,7 @@ describe('HTTP', () => {
       expect((await ask('get')).statuses).to.deep.equal([400]);
     });
 
-    it('says with 405 which methods a path answers', async () => {
+    it('a 405 names the methods of the path', async () => {
       const patched = await admin.send('PATCH', statuses, { Title: 'x' });
       expectProblem(patched, 405, 'method_not_allowed');
       expect(patched.headers.get('allow')?.split(', ').sort()).to.deep.equal(['GET', 'HEAD', 'POST']);
@@ -223,7 +223,7 @@ describe('HTTP', () => {
       expectProblem(await admin.send('OPTIONS', statuses), 405, 'method_not_allowed');
     });
 
-    it('tells nobody which methods there are who may not call them', async () => {
+    it('a caller who may not use a path does not learn its methods', async () => {
       expectProblem(await world.anonymous.send('PATCH', statuses), 403, 'tenant_required');
       const named = await world.anonymous.send('PATCH', statuses, undefined, { 'X-Tenant': world.acme.guid });
       expectProblem(named, 401, 'unauthorized');
@@ -248,7 +248,7 @@ describe('HTTP', () => {
       }
     });
 
-    it('asks of HEAD what it asks of GET', async () => {
+    it('HEAD requires the same permission as GET', async () => {
       const reader = await world.loginAs(world.acme, { permissions: [] });
       const named = { 'X-Tenant': world.acme.guid };
       const callers: [Client, Record<string, string>][] = [
@@ -269,7 +269,7 @@ describe('HTTP', () => {
   });
 
   describe('paths', () => {
-    it('are written exactly one way', async () => {
+    it('a path has exactly one spelling', async () => {
       for (const path of [
         '/api/v1/entitystatus',
         '/API/v1/EntityStatus',
@@ -289,7 +289,7 @@ describe('HTTP', () => {
         expectProblem(await admin.get(path), 404, 'not_found');
     });
 
-    it('cannot be walked out of', async () => {
+    it('dot segments never leave a path', async () => {
       for (const path of [
         '/docs/../api/v1/EntityStatus',
         '/docs%2f..%2fapi/v1/EntityStatus',
@@ -309,13 +309,13 @@ describe('HTTP', () => {
       }
     });
 
-    it('that cannot be decoded do not exist', async () => {
+    it('a path that cannot be decoded gets 404', async () => {
       for (const path of ['/%', '/%zz', `${statuses}/%`, `${statuses}/%ff`, `${statuses}/%00`, `${statuses}/1%00`])
         expectProblem(await admin.get(path), 404, 'not_found');
       expect((await world.anonymous.get(`${statuses}/%ff`)).status).to.equal(403);
     });
 
-    it('are read whatever the Host header says, and from an absolute URL as well', async () => {
+    it('the Host header does not affect routing, and absolute URLs are accepted', async () => {
       const ask = (target: string, host: string): Promise<RawResult> =>
         sendRaw(world.url, `GET ${target} HTTP/1.1\r\nHost: ${host}\r\n${authorization}\r\nConnection: close\r\n\r\n`);
       for (const host of ['', '[', '%', '<>', 'a b', 'a:b:c', 'x:99999', '@', 'é']) {
@@ -328,7 +328,7 @@ describe('HTTP', () => {
       }
     });
 
-    it('take an id in one form; every other is an id that does not exist', async () => {
+    it('an id has one form in a path; every other form gets 404', async () => {
       for (const id of [
         '0',
         '-1',
@@ -353,7 +353,7 @@ describe('HTTP', () => {
       expect((await admin.get(`${statuses}/1`)).status).to.equal(200);
     });
 
-    it('that do not exist look to nobody like those that do', async () => {
+    it('without a tenant, existing and missing paths get the same response', async () => {
       const [known, unknown] = [await world.anonymous.get(statuses), await world.anonymous.get('/api/v1/Nothing')];
       expect(known.status).to.equal(unknown.status);
       expect({ ...known.body, traceId: '' }).to.deep.equal({ ...unknown.body, traceId: '' });
@@ -361,7 +361,7 @@ describe('HTTP', () => {
   });
 
   describe('answers', () => {
-    it('are problem+json whenever something is wrong, whatever the client would rather have', async () => {
+    it('every error is problem+json, whatever the Accept header prefers', async () => {
       const html = { Accept: 'text/html,application/xhtml+xml' };
       expectProblem(await admin.get('/nothing', html), 404, 'not_found');
       expectProblem(await admin.get(`${statuses}/999`, html), 404, 'not_found');
@@ -378,7 +378,7 @@ describe('HTTP', () => {
       expectProblem(await admin.withToken('a.b.c').get(statuses, html), 401, 'invalid_token');
     });
 
-    it('say nothing of what the service is made of', async () => {
+    it('a response does not reveal the software of the service', async () => {
       for (const answer of [await admin.get(statuses), await admin.get('/nothing'), await admin.post(statuses, '{')]) {
         for (const name of ['x-powered-by', 'server', 'access-control-allow-origin'])
           expect(answer.headers.get(name), name).to.equal(null);
@@ -386,7 +386,7 @@ describe('HTTP', () => {
       }
     });
 
-    it('allow no other origin', async () => {
+    it('a response allows no other origin', async () => {
       for (const origin of ['https://evil.test', 'null', 'http://backoffice.test.evil.test', world.url]) {
         const preflight = await admin.send('OPTIONS', statuses, undefined, {
           Origin: origin,
@@ -398,14 +398,14 @@ describe('HTTP', () => {
       }
     });
 
-    it('carry a request id of the service, never one that a client chose', async () => {
+    it('a response has a request id of the service, never one from the client', async () => {
       const sent = '00000000-0000-4000-8000-000000000000';
       const [one, two] = [await admin.get(statuses, { 'X-Request-Id': sent }), await admin.get(statuses)];
       expect(one.headers.get('x-request-id')).to.match(uuid).and.not.equal(sent);
       expect(two.headers.get('x-request-id')).to.match(uuid).and.not.equal(one.headers.get('x-request-id'));
     });
 
-    it('may be kept only when they are reference data, and only as long as the client asks', async () => {
+    it('only reference data may be cached, and the client must revalidate it', async () => {
       for (const path of [statuses, `${statuses}/1`]) {
         const read = await admin.get(path);
         expect(read.headers.get('cache-control')).to.equal('private, no-cache');
@@ -423,7 +423,7 @@ describe('HTTP', () => {
       }
     });
 
-    it('are not sent again to a client whose copy is current', async () => {
+    it('a client with a current copy gets 304', async () => {
       const { headers } = await admin.get(statuses);
       const etag = headers.get('etag') ?? '';
       for (const value of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
@@ -441,7 +441,7 @@ describe('HTTP', () => {
       await admin.put(`${statuses}/1`, { Weighting: 0 });
     });
 
-    it('to a client with a copy still need a good token', async () => {
+    it('a client with a current copy still needs a valid token', async () => {
       const etag = (await admin.get(statuses)).headers.get('etag') ?? '';
       const named = { 'X-Tenant': world.acme.guid, 'If-None-Match': etag };
       expectProblem(await world.anonymous.get(statuses, named), 401, 'unauthorized');

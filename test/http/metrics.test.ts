@@ -8,7 +8,7 @@ function value(text: string, series: string): number {
   return Number(line?.slice(series.length + 1) ?? 0);
 }
 
-describe('The numbers for the operator', () => {
+describe('metrics', () => {
   let world: World;
   before(async () => {
     world = await createWorld();
@@ -22,11 +22,11 @@ describe('The numbers for the operator', () => {
   };
   const list = '/api/v1/EntityStatus';
 
-  it('are not told at the port of the API', async () => {
+  it('the port of the API does not serve metrics', async () => {
     expect((await world.anonymous.get('/metrics')).status).to.be.within(401, 404);
   });
 
-  it('count requests by route and status, passwords, connections and what was answered from memory', async () => {
+  it('metrics count requests by route and status, password hashes, connections and cached responses', async () => {
     const before = await read();
     const user = await world.login(world.acme);
     for (const [path, status] of [
@@ -65,7 +65,7 @@ describe('The numbers for the operator', () => {
     expect(more(`database_connections_opened_total{server="${server}"}`)).to.be.above(0);
   });
 
-  it('name no path, no address, no secret, and nobody', async () => {
+  it('metrics contain no path, no address, no secret and no user', async () => {
     const user = await world.login(world.acme);
     await user.get('/api/v1/Nowhere/secret-path?token=secret-token');
     await world.anonymous.get('/secret-path');
@@ -75,7 +75,7 @@ describe('The numbers for the operator', () => {
       expect(text).to.not.include(told);
   });
 
-  it('have a bounded set of labels, however many tenants there are', async () => {
+  it('the number of labels is bounded, however many tenants there are', async () => {
     const { databases } = world.service;
     const metrics = createMetrics({
       databases,

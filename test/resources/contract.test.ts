@@ -70,7 +70,7 @@ describe('the contract of every resource', () => {
     return client;
   };
 
-  it('has an example for each, and no example of something else', () => {
+  it('every resource has an example, and every example belongs to a resource', () => {
     expect(Object.keys(examples)).to.have.members(resources.map(({ name }) => name));
   });
 
@@ -104,13 +104,13 @@ describe('the contract of every resource', () => {
         return answer.body;
       };
 
-      it('takes the fields that its examples have, and answers with those of its view', async () => {
+      it('requests have the fields of the example, and responses those of the view', async () => {
         const contract = routes.find(route => route.method === 'POST' && route.path === path)?.body;
         expect(Object.keys(contract?.shape ?? {})).to.deep.equal(Object.keys(fields));
         expect(Object.keys(await create())).to.deep.equal(example.answer);
       });
 
-      it(`answers ${paged ? '200 and no records' : '404'} to a list of nothing`, async () => {
+      it(`answers ${paged ? '200 and no records' : '404'} for an empty list`, async () => {
         const table = { EntityStatus: 'entity_statuses' }[name];
         if (table) await sql(world.globex, `delete from ${table}`);
         const answer = await globex.get(path);
@@ -119,7 +119,7 @@ describe('the contract of every resource', () => {
         if (table) await sql(world.globex, `insert into ${table} (id, title) values (1, 'Prospect')`);
       });
 
-      it('creates with 201, and Location is where the record is read', async () => {
+      it('POST returns 201, and Location is the path of the record', async () => {
         const body = example.first(refs);
         const created = await admin.post(path, body);
         expect(created.status).to.equal(201);
@@ -132,7 +132,7 @@ describe('the contract of every resource', () => {
         expect(await list()).to.deep.include(created.body);
       });
 
-      it('gives fields that are not sent their default', async () => {
+      it('fields that are not sent get their default', async () => {
         const body = least(example, example.first(refs));
         const record = await create(body);
         expect(record).to.deep.include({ ...body, ...example.defaults });
@@ -141,7 +141,7 @@ describe('the contract of every resource', () => {
         expect(Date.parse(String(record.CreatedAt))).to.be.closeTo(Date.now(), 60_000);
       });
 
-      it('answers PUT with 200 and the whole record as it now is', async () => {
+      it('PUT returns 200 and the whole changed record', async () => {
         const record = await create();
         const body = bodyFor(record, example.second(refs));
         const answer = await replace(record, body);
@@ -153,7 +153,7 @@ describe('the contract of every resource', () => {
       });
 
       if (!partial)
-        it('replaces the whole record: what PUT does not send gets its default again', async () => {
+        it('PUT replaces the whole record: fields that are not sent are reset to their default', async () => {
           const record = await create();
           const body = bodyFor(record, least(example, example.first(refs)));
           const { status, body: changed } = await replace(record, body);
@@ -161,7 +161,7 @@ describe('the contract of every resource', () => {
           expect(changed).to.deep.include({ ...example.defaults, CreatedAt: record.CreatedAt });
         });
 
-      it('answers DELETE with 204 and no body, and the record is gone', async () => {
+      it('DELETE returns 204 without a body, and the record no longer exists', async () => {
         const record = await create();
         const answer = await admin.delete(recordPath(record));
         expect([answer.status, answer.body]).to.deep.equal([204, '']);
@@ -173,7 +173,7 @@ describe('the contract of every resource', () => {
         if (records.status === 200) expect(records.body.map((each: Body) => each[key])).not.to.include(record[key]);
       });
 
-      it('tells of records that cannot exist exactly what it tells of those that do not', async () => {
+      it('an impossible id gets the same response as an id that does not exist', async () => {
         const audited = await newestAudit(admin);
         const before = await list();
         for (const id of byCode ? noCodes : noIds) {
@@ -191,7 +191,7 @@ describe('the contract of every resource', () => {
         expect(await newestAudit(admin)).to.equal(audited);
       });
 
-      it('keeps the records of tenants apart, also when they have the same id', async () => {
+      it('records of two tenants with the same id stay separate', async () => {
         const record = await create();
         const foreign = recordPath(record);
         expectRefused(await globex.get(foreign), 404, 'not_found');
@@ -200,7 +200,7 @@ describe('the contract of every resource', () => {
         expect(await read(record)).to.deep.equal(record);
       });
 
-      it('lists in the stated order, ties by id, whatever the order of creation and change', async () => {
+      it('the list has the documented order, ties by id, whatever the order of creation and change', async () => {
         const records: Body[] = [];
         for (const n of [3, 1, 5, 2, 4]) records.push(await create({ ...example.first(refs), ...example.nth(n) }));
         if (!unique) records.push(await create({ ...example.first(refs), ...example.nth(3) }));
@@ -249,7 +249,7 @@ describe('the contract of every resource', () => {
         expect(await newestAudit(admin)).to.equal(audited);
       });
 
-      it('takes camelCase names as well, and both spellings when they agree', async () => {
+      it('camelCase names are accepted, and both spellings when their values are equal', async () => {
         const camelCase = (body: Body): Body =>
           Object.fromEntries(
             Object.entries(body).map(([field, value]) => [field[0]?.toLowerCase() + field.slice(1), value]),
@@ -277,7 +277,7 @@ describe('the contract of every resource', () => {
         expect(await list()).to.deep.equal(before);
       });
 
-      it('takes other letter cases of a name, unknown names and what it sets itself for nothing', async () => {
+      it('names in other letter cases, unknown names and fields that the service sets are ignored', async () => {
         const own: Body = {
           ...{ Id: 999_999, id: 999_999, IsDeleted: true, isDeleted: true, DeletedAt: '2001-01-01T00:00:00Z' },
           ...{
@@ -304,7 +304,7 @@ describe('the contract of every resource', () => {
       });
 
       for (const [field, { good, bad }] of Object.entries(fields)) {
-        it(`${field}: keeps every value that is allowed, exactly`, async () => {
+        it(`${field}: every valid value is stored unchanged`, async () => {
           const record = await create();
           for (const [json, stored] of good(refs)) {
             const created = await admin.post(path, withField(example.first(refs), field, json));
@@ -319,7 +319,7 @@ describe('the contract of every resource', () => {
           }
         });
 
-        it(`${field}: refuses every other value by the name of the field, and stores and records nothing`, async () => {
+        it(`${field}: every invalid value is rejected by the name of the field, and nothing is stored or logged`, async () => {
           const record = await create();
           const before = await list();
           const audited = await newestAudit(admin);
@@ -338,7 +338,7 @@ describe('the contract of every resource', () => {
         });
       }
 
-      it(`is read with ${example.read === 'user' ? 'any token' : example.read}, and with nothing less`, async () => {
+      it(`is read with ${example.read === 'user' ? 'any token' : example.read}, and with no lesser permission`, async () => {
         const record = await create();
         const allowed = await userWith(...(example.read === 'user' ? [] : [example.read]));
         for (const place of [path, recordPath(record)]) {
@@ -350,7 +350,7 @@ describe('the contract of every resource', () => {
         }
       });
 
-      it(`is changed with ${example.write}, and with nothing else`, async () => {
+      it(`changes require ${example.write}, and no other permission allows them`, async () => {
         const record = await create();
         const before = await list();
         const audited = await newestAudit(admin);
@@ -376,7 +376,7 @@ describe('the contract of every resource', () => {
         expect((await allowed.delete(recordPath(own))).status).to.equal(204);
       });
 
-      it('records each change once, with who, from where, before and after; and no change that was none', async () => {
+      it('each change writes one audit entry with user, address, before and after; an update without a change writes none', async () => {
         const stored = (record: Body): Body =>
           Object.fromEntries(Object.entries(record).filter(([field]) => !example.computed?.includes(field)));
         const created = await admin.post(path, example.first(refs));
@@ -405,7 +405,7 @@ describe('the contract of every resource', () => {
         }
       });
 
-      it('tells whether a copy is current by its ETag', async () => {
+      it('the ETag tells whether a cached copy is current', async () => {
         const record = await create();
         for (const place of [path, recordPath(record)]) {
           const { status, headers } = await admin.get(place);
@@ -422,7 +422,7 @@ describe('the contract of every resource', () => {
         expect(after.headers.get('etag')).not.to.equal(before.headers.get('etag'));
       });
 
-      it('lets one of 50 parallel deletions succeed', async () => {
+      it('one of 50 parallel deletions succeeds', async () => {
         const record = await create();
         const answers = await Promise.all(times(50).map(() => admin.delete(recordPath(record))));
         const refused = answers.filter(({ status }) => status !== 204);
@@ -440,7 +440,7 @@ describe('the contract of every resource', () => {
         // A currency code has no other letter case that is allowed.
         const hasCases = name !== 'Currency';
 
-        it(`refuses a second record with its ${unique}, also in other letters${hasCases ? ' and forms' : ''}`, async () => {
+        it(`a second record with the same ${unique} is rejected, also in another letter case${hasCases ? ' or Unicode form' : ''}`, async () => {
           const record = await create();
           const accented = hasCases
             ? await create({ ...example.first(refs), [unique]: `É-${record[unique]}` })
@@ -455,7 +455,7 @@ describe('the contract of every resource', () => {
         });
 
         if (!byCode)
-          it(`refuses to give a record the ${unique} of another, and lets it keep its own in other letters`, async () => {
+          it(`a record cannot take the ${unique} of another, and can change the letter case of its own`, async () => {
             const [record, other] = [await create(), await create()];
             const body = { ...example.second(refs), [unique]: other[unique] };
             expectRefused(await replace(record, body), 400, 'duplicate');
@@ -467,12 +467,12 @@ describe('the contract of every resource', () => {
             expect([answer.status, answer.body[unique]]).to.deep.equal([200, spelled]);
           });
 
-        it(`lets two tenants use the same ${unique}`, async () => {
+        it(`two tenants can use the same ${unique}`, async () => {
           const body = least(example, example.first(refs));
           expect((await create(body))[unique]).to.equal((await create(body, globex))[unique]);
         });
 
-        it('lets one of 50 parallel creations with the same code succeed', async () => {
+        it('one of 50 parallel creations with the same code succeeds', async () => {
           const code = example.first(refs)[unique];
           const bodies = times(50).map((_, n) => ({
             ...example.first(refs),
@@ -490,7 +490,7 @@ describe('the contract of every resource', () => {
         });
 
         if (!byCode)
-          it('survives that two records take each other’s code at the same time', async () => {
+          it('two records that take each other’s code at the same time cause no server error', async () => {
             const [a, b] = [await create(), await create()];
             const swaps = times(3).flatMap(() => [
               replace(a, { ...example.first(refs), [unique]: b[unique] }),
@@ -507,7 +507,7 @@ describe('the contract of every resource', () => {
       if (example.lookup) {
         const byItsCode = (code: string) => admin.get(`${path}/code/${encodeURIComponent(code)}`);
 
-        it('finds a record by its code, in any letter case', async () => {
+        it('a record is found by its code, in any letter case', async () => {
           const record = await create({ ...example.first(refs), [String(unique)]: `Straße-É ${name}` });
           for (const code of [`Straße-É ${name}`, `straße-é ${name.toLowerCase()}`, `STRAßE-E\u0301 ${name}`]) {
             const answer = await byItsCode(code);
@@ -519,7 +519,7 @@ describe('the contract of every resource', () => {
         });
 
         for (const code of awkwardCodes)
-          it(`finds the code ${JSON.stringify(code)}, and changes and deletes only that`, async () => {
+          it(`the path of code ${JSON.stringify(code)} reads, changes and deletes only that record`, async () => {
             const others = await list();
             const created = await admin.post(path, { ...example.first(refs), [String(unique)]: code });
             expect(created.status).to.equal(201);
@@ -532,20 +532,20 @@ describe('the contract of every resource', () => {
             expect(await list()).to.deep.equal(others);
           });
 
-        it('finds the codes "." and "..", when the client sends the path as it is', async () => {
+        it('the codes "." and ".." are found when the client does not normalise the path', async () => {
           for (const code of ['.', '..']) {
             const record = await create({ ...example.first(refs), [String(unique)]: code });
             expect(await getUnresolved(`${world.url}${path}/code/`, code, admin)).to.deep.equal(record);
           }
         });
 
-        it('answers 404 to codes that no record can have', async () => {
+        it('a code that no record can have gets 404', async () => {
           for (const code of noCodes) expectRefused(await admin.get(`${path}/code/${code}`), 404, 'not_found');
         });
       }
 
       if (softDelete)
-        it('keeps a deleted record, marked, for those who ask for it; its code stays taken', async () => {
+        it('a deleted record stays readable on request, marked as deleted, and its code stays reserved', async () => {
           const record = await create();
           const before = Date.now();
           await admin.delete(recordPath(record));

@@ -15,7 +15,7 @@ describe('Country', () => {
   });
   after(() => world.close());
 
-  it('is updated by the code in the body, in any letter case, and keeps the spelling of its code', async () => {
+  it('a PUT finds the country by the code in the body, in any letter case, and keeps the spelling of the code', async () => {
     await admin.post(path, { CountryCode: 'No', CountryName: 'Norwegen' });
     for (const CountryCode of ['No', 'NO', ' no ']) {
       const CountryName = `Norway ${CountryCode}`.trim();
@@ -26,7 +26,7 @@ describe('Country', () => {
     expect(actions).to.deep.equal(['create', 'update', 'update', 'update']);
   });
 
-  it('has no PUT or DELETE but by code, and no read by anything else', async () => {
+  it('a country is read, changed and deleted by its code only', async () => {
     await admin.post(path, { CountryCode: 'SE', CountryName: 'Sweden' });
     expectRefused(await admin.put(`${path}/code/SE`, { CountryName: 'Other' }), 405, 'method_not_allowed');
     expectRefused(await admin.delete(path), 405, 'method_not_allowed');
@@ -41,7 +41,7 @@ describe('Country', () => {
     expect((await admin.delete(`${path}/code/E%CC%81`)).status).to.equal(204);
   });
 
-  it('of several values for one name in a body, the last is validated, stored, answered and recorded', async () => {
+  it('of several values for one name in a body, the last is validated, stored, returned and logged', async () => {
     const { status, body } = await admin.post(path, '{"CountryCode":"AA","CountryName":"Twice","CountryCode":"BB"}');
     expect([status, body.CountryCode]).to.deep.equal([201, 'BB']);
     expectRefused(await admin.get(`${path}/code/AA`), 404, 'not_found');
@@ -64,7 +64,7 @@ describe('Country', () => {
     expect(await newestAudit(admin)).to.equal(audited + 1);
   });
 
-  it('answers 404 to the list when all are deleted, but not to who asks for deleted ones', async () => {
+  it('the list gets 404 when all countries are deleted, unless the query includes deleted ones', async () => {
     const globex = await world.login(world.globex);
     await globex.post(path, { CountryCode: 'IS', CountryName: 'Iceland' });
     await globex.delete(`${path}/code/IS`);
@@ -73,7 +73,7 @@ describe('Country', () => {
     expect([status, body.length, body[0].IsDeleted]).to.deep.equal([200, 1, true]);
   });
 
-  it('a reader sees it or 404, and nothing else, while it is deleted and another made', async () => {
+  it('while a country is deleted and created again, a reader gets the country or 404', async () => {
     const reads: number[] = [];
     let writing = true;
     const reader = (async () => {

@@ -15,7 +15,7 @@ describe('Currency', () => {
   });
   after(() => world.close());
 
-  it('has a code of three capitals; other letters are refused, not raised', async () => {
+  it('a code has three capital letters; other letters are rejected, not converted', async () => {
     for (const Code of ['eur', 'Eur', 'EU', 'EURO', 'E1R', 'ÉUR', 'ＥＵＲ']) {
       expectRefused(await admin.post(path, { Code, Name: 'Euro' }), 400, 'validation_failed', ['Code']);
     }
@@ -45,7 +45,7 @@ describe('Currency', () => {
     }
   });
 
-  it('keeps the code of a deleted currency taken, also for another that would change to it', async () => {
+  it('the code of a deleted currency stays reserved, also against a change to it', async () => {
     const { body: gone } = await admin.post(path, { Code: 'DEM', Name: 'Mark' });
     const { body: other } = await admin.post(path, { Code: 'FRF', Name: 'Franc' });
     await admin.delete(`${path}/${gone.Id}`);

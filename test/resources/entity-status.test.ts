@@ -47,7 +47,7 @@ describe('EntityStatus', () => {
     expect(entries[1]?.after).to.include({ title: 'Lead', weighting: 7 });
   });
 
-  it('lets the statuses it begins with be renamed, which entities show at once', async () => {
+  it('the initial statuses can be renamed, and entities show the new title at once', async () => {
     const entity = await admin.post('/api/v1/Entities', { Name: 'Nordic Timber', EntityType: 'supplier' });
     expect(entity.body).to.include({ StatusId: 1, StatusTitle: 'Prospect' });
     const renamed = await admin.put(`${path}/1`, { Title: 'Newcomer' });
@@ -69,7 +69,7 @@ describe('EntityStatus', () => {
     expect((await admin.get(place)).body).to.deep.equal({ ...status, Title: 'Warm lead', Weighting: 0 });
   });
 
-  it('takes the id from the path, whatever the body says', async () => {
+  it('PUT takes the id from the path, whatever the body contains', async () => {
     const { body: status } = await admin.post(path, { Title: 'Lead', Weighting: 5 });
     const answer = await admin.put(`${path}/${status.Id}`, { Id: 2, Title: 'Still me' });
     expect(answer.body).to.include({ Id: status.Id, Title: 'Still me' });
@@ -89,7 +89,7 @@ describe('EntityStatus', () => {
     expect(await newestAudit(admin)).to.equal(audited);
   });
 
-  it('refuses to delete a status that an entity has, until none has it', async () => {
+  it('a status cannot be deleted while an entity has it', async () => {
     const { body: status } = await admin.post(path, { Title: 'Kept' });
     const entity = { Name: 'Corner Shop', EntityType: 'customer' };
     const { body: holder } = await admin.post('/api/v1/Entities', { ...entity, StatusId: status.Id });

@@ -42,7 +42,7 @@ describe('Entity', () => {
       return body.map(({ Id }: { Id: number }) => Id);
     };
 
-    it('have 20 records unless the query says how many, and never more than 1,000', async () => {
+    it('a page has 20 records by default and at most 1,000', async () => {
       expect(await page('')).to.deep.equal(ids.slice(0, 20));
       expect(await page('?limit=1')).to.deep.equal(ids.slice(0, 1));
       expect(await page('?limit=21')).to.deep.equal(ids.slice(0, 21));
@@ -51,7 +51,7 @@ describe('Entity', () => {
       expect(await page(`?limit=${'9'.repeat(400)}`)).to.deep.equal(ids.slice(0, 1_000));
     });
 
-    it('follow each other without gap or repetition, to an empty one', async () => {
+    it('consecutive pages have no gap and no repetition, and the last is empty', async () => {
       const seen: number[] = [];
       for (let part = await page('?limit=300'); part.length > 0; part = await page(`?limit=300&after=${seen.at(-1)}`)) {
         seen.push(...part);
@@ -60,7 +60,7 @@ describe('Entity', () => {
       expect(await page(`?after=${Number.MAX_SAFE_INTEGER}`)).to.deep.equal([]);
     });
 
-    it('go on after a record that is not there any more', async () => {
+    it('a page can start after a deleted record', async () => {
       const [first, gone, next] = ids as [number, number, number];
       await globex.delete(`${path}/${gone}`);
       expect((await page(`?after=${gone}`))[0]).to.equal(next);
@@ -68,7 +68,7 @@ describe('Entity', () => {
     });
 
     for (const name of ['limit', 'after'])
-      it(`are refused when ${name} is no positive whole number, or stands there twice`, async () => {
+      it(`a page is rejected when ${name} is not a positive integer, or is repeated`, async () => {
         const values = ['0', '-1', 'abc', '1e3', '%20', '', '1.5', '01', '+1', ' 1', '0x10', 'NaN', '1%00', '１'];
         for (const value of values) {
           expectRefused(await globex.get(`${path}?${name}=${value}`), 400, 'validation_failed', [name]);
@@ -79,7 +79,7 @@ describe('Entity', () => {
       });
   });
 
-  it('shows the title of its status, which is not its own to set', async () => {
+  it('an entity shows the title of its status, and cannot set it', async () => {
     const entity = await create({ StatusId: 2, StatusTitle: 'Mine' });
     expect(entity).to.include({ StatusId: 2, StatusTitle: 'Active' });
     const changed = await admin.put(`${path}/${entity.Id}`, { ...shop, StatusId: 3 });
@@ -88,7 +88,7 @@ describe('Entity', () => {
     expect(listed).to.deep.include(changed.body);
   });
 
-  it('refuses a reference to what is not there or deleted, by the name of the field, and stores nothing', async () => {
+  it('a reference to a missing or deleted record is rejected by the name of the field, and nothing is stored', async () => {
     const { body: currency } = await admin.post('/api/v1/Currency', { Code: 'DEM', Name: 'Mark' });
     await admin.post('/api/v1/Countries', { CountryCode: 'DD', CountryName: 'Gone' });
     await admin.delete(`/api/v1/Currency/${currency.Id}`);
@@ -110,12 +110,12 @@ describe('Entity', () => {
     expect(await newestAudit(admin)).to.equal(audited);
   });
 
-  it('knows its country by any letter case and shows it as the country is spelled', async () => {
+  it('the country is found in any letter case, and returned in its own spelling', async () => {
     await admin.post('/api/v1/Countries', { CountryCode: 'No', CountryName: 'Norway' });
     expect(await create({ CountryCode: 'NO' })).to.include({ CountryCode: 'No' });
   });
 
-  it('keeps ids up to the largest that JSON numbers hold exactly', async () => {
+  it('ids up to the largest safe integer of JSON are stored exactly', async () => {
     const largest = Number.MAX_SAFE_INTEGER;
     await sql(world.acme, `insert into entities (id, name, entity_type) values ($1, 'Last', 'customer')`, [largest]);
     const { status, body } = await admin.get(`${path}/${largest}`);
@@ -123,7 +123,7 @@ describe('Entity', () => {
     expect((await admin.delete(`${path}/${largest}`)).status).to.equal(204);
   });
 
-  it('stays while users belong to it', async () => {
+  it('an entity with users cannot be deleted', async () => {
     const { body } = await admin.post('/api/v1/Entities', { Name: 'Employer', EntityType: 'customer' });
     await world.loginAs(world.acme, { scope: 'Self', entityId: body.Id });
     const refused = await admin.delete(`/api/v1/Entities/${body.Id}`);
@@ -131,7 +131,7 @@ describe('Entity', () => {
     expect((await admin.get(`/api/v1/Entities/${body.Id}`)).status).to.equal(200);
   });
 
-  it('can be changed while it refers to a currency and a country that are deleted, but not to another such one', async () => {
+  it('an entity with a deleted currency and country can be changed, but not to other deleted ones', async () => {
     const currency = (await admin.post('/api/v1/Currency', { Code: 'OLD', Name: 'Old' })).body;
     const other = (await admin.post('/api/v1/Currency', { Code: 'OTH', Name: 'Other' })).body;
     await admin.post('/api/v1/Countries', { CountryCode: 'OLDLAND', CountryName: 'Old land' });
@@ -163,7 +163,7 @@ describe('Entity', () => {
       nobody = await world.loginAs(world.acme, { permissions: [...permissions], scope: 'Self', entityId: null });
     });
 
-    it('is the own one, and no other is there', async () => {
+    it('only the caller’s own entity is visible', async () => {
       for (const query of ['', '?limit=1000', `?after=${Number(own.Id) - 1}`]) {
         expect((await self.get(`${path}${query}`)).body).to.deep.equal([own]);
       }
@@ -172,7 +172,7 @@ describe('Entity', () => {
       expectRefused(await self.get(`${path}/${other.Id}`), 404, 'not_found');
     });
 
-    it('can be changed when it is the own one; any other stays as it is, as if it were not there', async () => {
+    it('the caller’s own entity can be changed; any other gets 404 and stays unchanged', async () => {
       const changed = await self.put(`${path}/${own.Id}`, { ...shop, Name: 'Renamed' });
       expect([changed.status, changed.body.Name]).to.deep.equal([200, 'Renamed']);
       expectRefused(await self.put(`${path}/${other.Id}`, { ...shop, Name: 'Taken' }), 404, 'not_found');
@@ -180,7 +180,7 @@ describe('Entity', () => {
       own = changed.body;
     });
 
-    it('can neither be created nor deleted, whichever it is', async () => {
+    it('no entity can be created or deleted', async () => {
       const audited = await newestAudit(admin);
       expectRefused(await self.post(path, shop), 403, 'forbidden');
       for (const { Id } of [own, other, { Id: 99_999 }]) {
@@ -189,7 +189,7 @@ describe('Entity', () => {
       expect(await newestAudit(admin)).to.equal(audited);
     });
 
-    it('there is none when the caller has none', async () => {
+    it('no entity is visible when the caller has none', async () => {
       expect((await nobody.get(path)).body).to.deep.equal([]);
       expectRefused(await nobody.get(`${path}/${own.Id}`), 404, 'not_found');
       expectRefused(await nobody.put(`${path}/${own.Id}`, shop), 404, 'not_found');

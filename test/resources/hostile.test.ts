@@ -72,7 +72,7 @@ describe('hostile input', () => {
       return body;
     };
     for (const [field, { takes, stored }] of Object.entries(fields)) {
-      it(`${name}.${field} keeps any JSON value exactly, after the stated normalisation, or refuses it by name`, async () => {
+      it(`${name}.${field} stores any JSON value after the documented normalisation, or rejects it by name`, async () => {
         await fc.assert(
           fc.asyncProperty(anyValue, async value => {
             const json = JSON.stringify(value);
@@ -92,7 +92,7 @@ describe('hostile input', () => {
     }
   }
 
-  it('several fields that are wrong at once are all named, and no other', async () => {
+  it('all invalid fields are named, and no valid one', async () => {
     for (const { name } of resources) {
       const { path, fields, first } = examples[name] as Example;
       const wrong = fc.subarray(Object.keys(fields), { minLength: 1 });
@@ -128,23 +128,24 @@ describe('hostile input', () => {
           if (answer.body.code !== 'duplicate') expectRefused(answer, 400, 'validation_failed', [field]);
         }
       }
-      // Those that are refused are the few that a title or a code cannot be.
+      // Only the few strings that are invalid as a title or a code are rejected.
       expect(kept).to.be.above(naughtyStrings.length - 45);
     };
 
-    it('are titles', () => tryAll('Title', Title => admin.post('/api/v1/EntityStatus', { Title })));
-    it('are comments', () =>
+    it('a naughty title is stored or rejected by name', () =>
+      tryAll('Title', Title => admin.post('/api/v1/EntityStatus', { Title })));
+    it('a naughty comment is stored or rejected by name', () =>
       tryAll('Comment', Comment => admin.post('/api/v1/Activity', { ActivityCode: 1, Comment })));
-    it('are values', () =>
+    it('a naughty value is stored or rejected by name', () =>
       tryAll('Value', Value => admin.post('/api/v1/SystemOptions', { SystemOptionTypeId: 1, Value })));
-    it('are codes, in bodies and in paths', () =>
+    it('a naughty code is stored and found by its path, or rejected by name', () =>
       tryAll(
         'Code',
         Code => admin.post('/api/v1/TaxCodes', { Code, Name: 'Naughty', Rate: 1 }),
         code => `/api/v1/TaxCodes/code/${encodeURIComponent(code)}`,
       ));
 
-    it('are never more than codes that are not there, in any path and query', async () => {
+    it('a naughty string in a path gets 404, and in a query causes no server error', async () => {
       const globex = await world.login(world.globex); // where nothing has been made
       for (const value of naughtyStrings) {
         // A lone surrogate has no form in a path; these bytes are what is nearest.
@@ -165,7 +166,7 @@ describe('hostile input', () => {
   });
 
   describe('bodies', () => {
-    it('that are no JSON object are refused as such, with nothing of them in the answer', async () => {
+    it('a body that is not a JSON object is rejected, and the response repeats no part of it', async () => {
       const before = (await admin.get('/api/v1/OrderStatuses')).body;
       for (const body of notJsonObjects) {
         const answer = await admin.post('/api/v1/OrderStatuses', body);
@@ -177,7 +178,7 @@ describe('hostile input', () => {
       expect((await admin.get('/api/v1/OrderStatuses')).body).to.deep.equal(before);
     });
 
-    it('that are JSON objects are read, however odd', async () => {
+    it('an unusual but valid JSON object is accepted', async () => {
       for (const body of oddJsonObjects) {
         const answer = await admin.post('/api/v1/OrderStatuses', body);
         expect([answer.status, answer.body.Name], body.slice(0, 80)).to.deep.equal([201, 'Odd']);
@@ -187,7 +188,7 @@ describe('hostile input', () => {
       expect(({} as Record<string, unknown>).IsDeleted).to.equal(undefined);
     });
 
-    it('that have a field twice, both as deep as can be, are refused by the name of the field', async () => {
+    it('a body with the same field twice, nested as deep as possible, is rejected by the name of the field', async () => {
       expectRefused(await admin.post('/api/v1/OrderStatuses', deepTwice), 400, 'validation_failed', ['Name']);
       const lists = deepTwice.replaceAll('ame"', '').replace('"N', '"EntityIds"').replace('"n', '"entityIds"');
       expectRefused(
@@ -198,13 +199,13 @@ describe('hostile input', () => {
       );
     });
 
-    it('that have a field as null and as a number beyond all numbers are refused by the name of the field', async () => {
+    it('a body with a field as null and as an infinite number is rejected by the name of the field', async () => {
       const { CurrencyId: _, ...body } = examples.Entity?.first(refs) ?? {};
       const twice = withField({ ...body, CurrencyId: null }, 'currencyId', '1e400');
       expectRefused(await admin.post('/api/v1/Entities', twice), 400, 'validation_failed', ['CurrencyId']);
     });
 
-    it('of random bytes are refused', async () => {
+    it('a body of random bytes is rejected', async () => {
       await fc.assert(
         fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 200 }), async bytes => {
           expectRefused(await admin.post('/api/v1/OrderStatuses', bytes), 400, 'malformed_json');
@@ -213,7 +214,7 @@ describe('hostile input', () => {
       );
     });
 
-    it('with one character changed, left out or doubled are read as what they then say, or refused', async () => {
+    it('a body with one character changed, omitted or doubled is parsed as it stands, or rejected', async () => {
       const valid = '{"Name":"Valid","Weighting":12}';
       const edit = fc.tuple(fc.nat(valid.length - 1), fc.string({ unit: 'binary', maxLength: 2 }));
       await fc.assert(

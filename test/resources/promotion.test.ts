@@ -65,7 +65,7 @@ describe('Promotion', () => {
         expect(await newestAudit(admin)).to.equal(audited);
       });
 
-    it('an amount may be above 100, and to four decimals', async () => {
+    it('an amount may exceed 100, and has up to four decimals', async () => {
       for (const DiscountValue of [0.0001, 100.0001, 123_456.7891, 999_999_999]) {
         const amount = { DiscountType: 'Amount', DiscountValue, CurrencyId: krone };
         const promotion = await promote(amount);
@@ -73,7 +73,7 @@ describe('Promotion', () => {
       }
     });
 
-    it('an amount of more than 100 cannot be made a percentage as it is', async () => {
+    it('an amount above 100 cannot become a percentage', async () => {
       const amount = { DiscountType: 'Amount', DiscountValue: 500, CurrencyId: krone };
       const { Id, PromoCode } = await promote(amount);
       const body = { PromoCode, ...percentage, DiscountValue: 500 };
@@ -88,18 +88,18 @@ describe('Promotion', () => {
       expectRefused(await admin.post(path, body), 400, 'validation_failed', ['CurrencyId']);
     });
 
-    it('only its own entities are kept, each once, as JSON numbers in the order given', async () => {
+    it('the list of entities is stored without duplicates, as JSON numbers in the given order', async () => {
       const { Id } = await promote({ EntityIds: [customer, supplier, customer] });
       expect((await admin.get(`${path}/${Id}`)).body.EntityIds).to.deep.equal([customer, supplier]);
     });
 
-    it('half a period is a period', async () => {
+    it('a period may have only a start or only an end', async () => {
       const open = { StartsAt: '2026-05-01T00:00:00.000Z', EndsAt: null };
       expect(await promote(open)).to.deep.include(open);
       expect(await promote({ StartsAt: open.EndsAt, EndsAt: open.StartsAt })).to.include({ EndsAt: open.StartsAt });
     });
 
-    it('an entity with a promotion of its own is not deleted, until it has none', async () => {
+    it('an entity in the list of a promotion cannot be deleted', async () => {
       const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'Promoted', EntityType: 'customer' });
       const { Id } = await promote({ EntityIds: [supplier, entity.Id] });
       expectRefused(await admin.delete(`/api/v1/Entities/${entity.Id}`), 400, 'in_use');
@@ -124,7 +124,7 @@ describe('Promotion', () => {
   });
 
   describe('its use by an entity', () => {
-    it('is answered with when it was used, or null', async () => {
+    it('a read returns the time of use, or null', async () => {
       const { Id } = await promote();
       const unused = await admin.get(used(Id, customer));
       expect([unused.status, unused.body]).to.deep.equal([
@@ -144,7 +144,7 @@ describe('Promotion', () => {
       expect(entry?.After).to.deep.equal({ PromotionId: Id, EntityId: customer, UsedAt: recorded.body.UsedAt });
     });
 
-    it('is recorded once, also when it is told 20 times at once', async () => {
+    it('a use is recorded once, also for 20 parallel requests', async () => {
       const { Id } = await promote();
       const answers = await Promise.all(Array.from({ length: 20 }, () => admin.post(used(Id, customer))));
       const refused = answers.filter(({ status }) => status !== 201);
@@ -153,7 +153,7 @@ describe('Promotion', () => {
       expect(await auditOf(admin, 'PromotionUse', Id)).to.have.lengthOf(1);
     });
 
-    it('is refused outside the period, when not active, and for other entities; and then nothing is recorded', async () => {
+    it('a use outside the period, of an inactive promotion or by another entity is rejected and not recorded', async () => {
       const [past, now, future] = [-60_000, 0, 60_000].map(offset => new Date(Date.now() + offset).toISOString());
       const cases: [more: object, field: string][] = [
         [{ StartsAt: future }, 'PromotionId'],
@@ -172,7 +172,7 @@ describe('Promotion', () => {
       expect((await admin.post(used(Id, customer))).status).to.equal(201);
     });
 
-    it('is 404 for a promotion or an entity that is not there, whatever stands in the path', async () => {
+    it('a missing promotion or entity gets 404, whatever the path contains', async () => {
       const { Id } = await promote();
       for (const no of [
         '99999',
@@ -192,7 +192,7 @@ describe('Promotion', () => {
         }
     });
 
-    it('keeps the promotion and the entity from being deleted', async () => {
+    it('a used promotion and its entity cannot be deleted', async () => {
       const { body: entity } = await admin.post('/api/v1/Entities', { Name: 'User', EntityType: 'customer' });
       const { Id } = await promote();
       await admin.post(used(Id, entity.Id));
@@ -201,7 +201,7 @@ describe('Promotion', () => {
       expect((await admin.get(used(Id, entity.Id))).body.Used).to.equal(true);
     });
 
-    it('is read with any token, recorded with pricing.write, and cannot be taken back', async () => {
+    it('a use is readable with any token, recording requires pricing.write, and a use cannot be deleted', async () => {
       const { Id } = await promote();
       const reader = await world.loginAs(world.acme, {
         permissions: permissions.filter(permission => permission !== 'pricing.write'),
@@ -214,7 +214,7 @@ describe('Promotion', () => {
       expect((await writer.post(used(Id, customer))).status).to.equal(201);
     });
 
-    it('is that of the own entity only for scope Self: any other is 404, to read and to record', async () => {
+    it('a caller of scope Self reads and records only uses of their own entity; any other gets 404', async () => {
       const { Id } = await promote();
       await admin.post(used(Id, supplier));
       const self = await world.loginAs(world.acme, {
@@ -237,7 +237,7 @@ describe('Promotion', () => {
       expect((await self.get(used(Id, customer))).body.Used).to.equal(true);
     });
 
-    it('is of this tenant only', async () => {
+    it('a use is visible in its tenant only', async () => {
       const { Id } = await promote();
       const globex = await world.login(world.globex);
       await globex.post('/api/v1/Entities', { Name: 'Theirs', EntityType: 'customer' });

@@ -15,7 +15,7 @@ describe('SystemOption', () => {
   });
   after(() => world.close());
 
-  it('is active, and created now, unless it says otherwise', async () => {
+  it('a new option is active and created now, unless the body says otherwise', async () => {
     const started = Date.now();
     const { body } = await admin.post(path, { SystemOptionTypeId: 1, Value: 'on' });
     expect(body.IsActive).to.equal(true);
@@ -25,7 +25,7 @@ describe('SystemOption', () => {
     expect(older).to.include({ IsActive: false, CreatedAt: '1999-12-31T18:29:59.000Z' });
   });
 
-  it('keeps its time of creation when PUT does not name it, and takes the one that PUT names', async () => {
+  it('PUT changes the time of creation only when the body contains it', async () => {
     const body = { SystemOptionTypeId: 1, Value: 'on', CreatedAt: '2001-02-03T04:05:06.789Z' };
     const { body: option } = await admin.post(path, body);
     const place = `${path}/${option.Id}`;
@@ -36,7 +36,7 @@ describe('SystemOption', () => {
     expect((await admin.get(place)).body).to.deep.equal(moved.body);
   });
 
-  it('refuses types and times of creation that cannot be, and stores nothing', async () => {
+  it('invalid types and times of creation are rejected, and nothing is stored', async () => {
     const audited = await newestAudit(admin);
     for (const SystemOptionTypeId of [0, -1, 2 ** 31, 1.5, '1']) {
       const answer = await admin.post(path, { SystemOptionTypeId, Value: 'on' });

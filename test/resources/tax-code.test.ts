@@ -32,7 +32,7 @@ describe('TaxCode', () => {
     );
   });
 
-  it('refuses a rate that it could not keep exactly', async () => {
+  it('a rate that cannot be stored exactly is rejected', async () => {
     await rate(19);
     for (const Rate of [-0.0001, 100.0001, 0.00001, 19.00001, 33.333333333333336, 1e-10, '19', null]) {
       expectRefused(await rate(Rate), 400, 'validation_failed', ['Rate']);

@@ -17,7 +17,7 @@ export interface ControlFacts {
   isBusy(tenant: Tenant): boolean;
 }
 
-/** @param client on the control database */
+/** @param client connected to the control database */
 export async function readControlFacts({ control }: Installation, client: pg.Client): Promise<ControlFacts> {
   const em = control.em.fork();
   const { rows } = await client.query<{ space: number; key: number }>(

@@ -45,7 +45,7 @@ export async function diagnose(
   return { servers: first.control.servers.length, tenants: first.control.tenants.length, findings };
 }
 
-/** @param only limits the checks of servers and tenant databases to those that these findings name */
+/** @param only findings: checks only the servers and tenant databases that they name */
 async function runChecks(
   installation: Installation,
   { onStart, onTenant }: Progress,

@@ -23,7 +23,7 @@ export async function cloneTenant(
 ): Promise<Tenant> {
   const source = await findTenant(installation, slug);
   if (source.status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
-  // Nobody is made administrator: the people come with the copy.
+  // Creates no administrator: the users are copied.
   const manifest = checkManifest(
     {
       slug: newSlug,

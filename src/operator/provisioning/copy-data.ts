@@ -15,7 +15,7 @@ export async function copyData(source: pg.Client, target: pg.Client): Promise<vo
   try {
     const tables = await tablesInOrder(source);
     const quoted = tables.map(({ name }) => quoteIdentifier(name));
-    // Nothing of the copy is a change that somebody made: no audit entries, and append-only tables are written anew.
+    // The copy is not a change by a user: it writes no audit entries, and replaces the rows of append-only tables.
     for (const table of quoted) await target.query(`alter table ${table} disable trigger user`);
     await target.query(`truncate ${quoted.join(', ')}`);
     for (const { name, columns } of tables) await copyTable(source, target, name, columns);

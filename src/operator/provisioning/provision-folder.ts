@@ -7,7 +7,7 @@ import { runConcurrently } from '../run-concurrently.ts';
 import { type Manifest, readManifest } from './manifest.ts';
 import { type Provisioned, provision } from './provision.ts';
 
-/** What became of one manifest: a tenant, or why there is none. */
+/** The result of one manifest: the tenant, or the error. */
 export interface ManifestOutcome {
   file: string;
   provisioned?: Provisioned;

@@ -52,7 +52,7 @@ function readRoute(
   });
 }
 
-/** The query parameter that also shows deleted records, where DELETE marks them. */
+/** The query parameter `includeDeleted`, for resources whose DELETE only marks a record as deleted. */
 export function includeDeleted({ softDelete }: ResourceDefinition) {
   return softDelete ? z.object({ includeDeleted: flag() }) : undefined;
 }

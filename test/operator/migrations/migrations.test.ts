@@ -89,7 +89,7 @@ describe('migrations', () => {
         expect(await loadMigrations(folder)).to.have.length(names.length);
       });
 
-      it('make what the entities say: every column, its type, and whether it may be empty', async () => {
+      it('the migrations create the columns, types and nullability of the entities', async () => {
         const url = await scratch();
         await runMigrations(url, await loadMigrations(folder), settingsOf(folder));
         const columns = await rowsOf<Column>(
@@ -131,7 +131,7 @@ describe('migrations', () => {
         expect(faults).to.deep.equal([]);
       });
 
-      it('can each be undone and done again, which leaves what was there', async () => {
+      it('each migration can be reverted and repeated without loss of data', async () => {
         const url = await scratch();
         const migrationsList = await loadMigrations(folder);
         const flags = Object.entries(settingsOf(folder)).map(([name, value]) => `-c ${name}=${value}`);
@@ -170,7 +170,7 @@ describe('migrations', () => {
         }
       });
 
-      it('run once, also when they are run again', async () => {
+      it('a migration runs once, also when the command is repeated', async () => {
         const url = await scratch();
         const names = await migrationNames(folder);
         expect(await runMigrations(url, await loadMigrations(folder), settingsOf(folder))).to.deep.equal(names);
@@ -181,7 +181,7 @@ describe('migrations', () => {
     });
   }
 
-  it('that fail leave nothing of themselves behind', async () => {
+  it('a failed migration changes nothing', async () => {
     const url = await scratch();
     await withConnection(url, client => client.query('create table entity_statuses (in_the_way text)'));
     const settings = settingsOf('tenant');
@@ -198,7 +198,7 @@ describe('migrations', () => {
     expect(await runMigrations(url, migrations, settings)).to.deep.equal(await migrationNames('tenant'));
   });
 
-  it('do not stop, nor are stopped by, who asks a database meanwhile what it is', async () => {
+  it('a migration and a concurrent read of the tenant identity do not deadlock', async () => {
     const url = await scratch();
     await runMigrations(url, await loadMigrations('tenant'), migrationSettings(server));
     await withConnection(url, client => client.query('insert into tenant_identity (guid) values (gen_random_uuid())'));
@@ -230,7 +230,7 @@ describe('migrations', () => {
     }
   });
 
-  it('begin every tenant with three statuses, and its next one is the fourth', async () => {
+  it('a new tenant has three statuses, and the next one gets id 4', async () => {
     const url = await scratch();
     await runMigrations(url, await loadMigrations('tenant'), settingsOf('tenant'));
     await withConnection(url, client => client.query(`insert into entity_statuses (title) values ('Next')`));

@@ -39,7 +39,7 @@ describe('A clone', () => {
   });
   after(() => world.close());
 
-  it('has the data of its source, and the next numbers follow', async () => {
+  it('a clone has the data of its source, and its sequences continue', async () => {
     const copy = await world.login(clone);
     for (const path of ['EntityStatus', 'Currency', 'Entities', 'Promotions', 'Promotions/1/entity/1/used']) {
       expect((await copy.get(`/api/v1/${path}`)).body, path).to.deep.equal((await admin.get(`/api/v1/${path}`)).body);
@@ -62,7 +62,7 @@ describe('A clone', () => {
     expect(entries).to.deep.equal([{ guid: userGuid }]);
   });
 
-  it('has no session, no API client and no token of its source, and a key of its own', async () => {
+  it('a clone has no session, API client or token of its source, and has its own signing key', async () => {
     expect((await admin.get('/api/v1/EntityStatus', { 'X-Tenant': clone.guid })).body).to.have.length(4);
     const refreshed = await world.anonymous.post(
       '/api/v1/auth/refresh',
@@ -80,7 +80,7 @@ describe('A clone', () => {
     expect(counts).to.deep.equal({ clients: 0, keys: 1, users: 2, originals: 2 });
   });
 
-  it('goes its own way: a change of one is none of the other', async () => {
+  it('a change of the clone does not change the source, nor the reverse', async () => {
     const copy = await world.login(clone);
     await copy.put('/api/v1/EntityStatus/1', { Title: 'Changed in the copy' });
     expect((await admin.get('/api/v1/EntityStatus/1')).body.Title).to.equal('Prospect');
@@ -91,7 +91,7 @@ describe('A clone', () => {
     expect(await append).to.equal('refused');
   });
 
-  it('is refused under a slug that is taken or of a tenant that is not there', async () => {
+  it('a clone under a used slug, or of a missing tenant, is rejected', async () => {
     for (const args of [
       ['clone', 'acme', 'globex'],
       ['clone', 'nobody', 'other'],
