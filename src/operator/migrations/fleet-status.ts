@@ -3,15 +3,17 @@ import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { shareConnection } from '../../postgres/shared-connection.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
-import { closeAbandonedRuns, lastOutcomeSql } from './migration-runs.ts';
+import { lastOutcomeSql } from './migration-outcomes.ts';
+import { closeAbandonedRuns } from './migration-runs.ts';
 
 export interface FleetStatus {
-  /** The version of this build. */
+  /** The schema version of this build. */
   head: string;
+  /** The number of tenants by schema version and status. */
   fleet: { schemaVersion: string | null; status: string; tenants: number }[];
-  /** Tenants that failed when a run last came to them: what `--retry-failed` takes. */
+  /** The tenants that failed in the newest run that reached them: those of `--retry-failed`. */
   failing: { slug: string; version: string | null; run: number; error: string }[];
-  /** Null before the first one. */
+  /** Null before the first run. */
   lastRun: LastRun | null;
 }
 
@@ -22,12 +24,12 @@ interface LastRun {
   requestedBy: string;
   startedAt: string;
   finishedAt: string | null;
-  /** How many tenants, by what became of them. */
+  /** The number of tenants by outcome. */
   outcomes: Record<string, number>;
   failures: { slug: string; from: string | null; error: string }[];
 }
 
-/** The fleet by schema version and state, and what became of the last run. */
+/** Reads the versions of the fleet and the outcome of the last run. */
 export async function fleetStatus({ control, controlUrl }: Installation): Promise<FleetStatus> {
   await withConnection(controlUrl, client => closeAbandonedRuns(shareConnection(client)));
   const em = control.em.fork();

@@ -7,23 +7,23 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 
-/** Brings the control database to head, one process at a time. @returns the names of the migrations that ran */
+/** Brings the control database to head. One process does so at a time. @returns the names of the migrations that ran */
 export async function migrateControl(controlUrl: string): Promise<string[]> {
   return withConnection(controlUrl, async client => {
     await acquireLock(client, lockSpaces.control, 0);
     const applied = await runMigrations(controlUrl, await loadMigrations('control'));
-    await closeToOthers(client);
+    await revokePublicRights(client);
     return applied;
   });
 }
 
 /** Without this, every login of the server, also a tenant's, could connect and listen to the change feed. */
-async function closeToOthers(client: pg.Client): Promise<void> {
+async function revokePublicRights(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ name: string }>('select current_database() as name');
   await client.query(`revoke all on database ${quoteIdentifier(rows[0]?.name ?? '')} from public`);
 }
 
-/** Makes the control database when it is missing. One that is there needs no right on any other database. */
+/** Creates the control database, unless it exists. An existing one is found without a right on any other database. */
 export async function createControlDatabase(controlUrl: string): Promise<void> {
   const isMissing = await withConnection(controlUrl, async () => false).catch(error => {
     if (sqlState(error) !== '3D000') throw error;
@@ -37,7 +37,7 @@ export async function createControlDatabase(controlUrl: string): Promise<void> {
     await client
       .query(`create database ${quoteIdentifier(name)} template template0 encoding 'UTF8'`)
       .catch(async error => {
-        if (!['42P04', '23505'].includes(sqlState(error) ?? '')) throw error; // another process was faster
+        if (!['42P04', '23505'].includes(sqlState(error) ?? '')) throw error; // another process has created it
         await sleep(50);
       });
   });

@@ -14,32 +14,36 @@ import {
   takeOutOfService,
   withTenantConnection,
 } from '../schema/tenant-schema.ts';
-import { type Candidate, recordOutcome, type TenantResult } from './migration-runs.ts';
+import { recordOutcome, type TenantResult } from './migration-outcomes.ts';
+import type { Candidate } from './migration-runs.ts';
 
 /** What all tenants of a run share. */
 export interface Run {
   id: number;
   installation: Installation;
-  /** Holds the locks of the run and of its tenants. */
+  /** The connection to the control database that holds the locks of the run and of its tenants. */
   locks: Queryable;
-  books: Queryable;
+  /** Writes versions and outcomes to the control database. */
+  controlPool: Queryable;
   steps: SchemaStep[];
   head: string;
-  /** At head, by the id of the server. */
+  /** The fingerprints at head, by the id of the server. */
   fingerprints: Map<number, string>;
 }
 
 /**
- * Brings one tenant's database to head and compares it with the template; nothing of it stays when they differ.
+ * Brings one tenant's database to head and compares it with the template. If they differ, everything is rolled back.
  *
- * No request is ever served on a schema that does not fit it, because the control database says so first: it has no
- * version for the tenant from before the database changes until after it has changed (503), and whoever has open
- * connections is given the time to hear of it. Killed in between, the tenant stays that way until the next run.
+ * No request is ever served on a schema that does not fit the build:
+ * 1. Before the database changes, the control database loses the tenant's version, and requests get 503.
+ * 2. The migration waits until every server process has received that change (`takeOutOfService`).
+ * 3. After the database has changed, the control database gets the new version.
+ * If the process is killed in between, the tenant has no version and gets 503 until the next run.
  *
- * @returns `busy` when somebody else works on the tenant, undefined when there is nothing to do (any more)
+ * @returns `busy` if another process works on the tenant, undefined if there is nothing to do (any more)
  */
 export async function migrateTenant(run: Run, { id, serverId }: Candidate): Promise<TenantResult | 'busy' | undefined> {
-  const { locks, books, installation, head } = run;
+  const { locks, controlPool, installation, head } = run;
   const { rows } = await locks.query<{ locked: boolean }>('select pg_try_advisory_lock($1, $2) as locked', [
     lockSpaces.tenant,
     id,
@@ -49,10 +53,10 @@ export async function migrateTenant(run: Run, { id, serverId }: Candidate): Prom
     const startedAt = performance.now();
     const elapsed = () => Math.round(performance.now() - startedAt);
     const tenant = await installation.control.em.fork().findOne(Tenant, { id }, { populate: ['server'] });
-    if (!tenant) return undefined; // purged meanwhile
+    if (!tenant) return undefined; // it has been purged
     const from = tenant.schemaVersion ?? null;
     if (from === head && tenant.schemaFingerprint === run.fingerprints.get(serverId)) {
-      await recordOutcome(books, run.id, id, { state: 'current', from, to: head, ms: elapsed() });
+      await recordOutcome(controlPool, run.id, id, { state: 'current', from, to: head, ms: elapsed() });
       return undefined;
     }
     const fingerprint = run.fingerprints.get(serverId);
@@ -60,12 +64,12 @@ export async function migrateTenant(run: Run, { id, serverId }: Candidate): Prom
       async migrated => {
         const state = migrated || from !== head ? 'migrated' : 'current';
         const result: TenantResult = { state, from, to: head, ms: elapsed() };
-        await recordOutcome(books, run.id, id, result, { version: head, fingerprint });
+        await recordOutcome(controlPool, run.id, id, result, { version: head, fingerprint });
         return result;
       },
       async (error: unknown) => {
         const result: TenantResult = { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) };
-        await recordOutcome(books, run.id, id, result);
+        await recordOutcome(controlPool, run.id, id, result);
         return result;
       },
     );
@@ -74,26 +78,26 @@ export async function migrateTenant(run: Run, { id, serverId }: Candidate): Prom
   }
 }
 
-/** @returns whether there was anything to migrate */
+/** @returns true if the database had pending migrations */
 async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
-  const { books, steps } = run;
+  const { controlPool, steps } = run;
   return withTenantConnection(run.installation, tenant, async database => {
     const { guid, applied } = await readSchemaState(database);
     if (guid !== null && guid !== tenant.guid) throw new OperatorError('the database belongs to another tenant');
     const unknown = applied.find(name => !steps.some(step => step.name === name));
-    if (unknown) throw new OperatorError(`its database has ${unknown}, which this build does not know`);
+    if (unknown) throw new OperatorError(`its database has migration ${unknown}, which this build does not know`);
 
     const pending = steps.filter(({ name }) => !applied.includes(name));
     if (pending.length === 0) {
       await compare(run, tenant, database);
     } else {
-      await takeOutOfService(books, database, tenant, run.id);
+      await takeOutOfService(controlPool, database, tenant, run.id);
       try {
         await retryOnLockTimeout(() => apply(run, tenant, database, pending));
       } catch (error) {
-        // What is in the database now, which is what it had before.
-        const left = await readSchemaState(database).catch(() => undefined);
-        if (left) await setSchemaVersion(books, tenant.id, left.applied.at(-1) ?? null);
+        // The database is at its earlier version again; the control database gets that version back.
+        const restored = await readSchemaState(database).catch(() => undefined);
+        if (restored) await setSchemaVersion(controlPool, tenant.id, restored.applied.at(-1) ?? null);
         throw error;
       }
     }
@@ -111,7 +115,7 @@ async function apply(run: Run, tenant: Tenant, database: pg.Client, pending: Sch
   );
 }
 
-/** @throws {OperatorError} naming the first object in which the database differs from the template */
+/** @throws {OperatorError} that names the first object in which the database differs from the template */
 async function compare(run: Run, { server }: Tenant, database: pg.Client): Promise<void> {
   if ((await fingerprint(database)) === run.fingerprints.get(server.id)) return;
   const difference = firstDifference(

@@ -1,20 +1,19 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { Server, Tenant } from '../../control/fleet-entities.ts';
+import { Tenant } from '../../control/fleet-entities.ts';
 import type { RunState } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
-import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
+import { shareConnection } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
-import { runConcurrently } from '../run-concurrently.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
-import { headFingerprint } from '../schema/template-fingerprint.ts';
+import { headFingerprints } from '../schema/template-fingerprint.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
+import { migrateConcurrently } from './migrate-concurrently.ts';
 import { migrateTenant, type Run } from './migrate-tenant.ts';
-import { beginRun, type Candidate, endRun, type RunRequest, type TenantResult } from './migration-runs.ts';
+import type { TenantResult } from './migration-outcomes.ts';
+import { beginRun, type Candidate, endRun, type RunRequest } from './migration-runs.ts';
 
-/** What became of one tenant in a run. */
+/** The result of a run for one tenant. */
 export interface TenantOutcome extends TenantResult {
   slug: string;
 }
@@ -22,118 +21,89 @@ export interface TenantOutcome extends TenantResult {
 export interface RunReport {
   id: number;
   state: RunState;
-  /** Of the tenants that there was something to do for. */
+  /** The outcomes of the tenants that were not at head already. */
   outcomes: TenantOutcome[];
-  /** Tenants that the run did not get to, because it was halted. */
+  /** The number of tenants that were not begun, because the run was halted. */
   skipped: number;
 }
 
 interface Observers {
-  /** How many tenants there is something to do for. */
+  /** Receives the number of tenants that are not at head. */
   onStart?: (total: number) => void;
   onOutcome?: (outcome: TenantOutcome) => void;
-  /** When it is aborted, no further tenant is begun. */
+  /** Halts the run: after its abort no further tenant is begun. */
   signal?: AbortSignal | undefined;
 }
 
 const defaultConcurrency = 4;
-const busyRetryMs = 50;
-/** Beside the one that holds the locks. */
-const bookConnections = 4;
+/** Connections that write outcomes, beside the one that holds the locks. */
+const outcomeConnections = 4;
 
 /**
- * Brings tenant databases to head and keeps the books of it. A tenant that is there already costs no connection; one
- * that fails does not stop the others. Two runs at once do not collide: each tenant is locked in the control database
- * while it is worked on, and what the other run is at comes last.
+ * Brings tenant databases to head and records the run in the control database. A tenant at head costs no connection; a tenant
+ * that fails does not affect the others. Two concurrent runs share the work: each tenant is locked in the control database
+ * while it is migrated, and a run leaves the tenants that the other run works on to the end.
+ * @throws {OperatorError} when a requested tenant does not exist
  */
 export async function migrateTenants(
   installation: Installation,
   request: RunRequest = {},
-  { onStart, onOutcome, signal }: Observers = {},
+  observers: Observers = {},
 ): Promise<RunReport> {
   await requireTenants(installation, request.slugs);
   const head = await tenantHead();
   const steps = await readSchemaSteps();
   const fingerprints = await headFingerprints(installation);
-  const concurrency = request.concurrency ?? defaultConcurrency;
-
-  const work = async (locks: Queryable, books: Queryable): Promise<RunReport> => {
-    const { id, candidates } = await beginRun(locks, head, fingerprints, { ...request, concurrency });
-    const run: Run = { id, installation, locks, books, steps, head, fingerprints };
-    const todo = candidates.filter(({ atHead }) => !atHead);
-    const canaries = todo.slice(0, request.canary ?? 0);
-    const outcomes: TenantOutcome[] = [];
-    const failures = () => outcomes.filter(({ state }) => state === 'failed').length;
-    const isHalted = () => signal?.aborted === true || failures() >= (request.maxFailures ?? Number.POSITIVE_INFINITY);
-    const migrate = (tenants: Candidate[]) =>
-      migrateConcurrently(tenants, concurrency, isHalted, async candidate => {
-        const result = await migrateTenant(run, candidate);
-        if (result === 'busy') return false;
-        if (result) {
-          const outcome = { slug: candidate.slug, ...result };
-          outcomes.push(outcome);
-          onOutcome?.(outcome);
-        }
-        return true;
-      });
-    onStart?.(todo.length);
-    try {
-      let left = await migrate(canaries);
-      const rest = todo.slice(canaries.length);
-      left += canaries.length > 0 && failures() > 0 ? rest.length : await migrate(rest);
-      const state = left > 0 ? 'halted' : failures() > 0 ? 'failed' : 'succeeded';
-      await endRun(locks, id, state, 'the run was halted before its turn');
-      return { id, state, outcomes, skipped: left };
-    } catch (error) {
-      await endRun(locks, id, 'failed', errorText(error)).catch(() => {});
-      throw error;
-    }
-  };
-  return withConnection(installation.controlUrl, connection =>
-    withConnectionPool(installation.controlUrl, bookConnections, books => work(shareConnection(connection), books)),
+  const { controlUrl } = installation;
+  return withConnection(controlUrl, connection =>
+    withConnectionPool(controlUrl, outcomeConnections, async controlPool => {
+      const locks = shareConnection(connection);
+      const concurrency = request.concurrency ?? defaultConcurrency;
+      const { id, candidates } = await beginRun(locks, head, fingerprints, { ...request, concurrency });
+      const run: Run = { id, installation, locks, controlPool, steps, head, fingerprints };
+      try {
+        const report = await migrateCandidates(run, candidates, { ...request, concurrency }, observers);
+        await endRun(locks, id, report.state, 'the run was halted before this tenant');
+        return report;
+      } catch (error) {
+        await endRun(locks, id, 'failed', errorText(error)).catch(() => {});
+        throw error;
+      }
+    }),
   );
 }
 
-/**
- * Migrates tenants, at most `concurrency` at a time on each server. A tenant that another process works on is retried
- * after the others.
- * @param migrate resolves to false for such a tenant
- * @returns the number of tenants that were not begun before the run was halted
- */
-async function migrateConcurrently(
-  tenants: Candidate[],
-  concurrency: number,
-  isHalted: () => boolean,
-  migrate: (tenant: Candidate) => Promise<boolean>,
-): Promise<number> {
-  const servers = [...Map.groupBy(tenants, ({ serverId }) => serverId).values()];
-  const left = await runConcurrently(servers, Number.POSITIVE_INFINITY, async queue => {
-    for (let waiting = queue; ; await sleep(busyRetryMs)) {
-      const done = await runConcurrently(waiting, concurrency, async tenant => !isHalted() && (await migrate(tenant)));
-      waiting = waiting.filter((_, index) => !done[index]);
-      if (waiting.length === 0 || isHalted()) return waiting.length;
-    }
-  });
-  return left.reduce((sum, count) => sum + count, 0);
+/** Migrates the canaries, and then, unless one of them fails, the other tenants. */
+async function migrateCandidates(
+  run: Run,
+  candidates: Candidate[],
+  { concurrency, canary = 0, maxFailures = Number.POSITIVE_INFINITY }: RunRequest & { concurrency: number },
+  { onStart, onOutcome, signal }: Observers,
+): Promise<RunReport> {
+  const pending = candidates.filter(({ atHead }) => !atHead);
+  const outcomes: TenantOutcome[] = [];
+  const failures = () => outcomes.filter(({ state }) => state === 'failed').length;
+  const isHalted = () => signal?.aborted === true || failures() >= maxFailures;
+  const migrate = (tenants: Candidate[]) =>
+    migrateConcurrently(tenants, concurrency, isHalted, async candidate => {
+      const result = await migrateTenant(run, candidate);
+      if (result === 'busy') return false;
+      if (result) {
+        const outcome = { slug: candidate.slug, ...result };
+        outcomes.push(outcome);
+        onOutcome?.(outcome);
+      }
+      return true;
+    });
+  onStart?.(pending.length);
+  const rest = pending.slice(canary);
+  let skipped = await migrate(pending.slice(0, canary));
+  skipped += canary > 0 && failures() > 0 ? rest.length : await migrate(rest);
+  const state = skipped > 0 ? 'halted' : failures() > 0 ? 'failed' : 'succeeded';
+  return { id: run.id, state, outcomes, skipped };
 }
 
-/** Of every server that has tenants. One that is down stops nobody but its own: they fail one by one. */
-async function headFingerprints({ control, servers }: Installation): Promise<Map<number, string>> {
-  const em = control.em.fork();
-  const used = await em.execute<{ id: number }[]>('select distinct server_id as id from tenants');
-  const found = await em.find(Server, { id: { $in: used.map(({ id }) => id) } });
-  const read = async (server: Server): Promise<[number, string]> => [
-    server.id,
-    await headFingerprint(control, server, servers.adminUrl(server)).catch(error => {
-      // A SQLSTATE other than of a lost connection (08…) comes from PostgreSQL itself: a migration is wrong.
-      if (/^(?!08|EPIPE)[0-9A-Z]{5}$/.test(sqlState(error) ?? '')) throw error;
-      return '';
-    }),
-  ];
-  return new Map(await Promise.all(found.map(read)));
-}
-
-/** @throws {OperatorError} naming those that do not exist */
+/** @throws {OperatorError} that names the tenants that do not exist */
 async function requireTenants({ control }: Installation, slugs: string[] | undefined): Promise<void> {
   if (!slugs) return;
   const found = await control.em

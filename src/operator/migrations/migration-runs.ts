@@ -1,34 +1,35 @@
 import { hostname, userInfo } from 'node:os';
-import type { OutcomeState, RunState } from '../../control/migration-run.ts';
+import type { RunState } from '../../control/migration-run.ts';
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import { lastOutcomeSql } from './migration-outcomes.ts';
 
-/** What an operator asked for. */
+/** The options of a run. */
 export interface RunRequest {
-  /** Only these tenants; all without it. */
+  /** Only these tenants; without it, all. */
   slugs?: string[] | undefined;
-  /** Only those that failed when a run last came to them. */
+  /** Only the tenants that failed in the newest run that reached them. */
   retryFailed?: boolean | undefined;
-  /** Tenants migrated at the same time, on each server. */
+  /** The number of tenants that are migrated at a time on each server. */
   concurrency?: number | undefined;
-  /** So many tenants first; when one of them fails, no others. */
+  /** The number of tenants that are migrated first. If one of them fails, the run is halted. */
   canary?: number | undefined;
-  /** When so many have failed, no further tenant is begun. */
+  /** The number of failed tenants that halts the run. */
   maxFailures?: number | undefined;
 }
 
-/** A tenant of a run, as the run found it. */
+/** A tenant of a run, as it was when the run began. */
 export interface Candidate {
   id: number;
   slug: string;
   serverId: number;
-  /** The schema that the books have is the one at head. */
+  /** True if the control database has the version and the fingerprint of head for this tenant. */
   atHead: boolean;
 }
 
 /**
- * Begins a run: a row for it, and one for every tenant it is about, in one statement. As long as `client` is connected,
- * the run counts as running.
+ * Begins a run: inserts its row, and an outcome row for each of its tenants, in one statement. The run counts as running
+ * while `client` is connected and holds the run's lock.
  * @param fingerprints at head, by the id of the server
  */
 export async function beginRun(
@@ -38,7 +39,7 @@ export async function beginRun(
   { slugs, retryFailed = false, concurrency, canary, maxFailures }: RunRequest,
 ): Promise<{ id: number; candidates: Candidate[] }> {
   await closeAbandonedRuns(client);
-  const { rows: made } = await client.query<{ id: string }>(
+  const { rows: runs } = await client.query<{ id: string }>(
     `with run as (
        insert into migration_runs (head, concurrency, canary, max_failures, requested_by) values ($1, $2, $3, $4, $5) returning id
      ), outcomes as (
@@ -55,13 +56,13 @@ export async function beginRun(
       concurrency,
       canary,
       maxFailures,
-      operator(),
+      operatorName(),
       JSON.stringify(Object.fromEntries(fingerprints)),
       slugs,
       retryFailed,
     ],
   );
-  const id = Number(made[0]?.id);
+  const id = Number(runs[0]?.id);
   const { rows } = await client.query<{ id: string; slug: string; serverId: number; atHead: boolean }>(
     `select t.id, slug, server_id as "serverId", o.state = 'current' as "atHead"
        from migration_outcomes o join tenants t on t.id = tenant_id where run_id = $1 order by slug`,
@@ -70,16 +71,7 @@ export async function beginRun(
   return { id, candidates: rows.map(row => ({ ...row, id: Number(row.id) })) };
 }
 
-/** SQL for what became of a tenant in the newest run that came to it. */
-export function lastOutcomeSql(tenant: string): string {
-  return `(select l.state from migration_outcomes l where l.tenant_id = ${tenant} and l.state in ('migrated', 'current', 'failed')
-            order by run_id desc limit 1)`;
-}
-
-/**
- * Begins a run of one tenant that takes it back, by a row as every run has. As long as `client` is connected, it counts as
- * running.
- */
+/** Begins a run that rolls back one tenant. The run counts as running while `client` is connected. @returns its id */
 export async function beginRollback(client: Queryable, tenant: number, from: string, to: string): Promise<number> {
   const { rows } = await client.query<{ id: string }>(
     `with run as (
@@ -87,12 +79,12 @@ export async function beginRollback(client: Queryable, tenant: number, from: str
      ), outcome as (
        insert into migration_outcomes (run_id, tenant_id, from_version, to_version) select id, $3, $4, $1 from run
      ) select id, pg_advisory_lock(${lockSpaces.run}, id::int) from run`,
-    [to, operator(), tenant, from],
+    [to, operatorName(), tenant, from],
   );
   return Number(rows[0]?.id);
 }
 
-/** Marks the runs whose process was killed: what they did not get to is for the next one. */
+/** Ends the runs whose process was killed. Their unfinished tenants are left to the next run. */
 export async function closeAbandonedRuns(client: Queryable): Promise<void> {
   const { rows } = await client.query<{ id: string }>(`select id from migration_runs where state = 'running'`);
   for (const { id } of rows) {
@@ -104,7 +96,7 @@ export async function closeAbandonedRuns(client: Queryable): Promise<void> {
   }
 }
 
-/** Ends a run; tenants that it did not get to are skipped, and why. */
+/** Ends a run. Its unfinished tenants become `skipped`, with `reason` as their error. */
 export async function endRun(client: Queryable, id: number, state: RunState, reason: string): Promise<void> {
   await client.query(
     `with run as (update migration_runs set state = $2, finished_at = now() where id = $1 and state = 'running' returning id)
@@ -114,37 +106,11 @@ export async function endRun(client: Queryable, id: number, state: RunState, rea
   );
 }
 
-/** What a run writes down about one tenant when it is done with it. */
-export interface TenantResult {
-  state: OutcomeState;
-  from: string | null;
-  to: string | null;
-  ms: number;
-  error?: string;
-}
-
-/** @param schema what the tenant's database has now, when that has changed: both are written in one transaction */
-export async function recordOutcome(
-  books: Queryable,
-  run: number,
-  tenant: number,
-  { state, from, to, ms, error }: TenantResult,
-  schema?: { version: string; fingerprint: string | undefined },
-): Promise<void> {
-  await books.query(
-    `with tenant as (
-       update tenants set schema_version = $8::text, schema_fingerprint = $9, updated_at = now() where id = $2 and $8::text is not null
-     )
-     update migration_outcomes set state = $3, from_version = $4, to_version = $5, ms = $6, error = $7, finished_at = now()
-      where run_id = $1 and tenant_id = $2`,
-    [run, tenant, state, from, to, ms, error, schema?.version, schema?.fingerprint],
-  );
-}
-
-function operator(): string {
+/** Login and host of the operator. */
+function operatorName(): string {
   try {
     return `${userInfo().username}@${hostname()}`;
   } catch {
-    return `${process.getuid?.() ?? 'unknown'}@${hostname()}`; // a user without a name, as in some containers
+    return `${process.getuid?.() ?? 'unknown'}@${hostname()}`; // the uid has no login name, as in some containers
   }
 }

@@ -12,12 +12,13 @@ import {
   withTenantConnection,
 } from '../schema/tenant-schema.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { beginRollback, endRun, recordOutcome } from './migration-runs.ts';
+import { recordOutcome } from './migration-outcomes.ts';
+import { beginRollback, endRun } from './migration-runs.ts';
 
 /**
- * Undoes the last migration of one tenant, in one transaction, and keeps books of it as of every run. It is answered with
- * 503 from before its database changes, and by builds that need the migration until it is migrated again.
- * @throws {OperatorError} when it cannot be undone; the tenant is then as it was
+ * Undoes the last migration of one tenant in one transaction, and records that as a run. The tenant's requests get 503 while
+ * its database changes, and from builds that need the migration until it is migrated again.
+ * @throws {OperatorError} when the migration cannot be undone; the tenant is then unchanged
  */
 export async function rollback(installation: Installation, slug: string): Promise<{ from: string; to: string }> {
   const steps = await readSchemaSteps();
@@ -26,15 +27,15 @@ export async function rollback(installation: Installation, slug: string): Promis
     await acquireLock(client, lockSpaces.tenant, id);
     const tenant = await findTenant(installation, slug);
     if (!tenant.schemaVersion) {
-      // Undoing it once more would undo another one.
-      throw new OperatorError(`work on ${slug} was ended before its end: migrate it first`);
+      // A killed rollback may have undone the migration already; another one would then undo the migration before it.
+      throw new OperatorError(`an earlier run on ${slug} was killed: migrate it first`);
     }
     return withTenantConnection(installation, tenant, async database => {
       const { guid, applied } = await readSchemaState(database);
       if (guid !== tenant.guid) throw new OperatorError(`the database of ${slug} belongs to another tenant`);
       const [from, to] = [applied.at(-1), applied.at(-2)];
       const step = steps.find(({ name }) => name === from);
-      if (!from || !to) throw new OperatorError(`${slug} has nothing that can be undone`);
+      if (!from || !to) throw new OperatorError(`${slug} has no migration that can be undone`);
       if (!step?.down.length) throw new OperatorError(`this build does not know how to undo ${from}`);
 
       const control = shareConnection(client);
@@ -45,8 +46,8 @@ export async function rollback(installation: Installation, slug: string): Promis
         await takeOutOfService(control, database, tenant, run);
         await retryOnLockTimeout(() => changeSchema(database, () => revertStep(database, step)));
       } catch (error) {
-        const left = await readSchemaState(database).catch(() => undefined);
-        if (left) await setSchemaVersion(control, id, left.applied.at(-1) ?? null);
+        const restored = await readSchemaState(database).catch(() => undefined);
+        if (restored) await setSchemaVersion(control, id, restored.applied.at(-1) ?? null);
         const text = errorText(error);
         await recordOutcome(control, run, id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
         await endRun(control, run, 'failed', text);

@@ -3,7 +3,7 @@ import { OperatorError } from '../../operator-error.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
 
-/** One migration as the statements it consists of. */
+/** One migration as the SQL statements of both directions. */
 export interface SchemaStep {
   name: string;
   up: string[];
@@ -11,26 +11,27 @@ export interface SchemaStep {
 }
 
 /**
- * The migrations of tenant databases, in their order. Their classes are asked once, and not again for each tenant.
- * @throws {OperatorError} when one cannot be run over a fleet
+ * Reads the statements of all tenant migrations, in their order, once for all tenants of a run.
+ * @throws {OperatorError} when a migration cannot run over a fleet: it is not plain SQL, or not transactional
  */
 export async function readSchemaSteps(): Promise<SchemaStep[]> {
   const migrations = await loadMigrations('tenant');
   return Promise.all(
     migrations.map(async ({ name, class: Migration }) => {
       const statements = async (direction: 'up' | 'down'): Promise<string[]> => {
-        // Without a driver: a migration that queries while it is being read reaches no database, and fails.
+        // The migration gets no driver, so one that queries a database while it is read fails.
         const migration = new Migration(undefined as never, undefined as never);
         await migration[direction]();
         return migration.getQueries().map(query => {
-          if (typeof query !== 'string') throw new OperatorError(`${name}: a tenant migration consists of plain SQL`);
+          if (typeof query !== 'string') throw new OperatorError(`${name}: write a tenant migration in plain SQL`);
           return query;
         });
       };
       if (!new Migration(undefined as never, undefined as never).isTransactional()) {
-        // Failed halfway, it could not be undone; and nobody waits for its locks, as the tenant is not served meanwhile.
+        // A migration without a transaction that fails halfway cannot be undone. It would save no waiting for locks
+        // either: the tenant is out of service while it is migrated.
         throw new OperatorError(
-          `${name}: a tenant migration runs in a transaction (create index without concurrently)`,
+          `${name}: a tenant migration must run in a transaction: write "create index" without "concurrently"`,
         );
       }
       return { name, up: await statements('up'), down: await statements('down').catch(() => []) };
@@ -38,12 +39,15 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
   );
 }
 
-/** What stands inside a tenant database about itself. Both are missing in an empty one. */
+/** What a tenant database says about itself. */
 export interface SchemaState {
+  /** The guid of its tenant; null in an empty database. */
   guid: string | null;
+  /** The names of its migrations, in the order in which they ran. */
   applied: string[];
 }
 
+/** Reads tenant and migrations of a database. An empty database has neither. */
 export async function readSchemaState(client: pg.Client): Promise<SchemaState> {
   const query =
     'select (select guid from tenant_identity) as guid, array(select name::text from migrations order by id) as applied';
@@ -56,22 +60,26 @@ export async function readSchemaState(client: pg.Client): Promise<SchemaState> {
   }
 }
 
-/** As MikroORM makes it, whose own command line reads it too. */
+/** The same table that MikroORM creates, because MikroORM's command line reads it as well. */
 const trackingTable = `
   create table if not exists migrations (
     id serial primary key, name varchar(255) not null, executed_at timestamptz(6) not null default current_timestamp(6)
   )`;
 
-/** An empty database has none yet. First, as whoever reads both tables opens it first. */
+/**
+ * Locks `tenant_identity`, which an empty database does not have. It is locked before `migrations`, in the order in which
+ * `readSchemaState` and new connections open the two tables; the reverse order could deadlock.
+ */
 const lockIdentity = `
   do $$ begin
     if to_regclass('tenant_identity') is not null then lock table tenant_identity in access exclusive mode; end if;
   end $$`;
 
 /**
- * Changes a tenant database in one transaction. From its begin to its end nobody can open a connection to serve the
- * tenant: such a connection reads first whose database it is and at which version, and waits.
- * @param check is the last thing before the commit; what it throws undoes everything
+ * Changes the schema of a tenant database in one transaction, which locks `tenant_identity` and `migrations`. A new connection
+ * that is to serve the tenant first reads both (identity and version), so it waits until the transaction has ended.
+ * @param change receives the names of the migrations that the database has
+ * @param check runs before the commit; an error rolls everything back
  */
 export async function changeSchema(
   client: pg.Client,
@@ -88,7 +96,7 @@ export async function changeSchema(
   }
 }
 
-/** In one round trip. @returns the migrations that the database has */
+/** Begins the transaction in one round trip. @returns the names of the migrations that the database has */
 async function beginChange(client: pg.Client): Promise<string[]> {
   const results: unknown = await client.query(
     `begin; set local client_min_messages = warning; ${trackingTable};
@@ -98,17 +106,18 @@ async function beginChange(client: pg.Client): Promise<string[]> {
   return (last?.rows ?? []).map(({ name }) => name);
 }
 
-/** Runs one step upwards and writes it down, in one round trip. */
+/** Runs a migration and records it, in one round trip. */
 export async function applyStep(client: pg.Client, { name, up }: SchemaStep): Promise<void> {
-  await named(name, client.query([...up, `insert into migrations (name) values ('${name}')`].join(';\n')));
+  await withStepName(name, client.query([...up, `insert into migrations (name) values ('${name}')`].join(';\n')));
 }
 
-/** Runs one step downwards and strikes it out. */
+/** Undoes a migration and removes its record, in one round trip. */
 export async function revertStep(client: pg.Client, { name, down }: SchemaStep): Promise<void> {
-  await named(name, client.query([...down, `delete from migrations where name = '${name}'`].join(';\n')));
+  await withStepName(name, client.query([...down, `delete from migrations where name = '${name}'`].join(';\n')));
 }
 
-async function named(step: string, work: Promise<unknown>): Promise<void> {
+/** Puts the name of the migration in front of the message of an error. */
+async function withStepName(step: string, work: Promise<unknown>): Promise<void> {
   await work.catch((error: Error) => {
     error.message = `${step}: ${error.message}`;
     throw error;

@@ -1,50 +1,73 @@
 import { createHash } from 'node:crypto';
 import type { ControlDatabase } from '../../control/database.ts';
-import type { Server } from '../../control/fleet-entities.ts';
+import { Server } from '../../control/fleet-entities.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
-import { migrationNames } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { fingerprint, fingerprintMethod, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import { ensureTemplate, migrationsDigest } from './template.ts';
+import { tenantHead } from './tenant-head.ts';
 
 /**
- * The fingerprint that a tenant database at head has on this server: that of the template, which is read once for each
- * set of migrations and then kept in the control database. PostgreSQL versions may write definitions differently, so each
- * server has its own.
+ * Returns the fingerprint of a tenant database at head on this server, which is the fingerprint of the template. It is read
+ * once for each set of migrations and stored in the control database. Each server has its own, because PostgreSQL versions
+ * may print the definition of an object differently.
  */
 export async function headFingerprint(control: ControlDatabase, server: Server, adminUrl: string): Promise<string> {
   const key = { serverId: server.id, digest: await fingerprintKey() };
   const fields = ['fingerprint'] as const;
-  const kept = await control.em.fork().findOne(SchemaFingerprint, key, { fields });
-  if (kept) return kept.fingerprint;
+  const stored = await control.em.fork().findOne(SchemaFingerprint, key, { fields });
+  if (stored) return stored.fingerprint;
   const template = await ensureTemplate(server, adminUrl);
   const read = await readTemplate(template, adminUrl).catch(async error => {
-    if (sqlState(error) !== '3D000') throw error; // another build has just dropped it
+    if (sqlState(error) !== '3D000') throw error; // 3D000: another build has just dropped the template
     return readTemplate(await ensureTemplate(server, adminUrl), adminUrl);
   });
-  const version = (await migrationNames('tenant')).at(-1) ?? '';
-  await control.em.fork().upsert(SchemaFingerprint, { ...key, ...read, head: version }, { onConflictAction: 'ignore' });
+  const head = await tenantHead();
+  await control.em.fork().upsert(SchemaFingerprint, { ...key, ...read, head }, { onConflictAction: 'ignore' });
   return read.fingerprint;
 }
 
-/** What a kept fingerprint is of: these migrations, read in this way. */
+/**
+ * Returns the fingerprint at head of every server that has tenants, by the id of the server. It is '' for a server that cannot
+ * be reached: then its tenants fail one by one, and those of other servers are not affected.
+ */
+export async function headFingerprints({ control, servers }: Installation): Promise<Map<number, string>> {
+  const em = control.em.fork();
+  const used = await em.execute<{ id: number }[]>('select distinct server_id as id from tenants');
+  const found = await em.find(Server, { id: { $in: used.map(({ id }) => id) } });
+  const read = async (server: Server): Promise<[number, string]> => [
+    server.id,
+    await headFingerprint(control, server, servers.adminUrl(server)).catch(error => {
+      // A SQLSTATE other than of a lost connection (08…) comes from PostgreSQL itself: a migration is wrong.
+      if (/^(?!08|EPIPE)[0-9A-Z]{5}$/.test(sqlState(error) ?? '')) throw error;
+      return '';
+    }),
+  ];
+  return new Map(await Promise.all(found.map(read)));
+}
+
+/** The key of a stored fingerprint: the digest of the migrations, and a digest of the method that computes the fingerprint. */
 export async function fingerprintKey(): Promise<string> {
   const method = createHash('sha256').update(fingerprintMethod).digest('hex').slice(0, 8);
   return `${await migrationsDigest()}-${method}`;
 }
 
-/** Every object that a tenant database at head has on this server, with its definition; `headFingerprint` was asked before. */
+/**
+ * Returns every object of a tenant database at head on this server, with its definition.
+ * @throws unless `headFingerprint` has stored them before
+ */
 export async function headObjects(control: ControlDatabase, server: Pick<Server, 'id'>): Promise<Map<string, string>> {
   const key = { serverId: server.id, digest: await fingerprintKey() };
   const { objects } = await control.em.fork().findOneOrFail(SchemaFingerprint, key);
   return new Map(Object.entries(objects));
 }
 
-/** The template takes no connections, so that it can be copied at any time: a copy of it is read. */
+/** Reads a copy of the template: the template itself is closed to connections, so that it can be copied at any time. */
 async function readTemplate(template: string, adminUrl: string) {
   const copy = quoteIdentifier(`${template}_read`);
   return withConnection(adminUrl, async client => {

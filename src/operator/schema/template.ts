@@ -10,15 +10,16 @@ import { loadMigrations, migrationNames, runMigrations } from '../../postgres/mi
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 
-/** The group on a server whose members are the login roles of its tenants; the tables grant to it. */
+/** Returns the group role of a server, whose members are the login roles of its tenants. Tables grant their rights to it. */
 export function tenantGroup(server: Pick<Server, 'prefix'>): string {
   return `${server.prefix}_tenant`;
 }
 
 /**
- * The database that new tenants are copied from: every migration applied, its seeds in it, closed to connections. Its
- * name carries a digest of the migrations, so one that exists is at head, and a newer build makes its own.
- * @returns its name
+ * Creates the template of a server, unless it exists: the database that new tenants are copied from, with every migration and
+ * its seed rows, closed to connections. Its name contains a digest of the migrations, so an existing one is at head, and a
+ * build with other migrations creates its own.
+ * @returns the name of the template
  */
 export async function ensureTemplate(server: Pick<Server, 'name' | 'prefix'>, adminUrl: string): Promise<string> {
   const name = `${server.prefix}_template_${await migrationsDigest()}`;
@@ -33,35 +34,36 @@ export async function ensureTemplate(server: Pick<Server, 'name' | 'prefix'>, ad
     await acquireLock(client, lockSpaces.template, lockKey(name));
     if (await exists()) return;
 
-    await readSchemaSteps(); // refuses what no fleet can be migrated with
-    // Made under another name: one that has its final name is complete. What a killed process left is dropped.
-    const making = `${name}_new`;
-    await client.query(`drop database if exists ${quoteIdentifier(making)} with (force)`);
+    await readSchemaSteps(); // throws if a migration cannot run over a fleet
+    // The template is created under a temporary name and renamed, so one with the final name is complete. What a killed
+    // process has left is dropped.
+    const temporary = `${name}_new`;
+    await client.query(`drop database if exists ${quoteIdentifier(temporary)} with (force)`);
     await client.query(`drop database if exists ${quoteIdentifier(name)} with (force)`);
     await ensureGroup(client, tenantGroup(server));
-    await client.query(`create database ${quoteIdentifier(making)} template template0 encoding 'UTF8'`);
-    await runMigrations(databaseUrl(adminUrl, making), await loadMigrations('tenant'), migrationSettings(server));
-    await client.query(`revoke all on database ${quoteIdentifier(making)} from public`);
-    await client.query(`alter database ${quoteIdentifier(making)} allow_connections false`);
-    await client.query(`alter database ${quoteIdentifier(making)} rename to ${quoteIdentifier(name)}`);
+    await client.query(`create database ${quoteIdentifier(temporary)} template template0 encoding 'UTF8'`);
+    await runMigrations(databaseUrl(adminUrl, temporary), await loadMigrations('tenant'), migrationSettings(server));
+    await client.query(`revoke all on database ${quoteIdentifier(temporary)} from public`);
+    await client.query(`alter database ${quoteIdentifier(temporary)} allow_connections false`);
+    await client.query(`alter database ${quoteIdentifier(temporary)} rename to ${quoteIdentifier(name)}`);
   });
   return name;
 }
 
-/** What a tenant migration can ask for with `current_setting`. */
+/** The settings that a tenant migration can read with `current_setting`. */
 export function migrationSettings(server: Pick<Server, 'prefix'>): Record<string, string> {
   return { 'app.tenant_group': tenantGroup(server) };
 }
 
 async function ensureGroup(client: { query(sql: string): Promise<unknown> }, group: string): Promise<void> {
   await client.query(`create role ${quoteIdentifier(group)} nologin`).catch(error => {
-    if (!['42710', '23505'].includes(sqlState(error) ?? '')) throw error; // it exists
+    if (!['42710', '23505'].includes(sqlState(error) ?? '')) throw error; // the role exists
   });
 }
 
 /**
- * Drops the templates that other builds have left on a server, and what was half made of them. One that somebody makes or
- * reads at this moment is left alone; a drop waits for those who copy, and a build that needs its template again makes it.
+ * Drops the templates of other builds on a server, also unfinished ones. It skips a template that another process creates or
+ * reads at the moment. A drop waits for running copies, and a build that needs its template again creates it.
  */
 export async function dropOldTemplates(client: pg.Client, server: Pick<Server, 'prefix'>): Promise<void> {
   const { rows } = await client.query<{ name: string }>('select datname as name from pg_database');
@@ -77,7 +79,10 @@ export async function dropOldTemplates(client: pg.Client, server: Pick<Server, '
   }
 }
 
-/** @returns the template that a database of such a name is, or was to be, when it is one of another build */
+/**
+ * Returns the name of the template that a database is, is to become or is a copy of, if the template is of another build:
+ * one with a different digest of the migrations.
+ */
 export function templateOfOtherBuild(
   { prefix }: Pick<Server, 'prefix'>,
   name: string,
@@ -87,7 +92,7 @@ export function templateOfOtherBuild(
   return match && match[2] !== digest ? match[1] : undefined;
 }
 
-/** 12 hexadecimal digits that change when a migration is added or edited. */
+/** Returns 12 hexadecimal digits that change when a tenant migration is added or edited. */
 export async function migrationsDigest(): Promise<string> {
   const hash = createHash('sha256');
   for (const name of [...(await migrationNames('tenant')), 'sql']) {

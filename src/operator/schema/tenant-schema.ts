@@ -8,53 +8,61 @@ import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { migrationSettings } from './template.ts';
 
-/** In this time every process has heard of a change in the control database, or serves nothing from memory. */
-const heardOfMs = 1_000;
+/**
+ * Within this time every process has received a change of the control database, or else has noticed that its change feed
+ * is down and serves nothing from memory.
+ */
+const changeReceivedMs = 1_000;
 /** Longer than any request may take. */
 const quietDeadlineMs = 12_000;
+const pollMs = 50;
 
-/** From now on the tenant is answered with 503; resolves when nothing of before is under way in its database. */
+/**
+ * Takes a tenant out of service: its requests get 503 from now on. Resolves when no earlier request runs in its database,
+ * or after 13 s. Any number of server processes may have connections to it; the wait lets them receive the change.
+ * @param run the migration run in which the tenant is marked as running
+ */
 export async function takeOutOfService(
-  books: Queryable,
+  control: Queryable,
   database: pg.Client,
   tenant: Tenant,
   run?: number,
 ): Promise<void> {
-  await books.query(
+  await control.query(
     `with tenant as (
        update tenants set schema_version = null, schema_fingerprint = null, updated_at = now() where id = $1
      )
      update migration_outcomes set state = 'running', started_at = now() where tenant_id = $1 and run_id = $2`,
     [tenant.id, run],
   );
-  const others = async (condition: string): Promise<boolean> => {
+  const hasSessions = async (condition: string): Promise<boolean> => {
     const text = `select from pg_stat_activity where datname = current_database() and usename = $1 and ${condition}`;
     return ((await database.query(text, [tenant.roleName])).rowCount ?? 0) > 0;
   };
-  // Nobody has a connection, and who opens one looks for the version in the database.
-  if ((await onlyConnection(database)) || !(await others('true'))) return;
-  await sleep(heardOfMs);
+  // Without a session of the tenant there is no wait: a new connection reads the schema version in the database first.
+  if ((await isOnlyConnection(database)) || !(await hasSessions('true'))) return;
+  await sleep(changeReceivedMs);
   const deadline = performance.now() + quietDeadlineMs;
-  while (performance.now() < deadline && (await others(`state <> 'idle'`))) await sleep(50);
+  while (performance.now() < deadline && (await hasSessions(`state <> 'idle'`))) await sleep(pollMs);
 }
 
-/** A cheap question, and mostly the only one that is needed: who is connected there is a dear one. */
-async function onlyConnection(database: pg.Client): Promise<boolean> {
+/** Answers most cases cheaply: reading pg_stat_activity is expensive. */
+async function isOnlyConnection(database: pg.Client): Promise<boolean> {
   const { rows } = await database.query<{ only: boolean }>(
     `select pg_stat_get_db_numbackends(oid) = 1 as only from pg_database where datname = current_database()`,
   );
   return rows[0]?.only ?? false;
 }
 
-/** A version that is not known to have the schema of the template. */
-export async function setSchemaVersion(books: Queryable, tenant: number, version: string | null): Promise<void> {
-  await books.query(
+/** Records a tenant's version without a fingerprint: its schema has not been compared with the template. */
+export async function setSchemaVersion(control: Queryable, tenant: number, version: string | null): Promise<void> {
+  await control.query(
     'update tenants set schema_version = $2, schema_fingerprint = null, updated_at = now() where id = $1',
     [tenant, version],
   );
 }
 
-/** Runs `work` on a connection to a tenant's database with the rights of the operator. */
+/** Runs `work` on a connection to a tenant's database with the rights of the operator and the time limits of migrations. */
 export function withTenantConnection<T>(
   { servers }: Installation,
   tenant: Tenant,
@@ -67,7 +75,10 @@ export function withTenantConnection<T>(
 
 const lockAttempts = 3;
 
-/** A table that a long request holds is tried again; queueing for it would hold up everybody behind. */
+/**
+ * Retries a schema change that could not lock a table in time, because a long query uses it. A longer wait in PostgreSQL's
+ * lock queue instead would block every later query of the table.
+ */
 export async function retryOnLockTimeout<T>(run: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
