@@ -39,6 +39,8 @@ interface ProblemOptions {
   detail?: string;
   errors?: FieldErrors;
   headers?: Record<string, string>;
+  /** False: the request must not simply be sent again, so a 503 has no `Retry-After`. */
+  isRepeatable?: boolean;
   cause?: unknown;
 }
 
@@ -53,7 +55,7 @@ export class Problem extends Error {
   readonly errors: FieldErrors | undefined;
   readonly headers: Record<string, string>;
 
-  constructor(code: ProblemCode, { detail, errors, headers = {}, cause }: ProblemOptions = {}) {
+  constructor(code: ProblemCode, { detail, errors, headers = {}, isRepeatable = true, cause }: ProblemOptions = {}) {
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     super(code, { cause });
@@ -63,11 +65,19 @@ export class Problem extends Error {
     this.status = problems[code].status;
     this.detail = detail;
     this.errors = errors;
-    this.headers = this.status === 503 ? { 'Retry-After': '2', ...headers } : headers;
+    this.headers = this.status === 503 && isRepeatable ? { 'Retry-After': '2', ...headers } : headers;
   }
 }
 
 /** Creates an error response: `throw problem('unknown_record')`. All error responses are created here. */
 export function problem(code: ProblemCode, options?: ProblemOptions): Problem {
   return new Problem(code, options);
+}
+
+export const outcomeUnknownDetail =
+  'The change may have been made: its confirmation was lost. Read the data before you send the change again.';
+
+/** 503 for a change whose commit was sent and not confirmed: sent again, the change could be made twice. */
+export function outcomeUnknown(cause: unknown): Problem {
+  return problem('unavailable', { detail: outcomeUnknownDetail, isRepeatable: false, cause });
 }

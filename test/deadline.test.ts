@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import type pg from 'pg';
 import { readConfig } from '../src/config.ts';
+import { outcomeUnknownDetail } from '../src/errors.ts';
 import { type Installation, openInstallation } from '../src/installation.ts';
 import { type RunningServer, startServer } from '../src/server.ts';
 import { Client } from './support/client.ts';
@@ -76,6 +77,24 @@ describe('deadline of a request', () => {
     await sleep(50);
     expect(await sql(world.acme, `select from entity_statuses where title = 'too late'`)).to.deep.equal([]);
   });
+
+  it('a change has a 503 without Retry-After when its commit is made but the confirmation is lost, at the deadline or before', async () => {
+    for (const title of ['until the deadline', 'until the connection ends']) {
+      const writer = admin.at(url);
+      proxy.silence(world.acme.database, packet => packet.includes('commit\0'));
+      const response = writer.post(statuses, { Title: title });
+      await eventually(async () => (await stored(title)) === 1);
+      if (title === 'until the connection ends') proxy.cut();
+      const { status, body, headers } = await response;
+      expect([status, body.code, body.detail]).to.deep.equal([503, 'unavailable', outcomeUnknownDetail]);
+      expect(headers.get('retry-after')).to.equal(null);
+      expect(await stored(title)).to.equal(1);
+    }
+  });
+
+  async function stored(title: string): Promise<number> {
+    return (await sql(world.acme, 'select from entity_statuses where title = $1', [title])).length;
+  }
 
   it('the time in which a client sends its body is not counted', async () => {
     const body = JSON.stringify(world.acme.admin);

@@ -39,9 +39,14 @@ export class TenantClient extends pg.Client {
     this.once('end', () => this.#onEnd());
   }
 
+  /** True while queries can be sent. */
+  get isAlive(): boolean {
+    return !this.ended && !this.#isFailing;
+  }
+
   /** True when the next request may use the connection: it is alive, and not inside a transaction. */
   get isReusable(): boolean {
-    return !this.ended && !this.#isFailing && this.getTransactionStatus() === 'I';
+    return this.isAlive && this.getTransactionStatus() === 'I';
   }
 
   /**

@@ -1,6 +1,7 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { openApiDocument } from '../../src/docs/openapi-document.ts';
+import { outcomeUnknownDetail } from '../../src/errors.ts';
 import { documentedRoutes } from '../../src/routes.ts';
 
 interface ResponseObject {
@@ -64,7 +65,7 @@ export function checkResponse(method: string, url: string, response: ReceivedRes
   const contractError = (text: string) => new Error(`${method} ${path} returned ${response.status}: ${text}`);
   const type = response.headers.get('content-type')?.split(';')[0] ?? '';
   const { status } = response;
-  if (type === 'application/problem+json') checkProblem(response, contractError);
+  if (type === 'application/problem+json') checkProblem(method, response, contractError);
   if (!found || !operation) return;
 
   const key = `${method} ${found.path}`;
@@ -87,13 +88,20 @@ export function checkResponse(method: string, url: string, response: ReceivedRes
 }
 
 /** Checks a problem body; it applies to every path, also to those outside the document. */
-function checkProblem({ status, headers, body }: ReceivedResponse, contractError: (text: string) => Error): void {
+function checkProblem(
+  method: string,
+  { status, headers, body }: ReceivedResponse,
+  contractError: (text: string) => Error,
+): void {
   if (body === '') return; // HEAD
   check('/components/schemas/Problem', body, contractError);
-  const { status: stated, traceId } = body as { status: number; traceId: string };
+  const { status: stated, traceId, detail } = body as { status: number; traceId: string; detail?: string };
   if (stated !== status) throw contractError(`the body states status ${stated}`);
   if (traceId !== headers.get('x-request-id')) throw contractError('traceId differs from X-Request-Id');
-  if (status === 503 || status === 429) {
+  if (status === 503 && detail === outcomeUnknownDetail) {
+    if (headers.has('retry-after')) throw contractError('Retry-After on a change that may have been made');
+    if (method === 'GET' || method === 'HEAD') throw contractError('a read has no unknown outcome');
+  } else if (status === 503 || status === 429) {
     if (!(Number(headers.get('retry-after')) >= 1)) throw contractError('Retry-After is missing or below 1');
   }
 }

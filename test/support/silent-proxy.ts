@@ -13,6 +13,8 @@ export interface SilentProxy {
   silence(database: string, matches?: (packet: Buffer) => boolean): void;
   /** Connections that were opened to a database, since the start. */
   opened(database: string): number;
+  /** Ends all connections. */
+  cut(): void;
   close(): Promise<void>;
 }
 
@@ -61,6 +63,9 @@ export async function startSilentProxy(): Promise<SilentProxy> {
     through: url => Object.assign(new URL(url), { host: address }).href,
     silence: (database, matches = nothing) => void silent.set(database, matches),
     opened: database => opened.filter(each => each === database).length,
+    cut: () => {
+      for (const socket of sockets) socket.destroy();
+    },
     close: async () => {
       server.close();
       for (const socket of sockets) socket.destroy();
