@@ -6,7 +6,13 @@ import { HashQueue, type HashRequester } from './hash-queue.ts';
 /** argon2id with the parameters of OWASP's password storage cheat sheet: 19 MiB, two iterations, parallelism 1. */
 const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 const currentPrefix = '$argon2id$v=19$m=19456,t=2,p=1$';
-const argon2Hash = /^\$argon2id\$v=19\$m=\d+,t=\d+,p=\d+\$[\w+/]{11,}\$[\w+/]{16,}$/;
+const argon2Hash = /^\$argon2id\$v=19\$m=(\d{1,5}),t=(\d),p=(\d)\$[\w+/]{11,}\$[\w+/]{16,}$/;
+
+/**
+ * Bounds of the parameters in a stored hash, which choose how much memory and time a verification takes: memory in KiB,
+ * iterations, lanes. A hash beyond them is not verified; without the bounds, one row could end the process.
+ */
+const bounds = { memory: [8, 65_536], iterations: [1, 6], lanes: [1, 4] } as const;
 
 const maxQueue = 48; // at 10 to 20 ms per hash, the last one waits about 1 s; about 3 s when the process is busy
 const busyUtilization = 0.8; // of the event loop
@@ -21,7 +27,7 @@ export interface Passwords {
    * @throws {Problem} as `HashQueue.enqueue` does; `verify` uses the same queue
    */
   hash(password: string, requester?: HashRequester): Promise<string>;
-  /** Without a stored hash, or with one of another algorithm, it takes the same time and returns false. */
+  /** Without a stored hash, or with one of another algorithm or beyond `bounds`, it takes the same time and returns false. */
   verify(storedHash: string | undefined, password: string, requester?: HashRequester): Promise<boolean>;
   /** True for a stored hash with other parameters than the current ones. */
   isOutdated(storedHash: string): boolean;
@@ -38,12 +44,23 @@ export function createPasswords(concurrency = Math.max(1, Math.min(3, availableP
     usage,
     hash: (password, requester = operator) => run(() => hash(normalise(password), parameters), requester),
     verify: async (storedHash, password, requester = operator) => {
-      const known = storedHash !== undefined && argon2Hash.test(storedHash);
-      const matches = await run(async () => verify(known ? storedHash : await decoy, normalise(password)), requester);
-      return matches && known;
+      const verifyDecoy = async () => (await verify(await decoy, normalise(password))) && false;
+      return run(async () => {
+        if (storedHash === undefined || !isVerifiable(storedHash)) return verifyDecoy();
+        return verify(storedHash, normalise(password)).catch(verifyDecoy); // not base64, or too little memory for its lanes
+      }, requester);
     },
     isOutdated: storedHash => !storedHash.startsWith(currentPrefix),
   };
+}
+
+function isVerifiable(storedHash: string): boolean {
+  const [, memory, iterations, lanes] = argon2Hash.exec(storedHash) ?? [];
+  return isWithin(bounds.memory, memory) && isWithin(bounds.iterations, iterations) && isWithin(bounds.lanes, lanes);
+}
+
+function isWithin([min, max]: readonly [number, number], text: string | undefined): boolean {
+  return text !== undefined && Number(text) >= min && Number(text) <= max;
 }
 
 const operator: HashRequester = { tenant: '', network: '' };

@@ -214,6 +214,36 @@ describe('Login', () => {
       expect(await count()).to.equal(before);
     });
 
+    it('a stored hash with parameters out of bounds fails like a wrong password, after one hash', async () => {
+      const person = await addSampleUser(world, world.acme);
+      const hash = await storedHash(person);
+      const expected = comparable(await login({ email: person.email, password: 'wrong password' }));
+      const changes: [from: string, to: string][] = [
+        ['m=19456', 'm=16777216'],
+        ['m=19456', 'm=65537'],
+        ['m=19456', 'm=7'],
+        ['m=19456,t=2,p=1', 'm=8,t=2,p=4'],
+        ['t=2', 't=7'],
+        ['t=2', 't=0'],
+        ['t=2', 't=4294967295'],
+        ['p=1', 'p=0'],
+        ['p=1', 'p=5'],
+        ['v=19', 'v=16'],
+        ['v=19$', ''],
+        ['argon2id', 'argon2i'],
+        [hash.slice(-3), '!!!'],
+        [hash.slice(-3), '/x'],
+      ];
+      for (const [from, to] of changes) {
+        await controlSql(world, 'update users set password_hash = ? where id = ?', [hash.replace(from, to), person.id]);
+        const before = world.passwords.usage.hashed;
+        expect(comparable(await login(person)), `${from} → ${to}`).to.deep.equal(expected);
+        expect(world.passwords.usage.hashed - before, `${from} → ${to}`).to.equal(1);
+      }
+      await controlSql(world, 'update users set password_hash = ? where id = ?', [hash, person.id]);
+      expect((await login(person)).status).to.equal(200);
+    });
+
     it('a failed login hashes one password for every reason', async () => {
       const wrong = (person: SampleUser) => ({ ...person, password: 'wrong password' });
       const outdated = await addSampleUser(world, world.acme);
