@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { Session } from '../control/user-entities.ts';
 import { timestamp } from '../http/fields.ts';
 import { isUuid } from '../http/uuid.ts';
-import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
 import { listActiveSessions, revokeSession } from './sessions.ts';
 
@@ -42,10 +42,9 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
       handler: async ({ params: { id = '' } }, { caller, tenant }) => {
         if (!isUuid(id.toLowerCase())) return;
         const session = await control.em.fork().findOne(Session, { id, tenant: tenant.id });
-        if (!session) return;
-        if (session.user.id !== caller.userId && !caller.permissions.has('users.manage')) {
-          throw permissionMissing('users.manage');
-        }
+        // Another user's session gets the response of an unknown one, so that nobody learns whether an id exists.
+        const mayEnd = session?.user.id === caller.userId || caller.permissions.has('users.manage');
+        if (!session || !mayEnd) return;
         await revokeSession(control, session.id, 'ended');
         directory.invalidateSession(session.id);
       },
