@@ -97,7 +97,7 @@ function verificationKey(header: Record<string, unknown>, tenant: TenantRecord):
 function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSettings): AccessClaims {
   const { issuer, audience, now } = settings;
   if (!isObject(payload)) throw invalidToken();
-  const { iss, aud, sub, iat, exp, jti, sid, user_guid, tenant_id, tenant_guid, email, permissions, entity_type } =
+  const { iss, aud, sub, iat, nbf, exp, jti, sid, user_guid, tenant_id, tenant_guid, email, permissions, entity_type } =
     payload;
   const valid =
     iss === issuer &&
@@ -111,6 +111,7 @@ function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSett
     Number.isSafeInteger(iat) &&
     Number.isSafeInteger(exp) &&
     (iat as number) <= now() + clockSkewSeconds &&
+    (nbf === undefined || (Number.isSafeInteger(nbf) && (nbf as number) <= now() + clockSkewSeconds)) &&
     (exp as number) > (iat as number) &&
     (exp as number) - (iat as number) <= accessTokenLifetimeSeconds + clockSkewSeconds;
   if (!valid) throw invalidToken();

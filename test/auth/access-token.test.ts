@@ -239,6 +239,7 @@ const claims: Forgery[] = [
         ],
       ],
       ['iat', [undefined, null, '1', -1.5, 1.5]],
+      ['nbf', [null, '1', 1.5, true, [1], {}]],
       ['jti', [undefined, null, 7, ['x']]],
       ['sub', [undefined, null, 'x', randomUUID()]],
       ['user_guid', [undefined, null, 1, '', randomUUID()]],
@@ -332,6 +333,7 @@ const times: Forgery[] = [
     f => f.make({ claims: { ...f.claims, iat: f.now - 60, exp: f.now + accessTokenLifetimeSeconds } }),
   ],
   ['exp before iat', f => f.make({ claims: { ...f.claims, iat: f.now, exp: f.now - 1 } })],
+  ['not valid before an hour from now', f => f.make({ claims: { ...f.claims, nbf: f.now + 3_600 } })],
   ['issued in the future', f => f.make({ claims: { ...f.claims, iat: f.now + 60, exp: f.now + 600 } })],
   [
     'expired, signed with the wrong key',
@@ -497,6 +499,15 @@ describe('access tokens', () => {
     );
     for (const response of await mapInBatches(tokens, token => bearer(token)))
       expect(comparable(response)).to.deep.equal(refusal);
+  });
+
+  it('a token with nbf is accepted from 30 s before that time', async () => {
+    const status = async (nbf: number) =>
+      (await world.anonymous.withToken(forger.make({ claims: { ...forger.claims, nbf } })).get(me)).status;
+    const now = Math.floor(Date.now() / 1_000);
+    expect(await status(now)).to.equal(200);
+    expect(await status(now + clockSkewSeconds)).to.equal(200);
+    expect(await status(now + clockSkewSeconds + 60)).to.equal(401);
   });
 
   describe('expiry', () => {
