@@ -1,10 +1,9 @@
 import { z } from 'zod';
-import { User } from '../control/user-entities.ts';
 import { problem } from '../errors.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
-import { consumeMailToken } from './mail-token.ts';
+import { confirmRegistration } from './registration-token.ts';
 
 /** The same problem for an unknown, used, expired or foreign token. */
 export const invalidMailToken = () =>
@@ -19,15 +18,12 @@ export function confirm({ control }: AuthServices): TenantRoute {
     rateLimit: 'account',
     tag: 'Authentication',
     summary: 'Confirm an e-mail address',
+    description: 'Password and names become those of the registration that the token was sent for.',
     body: z.object({ token: z.string().min(1) }),
     example: { token: 'the token of the mail' },
     bodyLimit: bodyLimits.auth,
     handler: async ({ body }, { tenant }) => {
-      await control.em.fork().transactional(async em => {
-        const userId = await consumeMailToken(em, tenant.id, body.token, 'confirm');
-        if (userId === undefined) throw invalidMailToken();
-        await em.nativeUpdate(User, { id: userId, confirmedAt: null }, { confirmedAt: new Date() });
-      });
+      if (!(await confirmRegistration(control, tenant.id, body.token))) throw invalidMailToken();
     },
   });
 }

@@ -9,8 +9,8 @@ import type { AuthServices } from './auth-services.ts';
 import { email } from './email.ts';
 import { hashRequester } from './hash-requester.ts';
 import { mailText } from './mail.ts';
-import { createMailToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
+import { createRegistration, type RegistrationData } from './registration-token.ts';
 
 export const acceptedResponse = z.object({ status: z.literal('accepted') });
 
@@ -62,11 +62,8 @@ function requireMayRegister({ tenant, optionalCaller }: RequestContext): void {
   }
 }
 
-interface Registration {
-  email: string;
-  firstName: string;
-  lastName: string;
-  passwordHash: string;
+interface Registration extends RegistrationData {
+  readonly email: string;
 }
 
 async function addUnconfirmed(
@@ -79,10 +76,10 @@ async function addUnconfirmed(
     const known = await tx.findOne(User, { tenant: tenant.id, email: person.email });
     if (known?.confirmedAt || known?.disabledAt) return undefined;
     const role = await tx.findOneOrFail(Role, { tenant: tenant.id, name: 'Member' });
-    // An unconfirmed address receives a new mail; the data of its first registration stays.
+    // Password and names of an unconfirmed user are placeholders: confirming sets those of the confirmed registration.
     const user = known ?? tx.create(User, { ...person, tenant: tenant.id, role, scope: 'Self' });
     await tx.flush();
-    return createMailToken(tx, { id: user.id, tenantId: tenant.id }, 'confirm');
+    return createRegistration(tx, { id: user.id, tenantId: tenant.id }, person);
   });
   if (token === undefined) return;
   await sendMail({

@@ -9,7 +9,7 @@ import { invalidMailToken } from './confirm.ts';
 import { email } from './email.ts';
 import { hashRequester } from './hash-requester.ts';
 import { mailText } from './mail.ts';
-import { consumeMailToken, createMailToken } from './mail-token.ts';
+import { consumeResetToken, createResetToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
 import { acceptedResponse } from './register.ts';
 import { revokeSessionsOf } from './sessions.ts';
@@ -70,7 +70,7 @@ async function sendToken(
   const em = control.em.fork();
   const user = await em.findOne(User, { tenant: tenant.id, email: address, disabledAt: null });
   if (!user?.confirmedAt) return;
-  const token = await createMailToken(em, { id: user.id, tenantId: tenant.id }, 'reset');
+  const token = await createResetToken(em, { id: user.id, tenantId: tenant.id });
   await sendMail({
     to: user.email, // the stored address, never the one in the request
     subject: `A new password for ${tenant.name}`,
@@ -91,7 +91,7 @@ async function setPassword(
 ): Promise<undefined> {
   const passwordHash = await passwords.hash(password, hashRequester(context)); // before the transaction, to keep it short
   await control.em.fork().transactional(async em => {
-    const userId = await consumeMailToken(em, context.tenant.id, token, 'reset');
+    const userId = await consumeResetToken(em, context.tenant.id, token);
     if (userId === undefined) throw invalidMailToken();
     await em.nativeUpdate(User, { id: userId }, { passwordHash });
     await revokeSessionsOf(em, userId, 'password_reset');

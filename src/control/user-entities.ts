@@ -63,7 +63,7 @@ const SessionSchema = defineEntity({
 export class Session extends SessionSchema.class {}
 SessionSchema.setClass(Session);
 
-/** A token that was sent by mail. Only its hash is stored, and only the newest token of a user for each purpose. */
+/** A token that resets a password, sent by mail. Only its hash is stored, and only the newest token of a user. */
 const MailTokenSchema = defineEntity({
   name: 'MailToken',
   tableName: 'mail_tokens',
@@ -72,7 +72,7 @@ const MailTokenSchema = defineEntity({
     hash: p.blob().primary(),
     tenant: () => p.manyToOne(Tenant),
     user: () => p.manyToOne(User),
-    purpose: p.text().$type<'confirm' | 'reset'>(),
+    purpose: p.text().$type<'reset'>(),
     expiresAt: p.datetime(),
     createdAt: p.datetime().defaultRaw('now()'),
   },

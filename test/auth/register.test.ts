@@ -252,21 +252,31 @@ describe('Registration', () => {
     });
   });
 
-  it('again, of an unconfirmed address, sends a new token in place of the old, and leaves the user as first made', async () => {
-    const first = await registered();
-    const before = await user(first.email);
-    const again = form({ email: first.email.toUpperCase(), firstName: 'Mallory' });
-    expect((await register(again)).status).to.equal(202);
-    const token = await mail.waitForToken(first.email, 2);
-    expect(token).to.not.equal(first.token);
-    expect(await user(first.email)).to.deep.equal(before);
-    expect((await confirm(first.token)).status).to.equal(400);
-    expect((await confirm(token)).status).to.equal(204);
-    expect((await login({ ...again, email: first.email })).status, 'the second password').to.equal(401);
-    expect((await login(first)).status, 'the first password').to.equal(200);
-  });
+  for (const [order, attackerFirst] of [
+    ['before', true],
+    ['after', false],
+  ] as const) {
+    it(`whoever registers an address ${order} its owner does not choose the password that the owner confirms`, async () => {
+      const email = newAddress();
+      const owner = form({ email, firstName: 'Olga', lastName: 'Owner' });
+      const attacker = form({ email: email.toUpperCase(), firstName: 'Mallory' });
+      const tokens: string[] = [];
+      for (const [index, body] of (attackerFirst ? [attacker, owner] : [owner, attacker]).entries()) {
+        expect((await register(body)).status).to.equal(202);
+        tokens.push(await mail.waitForToken(email, index + 1));
+      }
+      const [ownersToken, attackersToken] = attackerFirst ? tokens.toReversed() : tokens;
+      expect(ownersToken).to.not.equal(attackersToken);
+      expect((await confirm(ownersToken)).status).to.equal(204);
+      expect((await login({ ...attacker, email })).status, 'the password of the attacker').to.equal(401);
+      expect((await login(owner)).status, 'the password of the owner').to.equal(200);
+      expect(await user(email)).to.include({ first_name: 'Olga', last_name: 'Owner' });
+      expect((await confirm(attackersToken)).status, 'the other token, after the address is confirmed').to.equal(400);
+      expect((await login(owner)).status).to.equal(200);
+    });
+  }
 
-  it('of one address ten times at once makes one user, whom the newest mail confirms', async () => {
+  it('ten registrations of one address at once make one user, whom exactly one of the tokens confirms', async () => {
     const email = newAddress();
     const answers = await toTheEnd({}, as =>
       Promise.all(Array.from({ length: 10 }, () => register(form({ email }), { as }))),
@@ -429,7 +439,7 @@ describe('Registration', () => {
       expect((await user(email))?.confirmed_at).to.deep.equal(confirmed_at);
       const [row] = await controlSql<{ count: string }>(
         world,
-        'select count(*) from mail_tokens t join users u on u.id = t.user_id where email = ?',
+        'select count(*) from registrations t join users u on u.id = t.user_id where email = ?',
         [email],
       );
       expect(row?.count).to.equal('0');
@@ -448,7 +458,7 @@ describe('Registration', () => {
       const age = (email: string, by: string) =>
         controlSql(
           world,
-          `update mail_tokens set expires_at = expires_at - ?::interval
+          `update registrations set expires_at = expires_at - ?::interval
             where user_id = (select id from users where email = ?)`,
           [by, email],
         );

@@ -49,7 +49,7 @@ export function controlSql<Row extends object>(world: World, text: string, value
 /** Locks the users while `work` runs: a response that arrives meanwhile cannot depend on whether a user exists. */
 export function withUsersLocked<T>(world: World, work: () => Promise<T>): Promise<T> {
   return withConnection(world.config.databaseUrl ?? '', async client => {
-    await client.query('begin; lock table users, mail_tokens in access exclusive mode');
+    await client.query('begin; lock table users, mail_tokens, registrations in access exclusive mode');
     const result = await work();
     await client.query('commit');
     return result;

@@ -1,0 +1,52 @@
+import type { EntityManager } from '@mikro-orm/postgresql';
+import { type ControlDatabase, transactControl } from '../control/database.ts';
+import { createToken, hashOf } from './mail-token.ts';
+
+/** What a person enters when registering. It becomes the user's own only when its token is confirmed. */
+export interface RegistrationData {
+  readonly passwordHash: string;
+  readonly firstName: string;
+  readonly lastName: string;
+}
+
+/**
+ * Stores a registration, and returns its token of 43 characters, valid for 24 hours. An address may have several. Each
+ * token confirms its own data: whoever registers an address before or after its owner does not choose the password.
+ * Also deletes expired registrations.
+ */
+export async function createRegistration(
+  em: EntityManager,
+  user: { id: number; tenantId: number },
+  { passwordHash, firstName, lastName }: RegistrationData,
+): Promise<string> {
+  const token = createToken();
+  await em.execute('delete from registrations where expires_at <= now()');
+  await em.execute(
+    `insert into registrations (hash, tenant_id, user_id, password_hash, first_name, last_name, expires_at)
+      values (?, ?, ?, ?, ?, ?, now() + interval '24 hours')`,
+    [hashOf(token), user.tenantId, user.id, passwordHash, firstName, lastName],
+  );
+  return token;
+}
+
+const confirmUser = `
+  update users u
+     set confirmed_at = now(), password_hash = r.password_hash, first_name = r.first_name, last_name = r.last_name
+    from registrations r
+   where r.hash = $1 and r.tenant_id = $2 and r.expires_at > now()
+     and u.id = r.user_id and u.tenant_id = r.tenant_id and u.confirmed_at is null
+  returning u.id`;
+const deleteRegistrations = 'delete from registrations where user_id = $1';
+
+/**
+ * Confirms a user with the data of the token's registration, and deletes all registrations of the user.
+ * @returns false when the token was used, has expired, or belongs to another tenant, or the user is confirmed already
+ */
+export function confirmRegistration(control: ControlDatabase, tenantId: number, token: string): Promise<boolean> {
+  return transactControl(control, async query => {
+    const [user] = await query<{ id: string }>('confirm_user', confirmUser, [hashOf(token), tenantId]);
+    if (!user) return false;
+    await query('delete_registrations', deleteRegistrations, [user.id]);
+    return true;
+  });
+}
