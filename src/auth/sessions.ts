@@ -6,7 +6,7 @@ import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;
 const repeatable = `interval '10 seconds'`; // for a client whose response was lost, or with two browser tabs
-/** A session expires 7 days after its last refresh, and 30 days after the login. */
+/** A session expires 7 days after its last refresh, and at the latest 30 days after the login. */
 export const unexpired = `refreshed_at > now() - interval '7 days' and created_at > now() - interval '30 days'`;
 
 type OpenResult = { outcome: 'opened'; token: RefreshToken } | { outcome: 'refused' | 'changed' };

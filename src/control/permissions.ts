@@ -24,7 +24,7 @@ export const permissions = [
 ] as const;
 export type Permission = (typeof permissions)[number];
 
-/** The roles of a new tenant. */
+/** The roles of a new tenant. Roles of existing tenants do not follow this list. */
 export const initialRoles = [
   { name: 'Administrator', permissions: [...permissions] },
   { name: 'Member', permissions: permissions.filter(permission => permission.endsWith('.read')) },

@@ -40,7 +40,7 @@ const requirements: Record<string, Requirement> = {
 
 /** `GET /api/v1/Countries/code/{code}` → `getCountriesCodeByCode` */
 function operationId({ method, path }: TenantRoute): string {
-  const segments = path.replace(/^\/api\/(v1\/)?/, '').split(/[/-]/);
+  const segments = path.replace(/^\/api\/(v1\/)?/, '').split(/[/.-]/);
   const words = segments.map(text => (text.startsWith(':') ? `By${capitalise(text.slice(1))}` : capitalise(text)));
   return method.toLowerCase() + words.join('');
 }

@@ -29,7 +29,7 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly response?: z.ZodType | undefined;
   /**
    * Media type of a response that is not JSON, such as `text/csv; charset=utf-8`. The handler's result (a string, bytes, or a
-   * `Readable` that is streamed) is then sent as it is.
+   * `Readable` that is streamed) is then sent as it is; `cache` and `location` have no effect on it.
    */
   readonly contentType?: string | undefined;
   readonly status: 200 | 201 | 202 | 204;

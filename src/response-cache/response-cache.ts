@@ -46,8 +46,8 @@ const maxAgeMs = 60_000;
  *   I1 (write) A write commits only while its connection holds the lock of the resource, shared, and only after the
  *      control database has accepted an announcement that was sent after the lock was acquired. Later writes of the
  *      same burst commit under the same lock and need no announcement of their own.
- *      Assumes: all writes of the service take the lock by `WriteLocks.hold`, which releases it only when no
- *      transaction is open. When a connection ends, PostgreSQL releases its locks and rolls back its open transaction.
+ *      Assumes: a cached response is made of rows of its own resource's table alone. All writes of the service to such
+ *      a table take the lock by `WriteLocks.hold`, which releases it only when no transaction is open. When a connection ends, PostgreSQL releases its locks and rolls back its open transaction.
  *
  *   I2 (read) A cacheable read sees every write whose lock was acquired before the read checked the lock.
  *      Assumes: `TenantDriver.readCacheable` checks first and selects afterwards, and reports the read as cacheable

@@ -49,7 +49,7 @@ describe('lifetime of access tokens', () => {
     expect([status, body.code], 'refused as expired, not for its key').to.deep.equal([401, 'token_expired']);
   });
 
-  it('the guide and the README state the lifetime that tokens have', async () => {
+  it('the guide states the lifetime that tokens have, and the README no other', async () => {
     const stated = async (file: string): Promise<number[]> => {
       const text = (await readFile(new URL(`../../${file}`, import.meta.url), 'utf8')).replaceAll('*', '');
       return [...text.matchAll(/access token\b[^.|]*?(\d+) minutes/gi)].map(([, minutes]) => Number(minutes) * 60);

@@ -81,8 +81,8 @@ describe('response filter', () => {
     expect(responseFilter(z.strictObject({ Id: z.int32() }))({ Id: 1, secret: 's' })).to.deep.equal({ Id: 1 });
   });
 
-  for (const { method, path, response } of routes) {
-    if (!response) continue;
+  for (const { method, path, response, contentType } of routes) {
+    if (!response || contentType) continue; // sent as it is
     it(`${method} ${path} sends no property that its response does not name`, () => {
       const sent = responseFilter(response)(sampleOf(response));
       expect(JSON.stringify(sent)).not.to.include('secret');

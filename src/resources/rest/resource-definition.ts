@@ -21,7 +21,10 @@ export interface ResourceDefinition extends CommonOptions {
   readonly table: TableStatements;
   /** The path of one record. */
   readonly recordPath: string;
-  /** True when responses are the same for every caller, and may come from the cache. */
+  /**
+   * True when responses are the same for every caller, and may come from the cache. The view then must read no other table:
+   * only writes of this resource drop its responses.
+   */
   readonly isCached: boolean;
 }
 

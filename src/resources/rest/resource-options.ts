@@ -14,7 +14,7 @@ export interface CommonOptions {
   access: { read: Permission | 'user'; write: Permission };
   /** The list is served in pages and may be empty. Other lists are complete, and an empty one is a 404. */
   paged?: boolean;
-  /** The problem of PUT and DELETE when the record does not exist. */
+  /** The problem of PUT and DELETE when the record does not exist: `not_found` is a 404, `unknown_record` a 400. */
   onMissing: 'not_found' | 'unknown_record';
   /** DELETE marks the row and keeps it. The entity has `isDeleted` and `deletedAt`. */
   softDelete?: boolean;
