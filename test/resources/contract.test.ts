@@ -4,7 +4,7 @@ import { permissions } from '../../src/control/permissions.ts';
 import { resources } from '../../src/resources/index.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
-import { type Example, examples, least, referenced } from './examples.ts';
+import { type Example, examples, referenced, requiredOnly } from './examples.ts';
 import { auditOf, expectRefused, newestAudit, withField } from './expect.ts';
 import type { References } from './field-values.ts';
 
@@ -13,21 +13,21 @@ type Body = Record<string, unknown>;
 const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 const times = (n: number) => Array.from({ length: n });
 
-/** Codes that a careless path, query or pattern would trip over. */
+/** Codes with a special meaning in a path, a query string or a pattern. */
 const awkwardCodes = [
   ...['a/b', '//', '%', '50%', '%2F', '%zz', '_', 'two words', 'a+b', 'a?b#c', 'a&b=c', 'a;b', '\\', '\\u0041', '*'],
   ...[`it's`, '"quoted"', '`', '$1', '{{7*7}}', '<b>', "';DROP TABLE x;--", 'Ålesund', '日本', '🦄', 'null', '0'],
 ];
 
-/** What is not, and never will be, the id of a record. */
-const noIds = [
+/** Path segments that are not the id of any record. */
+const invalidIds = [
   ...['0', '-1', '01', '1e3', '1.0', '+1', '0x1', ' 1', '1 ', '１', 'NaN', 'null', 'undefined', "1'--"].map(
     encodeURIComponent,
   ),
   ...['9007199254740991', '9007199254740992', '9223372036854775807', '9223372036854775808', `1${'0'.repeat(30)}`],
   ...['2147483647', '2147483648', '%00', '1%00', '%zz', '%', '%E0%A4%A', '%ED%A0%80'],
 ];
-const noCodes = [
+const invalidCodes = [
   'nowhere',
   '%00',
   'a%00',
@@ -40,7 +40,7 @@ const noCodes = [
   'x'.repeat(5_000),
 ];
 
-describe('the contract of every resource', () => {
+describe('contract of the resources', () => {
   let world: World;
   let admin: Client;
   let globex: Client;
@@ -62,7 +62,7 @@ describe('the contract of every resource', () => {
   });
   after(() => world.close());
 
-  /** A user of acme with exactly these permissions. */
+  /** Returns a client of an acme user with exactly these permissions. */
   const userWith = (...granted: string[]): Promise<Client> => {
     const key = granted.join();
     const client = clients.get(key) ?? world.loginAs(world.acme, { permissions: granted });
@@ -70,56 +70,56 @@ describe('the contract of every resource', () => {
     return client;
   };
 
-  it('every resource has an example, and every example belongs to a resource', () => {
+  it('every resource of the catalogue has an example, and every example a resource', () => {
     expect(Object.keys(examples)).to.have.members(resources.map(({ name }) => name));
   });
 
   for (const { name, routes } of resources) {
     describe(name, () => {
       const example = examples[name] as Example;
-      if (!example) return; // the test above has failed
-      const { path, key, unique, fields, missing, softDelete, paged, partial } = example;
+      if (!example) return; // the test above fails
+      const { path, key, unique, fields, missingProblem, softDelete, paged, partial } = example;
       const byCode = key !== 'Id';
       const required = Object.keys(fields).filter(field => fields[field]?.required);
 
       const recordPath = (record: Body): string =>
         byCode ? `${path}/code/${encodeURIComponent(String(record[key]))}` : `${path}/${record[key]}`;
       const create = async (body: Body = example.first(refs), client = admin): Promise<Body> => {
-        const answer = await client.post(path, body);
-        expect(answer.status, JSON.stringify(answer.body)).to.equal(201);
-        return answer.body;
+        const response = await client.post(path, body);
+        expect(response.status, JSON.stringify(response.body)).to.equal(201);
+        return response.body;
       };
       const replace = (record: Body, body: Body | string, client = admin): Promise<ApiResponse> =>
         client.put(byCode ? path : recordPath(record), body);
-      /** A body that PUT takes for this record. */
+      /** Returns a body with which PUT finds this record. */
       const bodyFor = (record: Body, body: Body): Body => (byCode ? { ...body, [key]: record[key] } : body);
       const read = async (record: Body): Promise<Body> => {
-        const answer = await admin.get(recordPath(record));
-        expect(answer.status).to.equal(200);
-        return answer.body;
+        const response = await admin.get(recordPath(record));
+        expect(response.status).to.equal(200);
+        return response.body;
       };
       const list = async (client = admin): Promise<Body[]> => {
-        const answer = await client.get(paged ? `${path}?limit=1000` : path);
-        expect(answer.status).to.equal(200);
-        return answer.body;
+        const response = await client.get(paged ? `${path}?limit=1000` : path);
+        expect(response.status).to.equal(200);
+        return response.body;
       };
 
-      it('requests have the fields of the example, and responses those of the view', async () => {
+      it(`${name} accepts the fields of its example, and returns those of its view in order`, async () => {
         const contract = routes.find(route => route.method === 'POST' && route.path === path)?.body;
         expect(Object.keys(contract?.shape ?? {})).to.deep.equal(Object.keys(fields));
-        expect(Object.keys(await create())).to.deep.equal(example.answer);
+        expect(Object.keys(await create())).to.deep.equal(example.responseFields);
       });
 
-      it(`answers ${paged ? '200 and no records' : '404'} for an empty list`, async () => {
+      it(`the ${name} list without records is ${paged ? 'an empty 200' : 'a 404'}`, async () => {
         const table = { EntityStatus: 'entity_statuses' }[name];
         if (table) await sql(world.globex, `delete from ${table}`);
-        const answer = await globex.get(path);
-        if (paged) expect([answer.status, answer.body]).to.deep.equal([200, []]);
-        else expectRefused(answer, 404, 'not_found');
+        const response = await globex.get(path);
+        if (paged) expect([response.status, response.body]).to.deep.equal([200, []]);
+        else expectRefused(response, 404, 'not_found');
         if (table) await sql(world.globex, `insert into ${table} (id, title) values (1, 'Prospect')`);
       });
 
-      it('POST returns 201, and Location is the path of the record', async () => {
+      it(`a POST of ${name} creates a record with 201, and its Location returns the record`, async () => {
         const body = example.first(refs);
         const created = await admin.post(path, body);
         expect(created.status).to.equal(201);
@@ -132,8 +132,8 @@ describe('the contract of every resource', () => {
         expect(await list()).to.deep.include(created.body);
       });
 
-      it('fields that are not sent get their default', async () => {
-        const body = least(example, example.first(refs));
+      it(`a POST of ${name} sets optional fields that are not sent to their defaults`, async () => {
+        const body = requiredOnly(example, example.first(refs));
         const record = await create(body);
         expect(record).to.deep.include({ ...body, ...example.defaults });
         expect(await read(record)).to.deep.equal(record);
@@ -141,70 +141,69 @@ describe('the contract of every resource', () => {
         expect(Date.parse(String(record.CreatedAt))).to.be.closeTo(Date.now(), 60_000);
       });
 
-      it('PUT returns 200 and the whole changed record', async () => {
+      it(`a PUT of ${name} returns 200 and the whole changed record`, async () => {
         const record = await create();
         const body = bodyFor(record, example.second(refs));
-        const answer = await replace(record, body);
-        expect(answer.status).to.equal(200);
-        expect(answer.headers.get('cache-control')).to.equal('no-store');
-        expect(Object.keys(answer.body)).to.deep.equal(example.answer);
-        expect(answer.body).to.deep.include({ CreatedAt: record.CreatedAt, ...body, [key]: record[key] });
-        expect(await read(record)).to.deep.equal(answer.body);
+        const response = await replace(record, body);
+        expect(response.status).to.equal(200);
+        expect(response.headers.get('cache-control')).to.equal('no-store');
+        expect(Object.keys(response.body)).to.deep.equal(example.responseFields);
+        expect(response.body).to.deep.include({ CreatedAt: record.CreatedAt, ...body, [key]: record[key] });
+        expect(await read(record)).to.deep.equal(response.body);
       });
 
       if (!partial)
-        it('PUT replaces the whole record: fields that are not sent are reset to their default', async () => {
+        it(`a PUT of ${name} resets optional fields that are not sent to their defaults`, async () => {
           const record = await create();
-          const body = bodyFor(record, least(example, example.first(refs)));
+          const body = bodyFor(record, requiredOnly(example, example.first(refs)));
           const { status, body: changed } = await replace(record, body);
           expect(status).to.equal(200);
           expect(changed).to.deep.include({ ...example.defaults, CreatedAt: record.CreatedAt });
         });
 
-      it('DELETE returns 204 without a body, and the record no longer exists', async () => {
+      it(`a DELETE of ${name} returns 204 without a body, and the record no longer exists`, async () => {
         const record = await create();
-        const answer = await admin.delete(recordPath(record));
-        expect([answer.status, answer.body]).to.deep.equal([204, '']);
-        expect(answer.headers.get('content-type')).to.equal(null);
+        const response = await admin.delete(recordPath(record));
+        expect([response.status, response.body]).to.deep.equal([204, '']);
+        expect(response.headers.get('content-type')).to.equal(null);
         expectRefused(await admin.get(recordPath(record)), 404, 'not_found');
-        expectRefused(await admin.delete(recordPath(record)), ...missing);
-        expectRefused(await replace(record, bodyFor(record, example.second(refs))), ...missing);
+        expectRefused(await admin.delete(recordPath(record)), ...missingProblem);
+        expectRefused(await replace(record, bodyFor(record, example.second(refs))), ...missingProblem);
         const records = await admin.get(path);
         if (records.status === 200) expect(records.body.map((each: Body) => each[key])).not.to.include(record[key]);
       });
 
-      it('an impossible id gets the same response as an id that does not exist', async () => {
+      it(`a request for ${name} with an impossible key gets the same problem as one for a missing record`, async () => {
         const audited = await newestAudit(admin);
         const before = await list();
-        for (const id of byCode ? noCodes : noIds) {
-          const place = byCode ? `${path}/code/${id}` : `${path}/${id}`;
+        for (const id of byCode ? invalidCodes : invalidIds) {
+          const url = byCode ? `${path}/code/${id}` : `${path}/${id}`;
           const body = byCode ? { ...example.second(refs), [key]: 'nowhere' } : example.second(refs);
-          const answers = [
-            await admin.get(place),
-            await admin.put(byCode ? path : place, body),
-            await admin.delete(place),
-          ];
-          const statuses = answers.map(({ status, body }) => [status, body.code]);
-          expect(statuses, id).to.deep.equal([[404, 'not_found'], missing, missing]);
+          const responses = [await admin.get(url), await admin.put(byCode ? path : url, body), await admin.delete(url)];
+          const statuses = responses.map(({ status, body }) => [status, body.code]);
+          expect(statuses, id).to.deep.equal([[404, 'not_found'], missingProblem, missingProblem]);
         }
         expect(await list()).to.deep.equal(before);
         expect(await newestAudit(admin)).to.equal(audited);
       });
 
-      it('records of two tenants with the same id stay separate', async () => {
+      it(`a ${name} record cannot be read, changed or deleted by another tenant`, async () => {
         const record = await create();
         const foreign = recordPath(record);
         expectRefused(await globex.get(foreign), 404, 'not_found');
-        expectRefused(await replace(record, bodyFor(record, least(example, example.first(refs))), globex), ...missing);
-        expectRefused(await globex.delete(foreign), ...missing);
+        expectRefused(
+          await replace(record, bodyFor(record, requiredOnly(example, example.first(refs))), globex),
+          ...missingProblem,
+        );
+        expectRefused(await globex.delete(foreign), ...missingProblem);
         expect(await read(record)).to.deep.equal(record);
       });
 
-      it('the list has the documented order, ties by id, whatever the order of creation and change', async () => {
+      it(`the ${name} list is in its documented order, ties by id, after creations and changes`, async () => {
         const records: Body[] = [];
         for (const n of [3, 1, 5, 2, 4]) records.push(await create({ ...example.first(refs), ...example.nth(n) }));
         if (!unique) records.push(await create({ ...example.first(refs), ...example.nth(3) }));
-        // A changed row moves to the end of its table.
+        // PostgreSQL moves a changed row to the end of its table.
         const third = records[0] as Body;
         await replace(third, bodyFor(third, { ...example.second(refs), ...example.nth(3) }));
         const ids = new Set(records.map(record => record[key]));
@@ -221,7 +220,7 @@ describe('the contract of every resource', () => {
       });
 
       if (!partial)
-        it('refuses a PUT without all required fields, and changes and records nothing', async () => {
+        it(`a PUT of ${name} without a required field is refused and leaves no audit entry`, async () => {
           const record = await create();
           const audited = await newestAudit(admin);
           const body = bodyFor(record, example.second(refs));
@@ -234,7 +233,7 @@ describe('the contract of every resource', () => {
           expect(await newestAudit(admin)).to.equal(audited);
         });
 
-      it('refuses a POST without required fields, naming each, and creates and records nothing', async () => {
+      it(`a POST of ${name} without required fields names each and leaves no audit entry`, async () => {
         const before = await list();
         const audited = await newestAudit(admin);
         const body = example.first(refs);
@@ -249,7 +248,7 @@ describe('the contract of every resource', () => {
         expect(await newestAudit(admin)).to.equal(audited);
       });
 
-      it('camelCase names are accepted, and both spellings when their values are equal', async () => {
+      it(`${name} accepts camelCase field names, and both spellings of a field if their values are equal`, async () => {
         const camelCase = (body: Body): Body =>
           Object.fromEntries(
             Object.entries(body).map(([field, value]) => [field[0]?.toLowerCase() + field.slice(1), value]),
@@ -263,7 +262,7 @@ describe('the contract of every resource', () => {
         expect((await replace(record, { ...again, ...camelCase(again) })).body).to.deep.include(again);
       });
 
-      it('refuses two spellings of a field with different values, naming the field', async () => {
+      it(`${name} refuses two spellings of a field with different values, and names the field`, async () => {
         const before = await list();
         const body = example.first(refs);
         for (const field of Object.keys(fields)) {
@@ -277,8 +276,8 @@ describe('the contract of every resource', () => {
         expect(await list()).to.deep.equal(before);
       });
 
-      it('names in other letter cases, unknown names and fields that the service sets are ignored', async () => {
-        const own: Body = {
+      it(`${name} ignores unknown fields, fields in other letter cases, and fields that the server sets`, async () => {
+        const ignored: Body = {
           ...{ Id: 999_999, id: 999_999, IsDeleted: true, isDeleted: true, DeletedAt: '2001-01-01T00:00:00Z' },
           ...{
             StatusTitle: 'Mine',
@@ -290,28 +289,30 @@ describe('the contract of every resource', () => {
           },
           ...(fields.CreatedAt ? {} : { CreatedAt: '2001-01-01T00:00:00Z', createdAt: '2002-01-01T00:00:00Z' }),
         };
-        for (const field of Object.keys(fields)) own[field.toUpperCase()] = 'ignored';
+        for (const field of Object.keys(fields)) ignored[field.toUpperCase()] = 'ignored';
         const body = example.first(refs);
         const plain = await create(example.first(refs));
-        const record = await create({ ...own, ...body });
-        const serverSet = example.answer.filter(field => !(field in fields) && !['Id', 'CreatedAt'].includes(field));
+        const record = await create({ ...ignored, ...body });
+        const serverSet = example.responseFields.filter(
+          field => !(field in fields) && !['Id', 'CreatedAt'].includes(field),
+        );
         for (const field of serverSet) expect(record[field], field).to.deep.equal(plain[field]);
         expect(record).to.deep.include(body).and.not.include({ Id: 999_999 });
         if (!fields.CreatedAt) expect(Date.parse(String(record.CreatedAt))).to.be.closeTo(Date.now(), 60_000);
-        const { body: changed } = await replace(record, bodyFor(record, { ...own, ...body }));
+        const { body: changed } = await replace(record, bodyFor(record, { ...ignored, ...body }));
         expect(changed).to.deep.equal(record);
         expect(await read(record)).to.deep.equal(record);
       });
 
       for (const [field, { good, bad }] of Object.entries(fields)) {
-        it(`${field}: every valid value is stored unchanged`, async () => {
+        it(`${name}.${field} stores and returns every allowed value exactly`, async () => {
           const record = await create();
           for (const [json, stored] of good(refs)) {
             const created = await admin.post(path, withField(example.first(refs), field, json));
             expect([created.status, created.body[field]], json).to.deep.equal([201, stored]);
             expect((await read(created.body))[field], json).to.deep.equal(stored);
           }
-          if (byCode && field === key) return; // PUT finds the record by it
+          if (byCode && field === key) return; // PUT finds the record by this field
           for (const [json, stored] of good(refs)) {
             const changed = await replace(record, withField(bodyFor(record, example.first(refs)), field, json));
             expect([changed.status, changed.body[field]], json).to.deep.equal([200, stored]);
@@ -319,7 +320,7 @@ describe('the contract of every resource', () => {
           }
         });
 
-        it(`${field}: every invalid value is rejected by the name of the field, and nothing is stored or logged`, async () => {
+        it(`${name}.${field} refuses every other value with an error for the field, and stores nothing`, async () => {
           const record = await create();
           const before = await list();
           const audited = await newestAudit(admin);
@@ -327,9 +328,9 @@ describe('the contract of every resource', () => {
             bad.flatMap(json => [
               admin
                 .post(path, withField(example.first(refs), field, json))
-                .then(answer => expectRefused(answer, 400, 'validation_failed', [field])),
-              replace(record, withField(bodyFor(record, example.first(refs)), field, json)).then(answer =>
-                expectRefused(answer, 400, 'validation_failed', [field]),
+                .then(response => expectRefused(response, 400, 'validation_failed', [field])),
+              replace(record, withField(bodyFor(record, example.first(refs)), field, json)).then(response =>
+                expectRefused(response, 400, 'validation_failed', [field]),
               ),
             ]),
           );
@@ -338,19 +339,20 @@ describe('the contract of every resource', () => {
         });
       }
 
-      it(`is read with ${example.read === 'user' ? 'any token' : example.read}, and with no lesser permission`, async () => {
+      const requirement = example.read === 'user' ? 'a token' : `the permission ${example.read}`;
+      it(`reading ${name} requires ${requirement}`, async () => {
         const record = await create();
         const allowed = await userWith(...(example.read === 'user' ? [] : [example.read]));
-        for (const place of [path, recordPath(record)]) {
-          expect((await allowed.get(place)).status).to.equal(200);
-          expectRefused(await world.anonymous.get(place, { 'X-Tenant': world.acme.guid }), 401, 'unauthorized');
+        for (const url of [path, recordPath(record)]) {
+          expect((await allowed.get(url)).status).to.equal(200);
+          expectRefused(await world.anonymous.get(url, { 'X-Tenant': world.acme.guid }), 401, 'unauthorized');
           if (example.read === 'user') continue;
           const others = await userWith(...permissions.filter(permission => permission !== example.read));
-          expectRefused(await others.get(place), 403, 'forbidden');
+          expectRefused(await others.get(url), 403, 'forbidden');
         }
       });
 
-      it(`changes require ${example.write}, and no other permission allows them`, async () => {
+      it(`changing ${name} requires the permission ${example.write} and no other`, async () => {
         const record = await create();
         const before = await list();
         const audited = await newestAudit(admin);
@@ -361,9 +363,9 @@ describe('the contract of every resource', () => {
           await replace(record, bodyFor(record, example.second(refs)), others),
           await others.delete(recordPath(record)),
         ];
-        for (const answer of refused) {
-          expectRefused(answer, 403, 'forbidden');
-          expect(answer.headers.get('www-authenticate')).to.include(
+        for (const response of refused) {
+          expectRefused(response, 403, 'forbidden');
+          expect(response.headers.get('www-authenticate')).to.include(
             `error="insufficient_scope", scope="${example.write}"`,
           );
         }
@@ -376,7 +378,7 @@ describe('the contract of every resource', () => {
         expect((await allowed.delete(recordPath(own))).status).to.equal(204);
       });
 
-      it('each change writes one audit entry with user, address, before and after; an update without a change writes none', async () => {
+      it(`each change of ${name} has one audit entry with user, address and both states`, async () => {
         const stored = (record: Body): Body =>
           Object.fromEntries(Object.entries(record).filter(([field]) => !example.computed?.includes(field)));
         const created = await admin.post(path, example.first(refs));
@@ -397,7 +399,7 @@ describe('the contract of every resource', () => {
         expect(deletion?.Before).to.deep.equal(stored(changed.body));
         if (softDelete) expect(deletion?.After).to.deep.include({ [key]: record[key], IsDeleted: true });
         else expect(deletion?.After).to.equal(null);
-        const traces = [created, changed, deleted].map(answer => answer.headers.get('x-request-id'));
+        const traces = [created, changed, deleted].map(response => response.headers.get('x-request-id'));
         for (const [index, entry] of entries.entries()) {
           expect(entry).to.include({ UserGuid: adminGuid, IPAddress: '127.0.0.1', TraceId: traces[index] });
           expect(entry.UserId).to.be.a('number');
@@ -405,14 +407,14 @@ describe('the contract of every resource', () => {
         }
       });
 
-      it('the ETag tells whether a cached copy is current', async () => {
+      it(`the ETag of ${name} gets a 304 until the record changes`, async () => {
         const record = await create();
-        for (const place of [path, recordPath(record)]) {
-          const { status, headers } = await admin.get(place);
+        for (const url of [path, recordPath(record)]) {
+          const { status, headers } = await admin.get(url);
           expect([status, headers.get('cache-control')]).to.deep.equal([200, 'private, no-cache']);
           const tag = String(headers.get('etag'));
           expect(tag).to.match(/^"[^"]+"$/);
-          const unchanged = await admin.get(place, { 'If-None-Match': tag });
+          const unchanged = await admin.get(url, { 'If-None-Match': tag });
           expect([unchanged.status, unchanged.body, unchanged.headers.get('etag')]).to.deep.equal([304, '', tag]);
         }
         const before = await admin.get(recordPath(record));
@@ -422,12 +424,12 @@ describe('the contract of every resource', () => {
         expect(after.headers.get('etag')).not.to.equal(before.headers.get('etag'));
       });
 
-      it('one of 50 parallel deletions succeeds', async () => {
+      it(`of 50 concurrent deletions of a ${name} record exactly one succeeds`, async () => {
         const record = await create();
-        const answers = await Promise.all(times(50).map(() => admin.delete(recordPath(record))));
-        const refused = answers.filter(({ status }) => status !== 204);
+        const responses = await Promise.all(times(50).map(() => admin.delete(recordPath(record))));
+        const refused = responses.filter(({ status }) => status !== 204);
         expect(refused).to.have.lengthOf(49);
-        for (const answer of refused) expectRefused(answer, ...missing);
+        for (const response of refused) expectRefused(response, ...missingProblem);
         const entries = await auditOf(admin, name, record[key]);
         expect(entries.map(({ Action }) => Action)).to.deep.equal(['create', 'delete']);
       });
@@ -437,10 +439,10 @@ describe('the contract of every resource', () => {
           const text = String(code);
           return text === text.toUpperCase() ? text.toLowerCase() : text.toUpperCase();
         };
-        // A currency code has no other letter case that is allowed.
+        // A currency code must be in capital letters.
         const hasCases = name !== 'Currency';
 
-        it(`a second record with the same ${unique} is rejected, also in another letter case${hasCases ? ' or Unicode form' : ''}`, async () => {
+        it(`a second ${name} of the same ${unique} is refused, also in another case or Unicode form`, async () => {
           const record = await create();
           const accented = hasCases
             ? await create({ ...example.first(refs), [unique]: `É-${record[unique]}` })
@@ -455,7 +457,7 @@ describe('the contract of every resource', () => {
         });
 
         if (!byCode)
-          it(`a record cannot take the ${unique} of another, and can change the letter case of its own`, async () => {
+          it(`a PUT of ${name} can change the case of its ${unique}, but not take another’s`, async () => {
             const [record, other] = [await create(), await create()];
             const body = { ...example.second(refs), [unique]: other[unique] };
             expectRefused(await replace(record, body), 400, 'duplicate');
@@ -463,41 +465,41 @@ describe('the contract of every resource', () => {
             expect(await auditOf(admin, name, record.Id)).to.have.lengthOf(1);
             if (!hasCases) return;
             const spelled = otherCase(record[unique]);
-            const answer = await replace(record, { ...example.first(refs), [unique]: spelled });
-            expect([answer.status, answer.body[unique]]).to.deep.equal([200, spelled]);
+            const response = await replace(record, { ...example.first(refs), [unique]: spelled });
+            expect([response.status, response.body[unique]]).to.deep.equal([200, spelled]);
           });
 
-        it(`two tenants can use the same ${unique}`, async () => {
-          const body = least(example, example.first(refs));
+        it(`two tenants can use the same ${unique} of ${name}`, async () => {
+          const body = requiredOnly(example, example.first(refs));
           expect((await create(body))[unique]).to.equal((await create(body, globex))[unique]);
         });
 
-        it('one of 50 parallel creations with the same code succeeds', async () => {
+        it(`of 50 concurrent creations of ${name} with the same ${unique} exactly one succeeds`, async () => {
           const code = example.first(refs)[unique];
           const bodies = times(50).map((_, n) => ({
             ...example.first(refs),
             [unique]: hasCases && n % 2 ? otherCase(code) : code,
           }));
-          const answers = await Promise.all(bodies.map(body => admin.post(path, body)));
-          const [created, ...more] = answers.filter(({ status }) => status === 201);
-          expect(more).to.have.lengthOf(0);
-          const refused = answers.filter(answer => answer !== created);
+          const responses = await Promise.all(bodies.map(body => admin.post(path, body)));
+          const [created, ...others] = responses.filter(({ status }) => status === 201);
+          expect(others).to.have.lengthOf(0);
+          const refused = responses.filter(response => response !== created);
           expect(refused).to.have.lengthOf(49);
-          for (const answer of refused) expectRefused(answer, 400, 'duplicate');
+          for (const response of refused) expectRefused(response, 400, 'duplicate');
           const same = (record: Body) => String(record[unique]).toLowerCase() === String(code).toLowerCase();
           expect((await list()).filter(same)).to.deep.equal([created?.body]);
           expect(await auditOf(admin, name, created?.body[key])).to.have.lengthOf(1);
         });
 
         if (!byCode)
-          it('two records that take each other’s code at the same time cause no server error', async () => {
+          it(`two ${name} records that take each other’s ${unique} at the same time both keep one`, async () => {
             const [a, b] = [await create(), await create()];
             const swaps = times(3).flatMap(() => [
               replace(a, { ...example.first(refs), [unique]: b[unique] }),
               replace(b, { ...example.first(refs), [unique]: a[unique] }),
             ]);
-            for (const answer of await Promise.all(swaps)) {
-              if (answer.status !== 200) expectRefused(answer, 400, 'duplicate');
+            for (const response of await Promise.all(swaps)) {
+              if (response.status !== 200) expectRefused(response, 400, 'duplicate');
             }
             const codes = [(await read(a))[unique], (await read(b))[unique]];
             expect(codes).to.have.members([a[unique], b[unique]]);
@@ -505,47 +507,47 @@ describe('the contract of every resource', () => {
       }
 
       if (example.lookup) {
-        const byItsCode = (code: string) => admin.get(`${path}/code/${encodeURIComponent(code)}`);
+        const getByCode = (code: string) => admin.get(`${path}/code/${encodeURIComponent(code)}`);
 
-        it('a record is found by its code, in any letter case', async () => {
+        it(`a ${name} record is found by its code in any letter case`, async () => {
           const record = await create({ ...example.first(refs), [String(unique)]: `Straße-É ${name}` });
           for (const code of [`Straße-É ${name}`, `straße-é ${name.toLowerCase()}`, `STRAßE-E\u0301 ${name}`]) {
-            const answer = await byItsCode(code);
-            expect([answer.status, answer.body]).to.deep.equal([200, record]);
+            const response = await getByCode(code);
+            expect([response.status, response.body]).to.deep.equal([200, record]);
           }
           for (const code of [`Strasse-É ${name}`, `Straße-É ${name}x`, 'Stra%', 'Straße_É']) {
-            expectRefused(await byItsCode(code), 404, 'not_found');
+            expectRefused(await getByCode(code), 404, 'not_found');
           }
         });
 
         for (const code of awkwardCodes)
-          it(`the path of code ${JSON.stringify(code)} reads, changes and deletes only that record`, async () => {
+          it(`the ${name} with the code ${JSON.stringify(code)} is found, changed and deleted alone`, async () => {
             const others = await list();
             const created = await admin.post(path, { ...example.first(refs), [String(unique)]: code });
             expect(created.status).to.equal(201);
-            expect((await byItsCode(code)).body).to.deep.equal(created.body);
+            expect((await getByCode(code)).body).to.deep.equal(created.body);
             expect((await admin.get(String(created.headers.get('location')))).body).to.deep.equal(created.body);
             const changes = { ...example.second(refs), [String(unique)]: code };
             expect((await replace(created.body, changes)).body).to.deep.include(changes);
             expect((await admin.delete(recordPath(created.body))).status).to.equal(204);
-            expectRefused(await byItsCode(code), 404, 'not_found');
+            expectRefused(await getByCode(code), 404, 'not_found');
             expect(await list()).to.deep.equal(others);
           });
 
-        it('the codes "." and ".." are found when the client does not normalise the path', async () => {
+        it(`the ${name} codes "." and ".." are found when the client does not resolve the dots`, async () => {
           for (const code of ['.', '..']) {
             const record = await create({ ...example.first(refs), [String(unique)]: code });
             expect(await getUnresolved(`${world.url}${path}/code/`, code, admin)).to.deep.equal(record);
           }
         });
 
-        it('a code that no record can have gets 404', async () => {
-          for (const code of noCodes) expectRefused(await admin.get(`${path}/code/${code}`), 404, 'not_found');
+        it(`a ${name} code that no record can have is a 404`, async () => {
+          for (const code of invalidCodes) expectRefused(await admin.get(`${path}/code/${code}`), 404, 'not_found');
         });
       }
 
       if (softDelete)
-        it('a deleted record stays readable on request, marked as deleted, and its code stays reserved', async () => {
+        it(`a deleted ${name} record is returned with includeDeleted=true, and its code stays taken`, async () => {
           const record = await create();
           const before = Date.now();
           await admin.delete(recordPath(record));
@@ -562,7 +564,7 @@ describe('the contract of every resource', () => {
           }
           const again = { ...example.second(refs), [String(unique)]: record[String(unique)] };
           expectRefused(await admin.post(path, again), 400, 'duplicate');
-          expectRefused(await replace(record, again), ...missing);
+          expectRefused(await replace(record, again), ...missingProblem);
           const unchanged = await admin.get(`${recordPath(record)}?includeDeleted=true`);
           expect(unchanged.body).to.deep.equal(marked);
         });
@@ -570,7 +572,7 @@ describe('the contract of every resource', () => {
   }
 });
 
-/** `fetch` resolves dots in a path before it sends it. */
+/** Requests a path as it is; `fetch` resolves dots in a path. */
 function getUnresolved(base: string, lastSegment: string, { tokens }: Client): Promise<unknown> {
   const { hostname, port, pathname } = new URL(base);
   const headers = { Authorization: `Bearer ${tokens?.accessToken}` };

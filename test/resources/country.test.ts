@@ -5,7 +5,7 @@ import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/Countries';
 
-describe('Country', () => {
+describe('countries', () => {
   let world: World;
   let admin: Client;
 
@@ -15,7 +15,7 @@ describe('Country', () => {
   });
   after(() => world.close());
 
-  it('a PUT finds the country by the code in the body, in any letter case, and keeps the spelling of the code', async () => {
+  it('a PUT finds a country by the code in the body in any letter case, and keeps the stored spelling', async () => {
     await admin.post(path, { CountryCode: 'No', CountryName: 'Norwegen' });
     for (const CountryCode of ['No', 'NO', ' no ']) {
       const CountryName = `Norway ${CountryCode}`.trim();
@@ -26,14 +26,14 @@ describe('Country', () => {
     expect(actions).to.deep.equal(['create', 'update', 'update', 'update']);
   });
 
-  it('a country is read, changed and deleted by its code only', async () => {
+  it('a country has no PUT with a path, no DELETE of the collection and no GET without /code', async () => {
     await admin.post(path, { CountryCode: 'SE', CountryName: 'Sweden' });
     expectRefused(await admin.put(`${path}/code/SE`, { CountryName: 'Other' }), 405, 'method_not_allowed');
     expectRefused(await admin.delete(path), 405, 'method_not_allowed');
     expectRefused(await admin.get(`${path}/SE`), 404, 'not_found');
   });
 
-  it('is the same country whether an accent is composed or not', async () => {
+  it('a country code with a composed accent equals the one with a combining accent', async () => {
     const composed = await admin.post(path, { CountryCode: '\u00e9', CountryName: 'Accented' });
     expect(composed.status).to.equal(201);
     expectRefused(await admin.post(path, { CountryCode: 'e\u0301', CountryName: 'Again' }), 400, 'duplicate');
@@ -41,7 +41,7 @@ describe('Country', () => {
     expect((await admin.delete(`${path}/code/E%CC%81`)).status).to.equal(204);
   });
 
-  it('of several values for one name in a body, the last is validated, stored, returned and logged', async () => {
+  it('the last of several values of a field in a country body is validated, stored, returned and audited', async () => {
     const { status, body } = await admin.post(path, '{"CountryCode":"AA","CountryName":"Twice","CountryCode":"BB"}');
     expect([status, body.CountryCode]).to.deep.equal([201, 'BB']);
     expectRefused(await admin.get(`${path}/code/AA`), 404, 'not_found');
@@ -54,7 +54,7 @@ describe('Country', () => {
     );
   });
 
-  it('can be deleted while entities refer to it, and they are left as they are', async () => {
+  it('a country can be deleted while entities refer to it, and the entities do not change', async () => {
     await admin.post(path, { CountryCode: 'DK', CountryName: 'Denmark' });
     const entity = { Name: 'Corner Shop', EntityType: 'customer', CountryCode: 'DK' };
     const { body: holder } = await admin.post('/api/v1/Entities', entity);
@@ -64,7 +64,7 @@ describe('Country', () => {
     expect(await newestAudit(admin)).to.equal(audited + 1);
   });
 
-  it('the list gets 404 when all countries are deleted, unless the query includes deleted ones', async () => {
+  it('the list of only deleted countries is a 404, and shows them with includeDeleted=true', async () => {
     const globex = await world.login(world.globex);
     await globex.post(path, { CountryCode: 'IS', CountryName: 'Iceland' });
     await globex.delete(`${path}/code/IS`);
@@ -73,7 +73,7 @@ describe('Country', () => {
     expect([status, body.length, body[0].IsDeleted]).to.deep.equal([200, 1, true]);
   });
 
-  it('while a country is deleted and created again, a reader gets the country or 404', async () => {
+  it('a reader gets a country or a 404 while countries are created and deleted', async () => {
     const reads: number[] = [];
     let writing = true;
     const reader = (async () => {

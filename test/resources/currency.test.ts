@@ -5,7 +5,7 @@ import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/Currency';
 
-describe('Currency', () => {
+describe('currencies', () => {
   let world: World;
   let admin: Client;
 
@@ -15,7 +15,7 @@ describe('Currency', () => {
   });
   after(() => world.close());
 
-  it('a code has three capital letters; other letters are rejected, not converted', async () => {
+  it('a currency code is three capital letters, and small letters are refused instead of converted', async () => {
     for (const Code of ['eur', 'Eur', 'EU', 'EURO', 'E1R', 'ÉUR', 'ＥＵＲ']) {
       expectRefused(await admin.post(path, { Code, Name: 'Euro' }), 400, 'validation_failed', ['Code']);
     }
@@ -29,32 +29,32 @@ describe('Currency', () => {
     });
   });
 
-  it('has no look-up by code', async () => {
+  it('a currency cannot be looked up by its code', async () => {
     expectRefused(await admin.get(`${path}/code/EUR`), 404, 'not_found');
   });
 
-  it('has 0 to 6 decimal places', async () => {
+  it('a currency has 0 to 6 decimal places', async () => {
     const { body: currency } = await admin.post(path, { Code: 'JPY', Name: 'Yen', DecimalPlaces: 0 });
     for (const DecimalPlaces of [0, 6]) {
-      const answer = await admin.put(`${path}/${currency.Id}`, { Code: 'JPY', Name: 'Yen', DecimalPlaces });
-      expect([answer.status, answer.body.DecimalPlaces]).to.deep.equal([200, DecimalPlaces]);
+      const response = await admin.put(`${path}/${currency.Id}`, { Code: 'JPY', Name: 'Yen', DecimalPlaces });
+      expect([response.status, response.body.DecimalPlaces]).to.deep.equal([200, DecimalPlaces]);
     }
     for (const DecimalPlaces of [-1, 7]) {
-      const answer = await admin.put(`${path}/${currency.Id}`, { Code: 'JPY', Name: 'Yen', DecimalPlaces });
-      expectRefused(answer, 400, 'validation_failed', ['DecimalPlaces']);
+      const response = await admin.put(`${path}/${currency.Id}`, { Code: 'JPY', Name: 'Yen', DecimalPlaces });
+      expectRefused(response, 400, 'validation_failed', ['DecimalPlaces']);
     }
   });
 
-  it('the code of a deleted currency stays reserved, also against a change to it', async () => {
-    const { body: gone } = await admin.post(path, { Code: 'DEM', Name: 'Mark' });
+  it('the code of a deleted currency stays taken, for a new currency and for a change of another', async () => {
+    const { body: deleted } = await admin.post(path, { Code: 'DEM', Name: 'Mark' });
     const { body: other } = await admin.post(path, { Code: 'FRF', Name: 'Franc' });
-    await admin.delete(`${path}/${gone.Id}`);
+    await admin.delete(`${path}/${deleted.Id}`);
     expectRefused(await admin.post(path, { Code: 'DEM', Name: 'Mark' }), 400, 'duplicate');
     expectRefused(await admin.put(`${path}/${other.Id}`, { Code: 'DEM', Name: 'Mark' }), 400, 'duplicate');
     expect((await admin.get(`${path}/${other.Id}`)).body).to.deep.equal(other);
   });
 
-  it('can be deleted while others refer to it, which are left as they are, and is recorded as a deletion', async () => {
+  it('a currency can be deleted while records refer to it, and the records do not change', async () => {
     const { body: currency } = await admin.post(path, { Code: 'NLG', Name: 'Guilder' });
     const entity = { Name: 'Corner Shop', EntityType: 'customer', CurrencyId: currency.Id };
     const { body: holder } = await admin.post('/api/v1/Entities', entity);

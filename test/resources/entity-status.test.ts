@@ -5,7 +5,7 @@ import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/EntityStatus';
 
-describe('EntityStatus', () => {
+describe('entity statuses', () => {
   let world: World;
   let admin: Client;
 
@@ -15,7 +15,7 @@ describe('EntityStatus', () => {
   });
   after(() => world.close());
 
-  it('begins with Prospect, Active and Inactive, in the order of their weighting', async () => {
+  it('a new tenant has the entity statuses Prospect, Active and Inactive, ordered by weighting', async () => {
     for (const client of [admin, await world.login(world.globex)]) {
       const { status, body } = await client.get(path);
       expect(status).to.equal(200);
@@ -27,11 +27,11 @@ describe('EntityStatus', () => {
     }
   });
 
-  it('gives the first new status the id after those', async () => {
+  it('the first new entity status of a tenant has the id 4', async () => {
     expect((await admin.post(path, { Title: 'Fourth', Weighting: 100 })).body.Id).to.equal(4);
   });
 
-  it('writes one audit entry with who, what, before and after for each change', async () => {
+  it('each change of an entity status writes one audit entry, and a PUT without a change none', async () => {
     const created = await admin.post(path, { Title: 'Lead' });
     expect(created.status).to.equal(201);
     await admin.put(`${path}/${created.body.Id}`, { Title: 'Lead', Weighting: 7 });
@@ -47,7 +47,7 @@ describe('EntityStatus', () => {
     expect(entries[1]?.after).to.include({ title: 'Lead', weighting: 7 });
   });
 
-  it('the initial statuses can be renamed, and entities show the new title at once', async () => {
+  it('a predefined entity status can be renamed, and entities show the new title at once', async () => {
     const entity = await admin.post('/api/v1/Entities', { Name: 'Nordic Timber', EntityType: 'supplier' });
     expect(entity.body).to.include({ StatusId: 1, StatusTitle: 'Prospect' });
     const renamed = await admin.put(`${path}/1`, { Title: 'Newcomer' });
@@ -57,46 +57,46 @@ describe('EntityStatus', () => {
     await admin.delete(`/api/v1/Entities/${entity.body.Id}`);
   });
 
-  it('changes only what PUT sends', async () => {
+  it('a PUT of an entity status changes only the fields that it sends', async () => {
     const { body: status } = await admin.post(path, { Title: 'Lead', Weighting: 5 });
-    const place = `${path}/${status.Id}`;
-    expect((await admin.put(place, { Title: 'Warm lead' })).body).to.deep.equal({ ...status, Title: 'Warm lead' });
-    expect((await admin.put(place, { weighting: 0 })).body).to.deep.equal({
+    const url = `${path}/${status.Id}`;
+    expect((await admin.put(url, { Title: 'Warm lead' })).body).to.deep.equal({ ...status, Title: 'Warm lead' });
+    expect((await admin.put(url, { weighting: 0 })).body).to.deep.equal({
       ...status,
       Title: 'Warm lead',
       Weighting: 0,
     });
-    expect((await admin.get(place)).body).to.deep.equal({ ...status, Title: 'Warm lead', Weighting: 0 });
+    expect((await admin.get(url)).body).to.deep.equal({ ...status, Title: 'Warm lead', Weighting: 0 });
   });
 
-  it('PUT takes the id from the path, whatever the body contains', async () => {
+  it('a PUT of an entity status takes the id from the path and ignores one in the body', async () => {
     const { body: status } = await admin.post(path, { Title: 'Lead', Weighting: 5 });
-    const answer = await admin.put(`${path}/${status.Id}`, { Id: 2, Title: 'Still me' });
-    expect(answer.body).to.include({ Id: status.Id, Title: 'Still me' });
+    const response = await admin.put(`${path}/${status.Id}`, { Id: 2, Title: 'Still me' });
+    expect(response.body).to.include({ Id: status.Id, Title: 'Still me' });
     expect((await admin.get(`${path}/2`)).body.Title).to.equal('Active');
   });
 
-  it('refuses a PUT that names no field, or an empty title, and changes nothing', async () => {
+  it('a PUT of an entity status without a known field or with an empty title changes nothing', async () => {
     const { body: status } = await admin.post(path, { Title: 'Lead', Weighting: 5 });
-    const place = `${path}/${status.Id}`;
+    const url = `${path}/${status.Id}`;
     const audited = await newestAudit(admin);
     for (const body of [undefined, '', {}, { TITLE: 'Other' }, { Id: 3 }]) {
-      expectRefused(await admin.put(place, body), 400, 'validation_failed', ['Title', 'Weighting']);
+      expectRefused(await admin.put(url, body), 400, 'validation_failed', ['Title', 'Weighting']);
     }
-    expectRefused(await admin.put(place, { Title: ' ', Weighting: 6 }), 400, 'validation_failed', ['Title']);
-    expectRefused(await admin.put(place, { Title: 'Other', Weighting: '6' }), 400, 'validation_failed', ['Weighting']);
-    expect((await admin.get(place)).body).to.deep.equal(status);
+    expectRefused(await admin.put(url, { Title: ' ', Weighting: 6 }), 400, 'validation_failed', ['Title']);
+    expectRefused(await admin.put(url, { Title: 'Other', Weighting: '6' }), 400, 'validation_failed', ['Weighting']);
+    expect((await admin.get(url)).body).to.deep.equal(status);
     expect(await newestAudit(admin)).to.equal(audited);
   });
 
-  it('a status cannot be deleted while an entity has it', async () => {
-    const { body: status } = await admin.post(path, { Title: 'Kept' });
+  it('an entity status cannot be deleted while an entity refers to it', async () => {
+    const { body: status } = await admin.post(path, { Title: 'Referred to' });
     const entity = { Name: 'Corner Shop', EntityType: 'customer' };
     const { body: holder } = await admin.post('/api/v1/Entities', { ...entity, StatusId: status.Id });
     const audited = await newestAudit(admin);
     expectRefused(await admin.delete(`${path}/${status.Id}`), 400, 'in_use');
     expect((await admin.get(`${path}/${status.Id}`)).body).to.deep.equal(status);
-    expect((await admin.get(`/api/v1/Entities/${holder.Id}`)).body.StatusTitle).to.equal('Kept');
+    expect((await admin.get(`/api/v1/Entities/${holder.Id}`)).body.StatusTitle).to.equal('Referred to');
     expect(await newestAudit(admin)).to.equal(audited);
     await admin.put(`/api/v1/Entities/${holder.Id}`, { ...entity, StatusId: 1 });
     expect((await admin.delete(`${path}/${status.Id}`)).status).to.equal(204);
@@ -106,7 +106,7 @@ describe('EntityStatus', () => {
     ]);
   });
 
-  it('lists the lowest weighting first, below zero too, and equal ones by id', async () => {
+  it('entity statuses are listed by ascending weighting, negative ones first, and equal ones by id', async () => {
     const create = async (Weighting: number): Promise<number> =>
       (await admin.post(path, { Title: `Weighing ${Weighting}`, Weighting })).body.Id;
     const [b, c, a, d] = [await create(-20), await create(-10), await create(-(2 ** 31)), await create(-10)];

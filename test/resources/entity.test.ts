@@ -7,7 +7,7 @@ import { expectRefused, newestAudit } from './expect.ts';
 const path = '/api/v1/Entities';
 const shop = { Name: 'Corner Shop', EntityType: 'customer' };
 
-describe('Entity', () => {
+describe('entities', () => {
   let world: World;
   let admin: Client;
 
@@ -18,12 +18,12 @@ describe('Entity', () => {
   after(() => world.close());
 
   const create = async (more: object = {}): Promise<Record<string, never>> => {
-    const answer = await admin.post(path, { ...shop, ...more });
-    expect(answer.status, JSON.stringify(answer.body)).to.equal(201);
-    return answer.body;
+    const response = await admin.post(path, { ...shop, ...more });
+    expect(response.status, JSON.stringify(response.body)).to.equal(201);
+    return response.body;
   };
 
-  describe('pages', () => {
+  describe('pages of entities', () => {
     let globex: Client;
     let ids: number[];
 
@@ -42,7 +42,7 @@ describe('Entity', () => {
       return body.map(({ Id }: { Id: number }) => Id);
     };
 
-    it('a page has 20 records by default and at most 1,000', async () => {
+    it('a page of entities has 20 records, or as many as limit says, and never more than 1,000', async () => {
       expect(await page('')).to.deep.equal(ids.slice(0, 20));
       expect(await page('?limit=1')).to.deep.equal(ids.slice(0, 1));
       expect(await page('?limit=21')).to.deep.equal(ids.slice(0, 21));
@@ -51,7 +51,7 @@ describe('Entity', () => {
       expect(await page(`?limit=${'9'.repeat(400)}`)).to.deep.equal(ids.slice(0, 1_000));
     });
 
-    it('consecutive pages have no gap and no repetition, and the last is empty', async () => {
+    it('pages of entities follow one another without gap or repetition, until an empty page', async () => {
       const seen: number[] = [];
       for (let part = await page('?limit=300'); part.length > 0; part = await page(`?limit=300&after=${seen.at(-1)}`)) {
         seen.push(...part);
@@ -60,15 +60,15 @@ describe('Entity', () => {
       expect(await page(`?after=${Number.MAX_SAFE_INTEGER}`)).to.deep.equal([]);
     });
 
-    it('a page can start after a deleted record', async () => {
-      const [first, gone, next] = ids as [number, number, number];
-      await globex.delete(`${path}/${gone}`);
-      expect((await page(`?after=${gone}`))[0]).to.equal(next);
+    it('the next page of entities begins after a record that was deleted meanwhile', async () => {
+      const [first, deleted, next] = ids as [number, number, number];
+      await globex.delete(`${path}/${deleted}`);
+      expect((await page(`?after=${deleted}`))[0]).to.equal(next);
       expect((await page(`?after=${first}`))[0]).to.equal(next);
     });
 
     for (const name of ['limit', 'after'])
-      it(`a page is rejected when ${name} is not a positive integer, or is repeated`, async () => {
+      it(`a page of entities is refused when ${name} is not a positive whole number, or is given twice`, async () => {
         const values = ['0', '-1', 'abc', '1e3', '%20', '', '1.5', '01', '+1', ' 1', '0x10', 'NaN', '1%00', '１'];
         for (const value of values) {
           expectRefused(await globex.get(`${path}?${name}=${value}`), 400, 'validation_failed', [name]);
@@ -79,7 +79,7 @@ describe('Entity', () => {
       });
   });
 
-  it('an entity shows the title of its status, and cannot set it', async () => {
+  it('an entity shows the title of its status, and a request cannot set the title', async () => {
     const entity = await create({ StatusId: 2, StatusTitle: 'Mine' });
     expect(entity).to.include({ StatusId: 2, StatusTitle: 'Active' });
     const changed = await admin.put(`${path}/${entity.Id}`, { ...shop, StatusId: 3 });
@@ -88,7 +88,7 @@ describe('Entity', () => {
     expect(listed).to.deep.include(changed.body);
   });
 
-  it('a reference to a missing or deleted record is rejected by the name of the field, and nothing is stored', async () => {
+  it('an entity that refers to a missing or deleted record is refused with an error for the field', async () => {
     const { body: currency } = await admin.post('/api/v1/Currency', { Code: 'DEM', Name: 'Mark' });
     await admin.post('/api/v1/Countries', { CountryCode: 'DD', CountryName: 'Gone' });
     await admin.delete(`/api/v1/Currency/${currency.Id}`);
@@ -110,12 +110,12 @@ describe('Entity', () => {
     expect(await newestAudit(admin)).to.equal(audited);
   });
 
-  it('the country is found in any letter case, and returned in its own spelling', async () => {
+  it('an entity accepts its country code in any letter case and shows the stored spelling', async () => {
     await admin.post('/api/v1/Countries', { CountryCode: 'No', CountryName: 'Norway' });
     expect(await create({ CountryCode: 'NO' })).to.include({ CountryCode: 'No' });
   });
 
-  it('ids up to the largest safe integer of JSON are stored exactly', async () => {
+  it('an entity can have the largest id that a JSON number holds exactly', async () => {
     const largest = Number.MAX_SAFE_INTEGER;
     await sql(world.acme, `insert into entities (id, name, entity_type) values ($1, 'Last', 'customer')`, [largest]);
     const { status, body } = await admin.get(`${path}/${largest}`);
@@ -123,7 +123,7 @@ describe('Entity', () => {
     expect((await admin.delete(`${path}/${largest}`)).status).to.equal(204);
   });
 
-  it('an entity with users cannot be deleted', async () => {
+  it('an entity cannot be deleted while users belong to it', async () => {
     const { body } = await admin.post('/api/v1/Entities', { Name: 'Employer', EntityType: 'customer' });
     await world.loginAs(world.acme, { scope: 'Self', entityId: body.Id });
     const refused = await admin.delete(`/api/v1/Entities/${body.Id}`);
@@ -131,7 +131,7 @@ describe('Entity', () => {
     expect((await admin.get(`/api/v1/Entities/${body.Id}`)).status).to.equal(200);
   });
 
-  it('an entity with a deleted currency and country can be changed, but not to other deleted ones', async () => {
+  it('an entity can keep a currency and a country that are deleted, but not change to another such', async () => {
     const currency = (await admin.post('/api/v1/Currency', { Code: 'OLD', Name: 'Old' })).body;
     const other = (await admin.post('/api/v1/Currency', { Code: 'OTH', Name: 'Other' })).body;
     await admin.post('/api/v1/Countries', { CountryCode: 'OLDLAND', CountryName: 'Old land' });
@@ -146,11 +146,11 @@ describe('Entity', () => {
     expect(refused.body.errors).to.have.property('CurrencyId');
   });
 
-  describe('for a caller of scope Self', () => {
+  describe('entities for a caller of scope Self', () => {
     let own: Record<string, never>;
     let other: Record<string, never>;
     let self: Client;
-    let nobody: Client;
+    let selfWithoutEntity: Client;
 
     before(async () => {
       own = await create({ Name: 'Own' });
@@ -160,10 +160,14 @@ describe('Entity', () => {
         scope: 'Self',
         entityId: own.Id ?? null,
       });
-      nobody = await world.loginAs(world.acme, { permissions: [...permissions], scope: 'Self', entityId: null });
+      selfWithoutEntity = await world.loginAs(world.acme, {
+        permissions: [...permissions],
+        scope: 'Self',
+        entityId: null,
+      });
     });
 
-    it('only the caller’s own entity is visible', async () => {
+    it('a caller of scope Self reads its own entity, and every other is a 404', async () => {
       for (const query of ['', '?limit=1000', `?after=${Number(own.Id) - 1}`]) {
         expect((await self.get(`${path}${query}`)).body).to.deep.equal([own]);
       }
@@ -172,7 +176,7 @@ describe('Entity', () => {
       expectRefused(await self.get(`${path}/${other.Id}`), 404, 'not_found');
     });
 
-    it('the caller’s own entity can be changed; any other gets 404 and stays unchanged', async () => {
+    it('a caller of scope Self changes its own entity, and every other is a 404 and does not change', async () => {
       const changed = await self.put(`${path}/${own.Id}`, { ...shop, Name: 'Renamed' });
       expect([changed.status, changed.body.Name]).to.deep.equal([200, 'Renamed']);
       expectRefused(await self.put(`${path}/${other.Id}`, { ...shop, Name: 'Taken' }), 404, 'not_found');
@@ -180,7 +184,7 @@ describe('Entity', () => {
       own = changed.body;
     });
 
-    it('no entity can be created or deleted', async () => {
+    it('a caller of scope Self can neither create nor delete any entity', async () => {
       const audited = await newestAudit(admin);
       expectRefused(await self.post(path, shop), 403, 'forbidden');
       for (const { Id } of [own, other, { Id: 99_999 }]) {
@@ -189,12 +193,12 @@ describe('Entity', () => {
       expect(await newestAudit(admin)).to.equal(audited);
     });
 
-    it('no entity is visible when the caller has none', async () => {
-      expect((await nobody.get(path)).body).to.deep.equal([]);
-      expectRefused(await nobody.get(`${path}/${own.Id}`), 404, 'not_found');
-      expectRefused(await nobody.put(`${path}/${own.Id}`, shop), 404, 'not_found');
-      expectRefused(await nobody.post(path, shop), 403, 'forbidden');
-      expectRefused(await nobody.delete(`${path}/${own.Id}`), 403, 'forbidden');
+    it('a caller of scope Self without an entity can neither read, change, create nor delete any entity', async () => {
+      expect((await selfWithoutEntity.get(path)).body).to.deep.equal([]);
+      expectRefused(await selfWithoutEntity.get(`${path}/${own.Id}`), 404, 'not_found');
+      expectRefused(await selfWithoutEntity.put(`${path}/${own.Id}`, shop), 404, 'not_found');
+      expectRefused(await selfWithoutEntity.post(path, shop), 403, 'forbidden');
+      expectRefused(await selfWithoutEntity.delete(`${path}/${own.Id}`), 403, 'forbidden');
     });
   });
 });

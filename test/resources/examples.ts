@@ -18,40 +18,40 @@ import {
 
 type Body = Record<string, unknown>;
 
-/** What the contract suite must know of a resource; nothing of it is taken from the resource's own definition. */
+/** What the contract tests know about a resource. Nothing is taken from the definition of the resource. */
 export interface Example {
   path: string;
-  /** The field that a record is known by in paths (`/{Id}` or `/code/{code}`) and in the audit log. */
+  /** The field that identifies a record in paths (`/{Id}` or `/code/{code}`) and in the audit log. */
   key: string;
   /** The field with a unique code. */
   unique?: string;
-  /** Records are also found at `/code/{code}`. */
+  /** A record is also available at `/code/{code}`. */
   lookup?: boolean;
   read: Permission | 'user';
   write: Permission;
-  /** The answer to PUT and DELETE of what is not there. */
-  missing: [status: number, code: string];
-  /** The fields that the list is ordered by. */
+  /** The problem of PUT and DELETE for a record that does not exist. */
+  missingProblem: [status: number, code: string];
+  /** The fields that order the list. */
   orderBy: string[];
-  /** The list may be empty, and comes in pages. */
+  /** The list is served in pages and may be empty. */
   paged?: boolean;
-  /** PUT changes only what is sent. */
+  /** PUT changes only the fields that are sent. */
   partial?: boolean;
-  /** DELETE marks the record. */
+  /** DELETE marks the record as deleted. */
   softDelete?: boolean;
   /** Every field of a request. */
   fields: Record<string, Field>;
-  /** Every field of an answer, in its order. */
-  answer: string[];
-  /** Fields of an answer that are no column of the record. */
+  /** Every field of a response, in order. */
+  responseFields: string[];
+  /** Fields of a response that are not columns of the record. */
   computed?: string[];
-  /** What the optional fields are when they are not sent. */
+  /** The values of optional fields that are not sent. */
   defaults: Body;
   /** A valid body with every field. */
   first: (refs: References) => Body;
-  /** What another valid body has differently, in every field but those of the key. */
+  /** Another valid body, which differs in every field but those of the key. */
   second: (refs: References) => Body;
-  /** Fields whose order `orderBy` follows, for the n-th of several records: 1 stands before 2. */
+  /** Values of the `orderBy` fields that make a record the n-th of several. */
   nth: (n: number) => Body;
 }
 
@@ -68,11 +68,11 @@ export const examples: Record<string, Example> = {
     key: 'Id',
     read: 'full.read',
     write: 'full.manage',
-    missing: notFound,
+    missingProblem: notFound,
     orderBy: ['Weighting', 'Id'],
     partial: true,
     fields: { Title: name, Weighting: int() },
-    answer: ['Id', 'Title', 'Weighting', 'CreatedAt'],
+    responseFields: ['Id', 'Title', 'Weighting', 'CreatedAt'],
     defaults: { Weighting: 0 },
     first: () => ({ Title: 'Lead', Weighting: 7 }),
     second: () => ({ Title: 'Former', Weighting: -7 }),
@@ -84,11 +84,11 @@ export const examples: Record<string, Example> = {
     unique: 'CountryCode',
     lookup: true,
     ...settings,
-    missing: unknownRecord,
+    missingProblem: unknownRecord,
     orderBy: ['CountryName'],
     softDelete: true,
     fields: { CountryCode: code, CountryName: name },
-    answer: ['CountryCode', 'CountryName', 'IsDeleted', 'DeletedAt', 'CreatedAt'],
+    responseFields: ['CountryCode', 'CountryName', 'IsDeleted', 'DeletedAt', 'CreatedAt'],
     defaults: {},
     first: () => ({ CountryCode: uniqueCode(), CountryName: 'Norway' }),
     second: () => ({ CountryCode: uniqueCode(), CountryName: 'Sweden' }),
@@ -98,10 +98,10 @@ export const examples: Record<string, Example> = {
     path: '/api/v1/OrderStatuses',
     key: 'Id',
     ...settings,
-    missing: unknownRecord,
+    missingProblem: unknownRecord,
     orderBy: ['Weighting', 'Id'],
     fields: { Name: name, Weighting: int() },
-    answer: ['Id', 'Name', 'Weighting', 'CreatedAt'],
+    responseFields: ['Id', 'Name', 'Weighting', 'CreatedAt'],
     defaults: { Weighting: 0 },
     first: () => ({ Name: 'Open', Weighting: 3 }),
     second: () => ({ Name: 'Shipped', Weighting: -3 }),
@@ -113,10 +113,10 @@ export const examples: Record<string, Example> = {
     unique: 'Code',
     lookup: true,
     ...settings,
-    missing: unknownRecord,
+    missingProblem: unknownRecord,
     orderBy: ['Code'],
     fields: { Code: code, Name: name },
-    answer: ['Id', 'Code', 'Name', 'CreatedAt'],
+    responseFields: ['Id', 'Code', 'Name', 'CreatedAt'],
     defaults: {},
     first: () => ({ Code: uniqueCode(), Name: 'Kilogram' }),
     second: () => ({ Code: uniqueCode(), Name: 'Box' }),
@@ -126,7 +126,7 @@ export const examples: Record<string, Example> = {
     path: '/api/v1/SystemOptions',
     key: 'Id',
     ...settings,
-    missing: unknownRecord,
+    missingProblem: unknownRecord,
     orderBy: ['SystemOptionTypeId', 'Id'],
     fields: {
       SystemOptionTypeId: int({ min: 1, required: true }),
@@ -134,7 +134,7 @@ export const examples: Record<string, Example> = {
       IsActive: bool(),
       CreatedAt: moment(['0001-01-01T00:00:00.000Z', '0099-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z']),
     },
-    answer: ['Id', 'SystemOptionTypeId', 'Value', 'IsActive', 'CreatedAt'],
+    responseFields: ['Id', 'SystemOptionTypeId', 'Value', 'IsActive', 'CreatedAt'],
     defaults: { IsActive: true },
     first: () => ({ SystemOptionTypeId: 4, Value: 'on', IsActive: false, CreatedAt: '2020-05-17T10:11:12.345Z' }),
     second: () => ({ SystemOptionTypeId: 5, Value: 'off', IsActive: true, CreatedAt: '2021-05-17T10:11:12.345Z' }),
@@ -147,7 +147,7 @@ export const examples: Record<string, Example> = {
     lookup: true,
     read: 'user',
     write: 'pricing.write',
-    missing: notFound,
+    missingProblem: notFound,
     orderBy: ['PromoCode'],
     fields: {
       PromoCode: code,
@@ -161,7 +161,7 @@ export const examples: Record<string, Example> = {
       EntityIds: entityIds(),
       IsActive: bool(),
     },
-    answer: [
+    responseFields: [
       ...['Id', 'PromoCode', 'Name', 'Description', 'DiscountType', 'DiscountValue', 'CurrencyId', 'StartsAt'],
       ...['EndsAt', 'EntityIds', 'IsActive', 'CreatedAt'],
     ],
@@ -197,7 +197,7 @@ export const examples: Record<string, Example> = {
     key: 'Id',
     unique: 'Code',
     ...settings,
-    missing: notFound,
+    missingProblem: notFound,
     orderBy: ['Code'],
     softDelete: true,
     fields: {
@@ -206,7 +206,7 @@ export const examples: Record<string, Example> = {
       Symbol: text({ max: 50, mayBeEmpty: true, nullable: true }),
       DecimalPlaces: int({ min: 0, max: 6 }),
     },
-    answer: ['Id', 'Code', 'Name', 'Symbol', 'DecimalPlaces', 'IsDeleted', 'DeletedAt', 'CreatedAt'],
+    responseFields: ['Id', 'Code', 'Name', 'Symbol', 'DecimalPlaces', 'IsDeleted', 'DeletedAt', 'CreatedAt'],
     defaults: { Symbol: null, DecimalPlaces: 2 },
     first: () => ({ Code: uniqueCurrencyCode(), Name: 'Krone', Symbol: 'kr', DecimalPlaces: 0 }),
     second: () => ({ Code: uniqueCurrencyCode(), Name: 'Dinar', Symbol: null, DecimalPlaces: 3 }),
@@ -218,10 +218,10 @@ export const examples: Record<string, Example> = {
     unique: 'Code',
     lookup: true,
     ...settings,
-    missing: notFound,
+    missingProblem: notFound,
     orderBy: ['Code'],
     fields: { Code: code, Name: name, Rate: decimal({ required: true }), IsActive: bool() },
-    answer: ['Id', 'Code', 'Name', 'Rate', 'IsActive', 'CreatedAt'],
+    responseFields: ['Id', 'Code', 'Name', 'Rate', 'IsActive', 'CreatedAt'],
     defaults: { IsActive: true },
     first: () => ({ Code: uniqueCode(), Name: 'Standard', Rate: 25, IsActive: false }),
     second: () => ({ Code: uniqueCode(), Name: 'Reduced', Rate: 7.125, IsActive: true }),
@@ -232,7 +232,7 @@ export const examples: Record<string, Example> = {
     key: 'Id',
     read: 'user',
     write: 'full.manage',
-    missing: notFound,
+    missingProblem: notFound,
     orderBy: ['Id'],
     paged: true,
     fields: {
@@ -242,7 +242,7 @@ export const examples: Record<string, Example> = {
       CurrencyId: idOf('currencyId', { nullable: true }),
       CountryCode: countryCode({ nullable: true }),
     },
-    answer: ['Id', 'Name', 'EntityType', 'StatusId', 'StatusTitle', 'CurrencyId', 'CountryCode', 'CreatedAt'],
+    responseFields: ['Id', 'Name', 'EntityType', 'StatusId', 'StatusTitle', 'CurrencyId', 'CountryCode', 'CreatedAt'],
     computed: ['StatusTitle'],
     defaults: { StatusId: 1, CurrencyId: null, CountryCode: null },
     first: refs => ({
@@ -257,12 +257,12 @@ export const examples: Record<string, Example> = {
   },
 };
 
-/** The least that a valid body must have. */
-export function least({ fields }: Example, body: Body): Body {
+/** Returns the required fields of a body. */
+export function requiredOnly({ fields }: Example, body: Body): Body {
   return Object.fromEntries(Object.entries(body).filter(([field]) => fields[field]?.required));
 }
 
-/** Records for others to refer to. */
+/** Records that other records refer to. */
 export const referenced = {
   status: { Title: 'Referred to', Weighting: 9 },
   currency: () => ({ Code: uniqueCurrencyCode(), Name: 'Referred to' }),

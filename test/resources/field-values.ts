@@ -1,4 +1,4 @@
-/** Records that others refer to. */
+/** Keys of records that other records refer to. */
 export interface References {
   statusId: number;
   currencyId: number;
@@ -6,30 +6,30 @@ export interface References {
   entityId: number;
 }
 
-/** What one field of a request takes and refuses, stated apart from the service's own contracts. */
+/** The values that a field of a request accepts and refuses, written independently of the contracts of the service. */
 export interface Field {
   required: boolean;
-  /** JSON texts that are taken, each with what is then stored. */
+  /** Accepted JSON texts, each with the stored value. */
   good: (refs: References) => [json: string, stored: unknown][];
-  /** JSON texts that are refused with the name of the field. */
+  /** JSON texts that are refused with an error for the field. */
   bad: string[];
-  /** Whether any JSON value at all is taken. */
-  takes: (value: unknown, refs: References) => boolean;
-  /** What a value that is taken is stored as. */
+  /** True if the field accepts a JSON value. */
+  accepts: (value: unknown, refs: References) => boolean;
+  /** Returns the stored form of an accepted value. */
   stored: (value: unknown, refs: References) => unknown;
 }
 
 interface Options {
   required?: boolean;
-  /** null may be sent. */
+  /** The field accepts null. */
   nullable?: boolean;
 }
 
 let count = 0;
-/** A code that no other call gives. */
+/** Returns a code that no other call returns. */
 export const uniqueCode = (): string => `u${++count}`;
 
-/** Three capitals that no other call gives. */
+/** Returns three capital letters that no other call returns. */
 export const uniqueCurrencyCode = (): string => {
   const n = count++;
   return [n / 676, n / 26, n].map(part => String.fromCharCode(65 + (Math.floor(part) % 26))).join('');
@@ -38,13 +38,13 @@ export const uniqueCurrencyCode = (): string => {
 const json = (...values: unknown[]): string[] => values.map(value => JSON.stringify(value));
 const same = (value: unknown): unknown => value;
 
-/** Adds null to a field, among what it takes or among what it refuses. */
+/** Adds null to the accepted or to the refused values of a field. */
 function orNull({ required = false, nullable = false }: Options, field: Omit<Field, 'required'>): Field {
   return {
     required,
     good: refs => [...field.good(refs), ...(nullable ? [['null', null] as [string, unknown]] : [])],
     bad: nullable ? field.bad : [...field.bad, 'null'],
-    takes: (value, refs) => (value === null ? nullable : field.takes(value, refs)),
+    accepts: (value, refs) => (value === null ? nullable : field.accepts(value, refs)),
     stored: (value, refs) => (value === null ? null : field.stored(value, refs)),
   };
 }
@@ -57,27 +57,27 @@ interface TextOptions extends Options {
   max: number;
   multiline?: boolean;
   mayBeEmpty?: boolean;
-  /** No two records may have the same. */
+  /** No two records may have the same value. */
   unique?: boolean;
 }
 
 export function text({ max, multiline = false, mayBeEmpty = false, unique = false, ...options }: TextOptions): Field {
   const allowed = multiline ? '\t\n' : '';
   const isControl = (character: string) => /\p{Cc}/u.test(character) && !allowed.includes(character);
-  const mark = () => (unique ? uniqueCode() : '');
+  const prefix = () => (unique ? uniqueCode() : '');
   const filled = (character: string): string => {
-    const start = mark();
+    const start = prefix();
     return start + character.repeat(max - start.length);
   };
-  const kept = (...values: string[]): [string, unknown][] => values.map(value => [JSON.stringify(value), value]);
+  const unchanged = (...values: string[]): [string, unknown][] => values.map(value => [JSON.stringify(value), value]);
   return orNull(options, {
     good: () => {
-      const [padded, accented] = [mark(), mark()];
+      const [padded, accented] = [prefix(), prefix()];
       return [
         [JSON.stringify(` \u3000${padded}two words\u2003 `), `${padded}two words`],
         [JSON.stringify(`${accented}e\u0301`), `${accented}\u00e9`],
-        ...kept(filled('x'), filled(emoji), `${mark()}'";--\\%_\${7*7}<b>\u202e\u200bx`),
-        ...(multiline ? kept('one\ttab\nand two lines') : []),
+        ...unchanged(filled('x'), filled(emoji), `${prefix()}'";--\\%_\${7*7}<b>\u202e\u200bx`),
+        ...(multiline ? unchanged('one\ttab\nand two lines') : []),
         ...(mayBeEmpty ? ([['"  "', '']] as [string, unknown][]) : []),
       ];
     },
@@ -88,7 +88,7 @@ export function text({ max, multiline = false, mayBeEmpty = false, unique = fals
       ...json(...(multiline ? ['a\rb', 'a\vb'] : ['a\tb', 'a\nb', 'a\rb'])),
       ...json('x'.repeat(max + 1), emoji.repeat(max + 1), 'e\u0301'.repeat(max + 1)),
     ],
-    takes: value =>
+    accepts: value =>
       typeof value === 'string' &&
       value.isWellFormed() &&
       ![...value.trim()].some(isControl) &&
@@ -98,7 +98,7 @@ export function text({ max, multiline = false, mayBeEmpty = false, unique = fals
   });
 }
 
-/** Three capitals. */
+/** A field of three capital letters. */
 export function currencyCode(): Field {
   return orNull(
     { required: true },
@@ -111,7 +111,7 @@ export function currencyCode(): Field {
         ];
       },
       bad: json('', 'EU', 'EURO', 'eur', 'EU1', 'ÄÖÜ', 'E R', 'EUR\0', 'E\nR', 978, true, [], ['EUR'], {}),
-      takes: value => typeof value === 'string' && /^[A-Z]{3}$/.test(value.trim()),
+      accepts: value => typeof value === 'string' && /^[A-Z]{3}$/.test(value.trim()),
       stored: clean,
     },
   );
@@ -125,34 +125,50 @@ interface NumberOptions extends Options {
 const notNumbers = [...json('5', '', true, false, [], [1], {}), '1e400', '-1e400'];
 
 export function int({ min = -(2 ** 31), max = 2 ** 31 - 1, ...options }: NumberOptions = {}): Field {
-  const takes = (value: unknown) => Number.isInteger(value) && Number(value) >= min && Number(value) <= max;
-  const spellings: [string, number][] = [[String(min), min], [String(max), max], ['0', 0], ['5.0', 5], ['1e3', 1_000]]; // biome-ignore format: a table
+  const accepts = (value: unknown) => Number.isInteger(value) && Number(value) >= min && Number(value) <= max;
+  const spellings: [string, number][] = [
+    [String(min), min],
+    [String(max), max],
+    ['0', 0],
+    ['5.0', 5],
+    ['1e3', 1_000],
+  ];
   return orNull(options, {
-    good: () => spellings.filter(([, value]) => takes(value)),
+    good: () => spellings.filter(([, value]) => accepts(value)),
     bad: [...notNumbers, '1.5', '1e-1', String(min - 1), String(max + 1), '9007199254740993', '1e30'],
-    takes,
+    accepts,
     stored: same,
   });
 }
 
-/** With four decimals. */
+/** A number with at most four decimals. */
 export function decimal({ min = 0, max = 100, ...options }: NumberOptions = {}): Field {
-  const takes = (value: unknown) =>
+  const accepts = (value: unknown) =>
     typeof value === 'number' && value >= min && value <= max && !/\.\d{5}|e-/.test(String(value));
-  const spellings: [string, number][] = [['0', 0], ['0.0001', 0.0001], ['33.3333', 33.3333], ['0.3', 0.3], ['99.9999', 99.9999], ['1e2', 100]]; // biome-ignore format: a table
+  const spellings: [string, number][] = [
+    ['0', 0],
+    ['0.0001', 0.0001],
+    ['33.3333', 33.3333],
+    ['0.3', 0.3],
+    ['99.9999', 99.9999],
+    ['1e2', 100],
+  ];
   return orNull(options, {
-    good: () => spellings.filter(([, value]) => takes(value)),
+    good: () => spellings.filter(([, value]) => accepts(value)),
     bad: [...notNumbers, '-0.0001', '-1', '0.00001', '33.33333', '100.0001', '100.00000001', '1e30', '5e-324'],
-    takes,
+    accepts,
     stored: same,
   });
 }
 
 export function bool(options: Options = {}): Field {
   return orNull(options, {
-    good: () => [['true', true], ['false', false]], // biome-ignore format: a table
+    good: () => [
+      ['true', true],
+      ['false', false],
+    ],
     bad: json('true', '', 0, 1, [], [true], {}),
-    takes: value => typeof value === 'boolean',
+    accepts: value => typeof value === 'boolean',
     stored: same,
   });
 }
@@ -162,14 +178,14 @@ export function oneOf(values: string[], options: Options = {}): Field {
   return orNull(options, {
     good: () => values.map(value => [JSON.stringify(value), value]),
     bad: json('', 'other', first.toUpperCase(), ` ${first}`, 0, true, [], [first], {}),
-    takes: value => values.includes(value as string),
+    accepts: value => values.includes(value as string),
     stored: same,
   });
 }
 
-/** A moment; `good` are further ones that are taken, as they are stored. */
+/** An ISO 8601 date-time. `good` are further accepted values, in their stored form. */
 export function moment(good: string[], options: Options = {}): Field {
-  const takes = (value: unknown) => {
+  const accepts = (value: unknown) => {
     if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$/.test(value))
       return false;
     const year = new Date(value).getUTCFullYear();
@@ -188,18 +204,18 @@ export function moment(good: string[], options: Options = {}): Field {
       ...['2026-02-30T00:00:00Z', '2026-13-01T00:00:00Z', '2026-01-01T25:00:00Z', '2025-02-29T00:00:00Z'],
       ...['2026-01-01', '2026-01-01T00:00:00', '2026-01-01 00:00:00Z', '01/02/2026', '2026-W01-1T00:00:00Z'],
     ),
-    takes,
+    accepts,
     stored: value => new Date(String(value)).toISOString(),
   });
 }
 
-/** The id of a record that is there. */
+/** The id of an existing record. */
 export function idOf(name: 'statusId' | 'currencyId', options: Options = {}): Field {
   return orNull(options, {
     good: refs => [[String(refs[name]), refs[name]]],
     bad: [...notNumbers, '0', '-1', '1.5', '2147483647', '2147483648', '9007199254740993'],
-    // A tenant begins with three statuses.
-    takes: (value, refs) => value === refs[name] || (name === 'statusId' && [1, 2, 3].includes(value as number)),
+    // A new tenant has three statuses.
+    accepts: (value, refs) => value === refs[name] || (name === 'statusId' && [1, 2, 3].includes(value as number)),
     stored: same,
   });
 }
@@ -212,12 +228,12 @@ export function countryCode(options: Options = {}): Field {
       [JSON.stringify(` ${refs.countryCode.toLowerCase()} `), refs.countryCode],
     ],
     bad: json('', 'nowhere', 'x'.repeat(51), '\0', '\ud800', 5, true, [], {}),
-    takes: (value, refs) => typeof value === 'string' && lower(value) === lower(refs.countryCode),
+    accepts: (value, refs) => typeof value === 'string' && lower(value) === lower(refs.countryCode),
     stored: (_, refs) => refs.countryCode,
   });
 }
 
-/** Ids of entities that are there; each is stored once. */
+/** Ids of existing entities, each stored once. */
 export function entityIds(options: Options = {}): Field {
   return orNull(options, {
     good: ({ entityId }) => [
@@ -230,7 +246,8 @@ export function entityIds(options: Options = {}): Field {
       '[1e400]',
       JSON.stringify(Array.from({ length: 1_001 }, () => 1)),
     ],
-    takes: (value, { entityId }) => Array.isArray(value) && value.length <= 1_000 && value.every(id => id === entityId),
+    accepts: (value, { entityId }) =>
+      Array.isArray(value) && value.length <= 1_000 && value.every(id => id === entityId),
     stored: value => [...new Set(value as number[])],
   });
 }

@@ -11,7 +11,7 @@ import { naughtyStrings } from './naughty-strings.ts';
 
 const seed = 20_260_101;
 
-/** Any JSON value, with a liking for what is nearly right. */
+/** Any JSON value, with a preference for values that are almost valid. */
 const anyValue = fc.oneof(
   { weight: 2, arbitrary: fc.jsonValue({ maxDepth: 3 }) },
   { weight: 3, arbitrary: fc.string({ unit: 'binary', maxLength: 60 }) },
@@ -42,7 +42,8 @@ describe('hostile input', () => {
   let world: World;
   let admin: Client;
   let refs: References;
-  let canary: object[];
+  /** The row counts of the other tenant. */
+  let otherRows: object[];
 
   before(async () => {
     world = await createWorld();
@@ -53,38 +54,38 @@ describe('hostile input', () => {
       countryCode: (await admin.post('/api/v1/Countries', referenced.country())).body.CountryCode,
       entityId: (await admin.post('/api/v1/Entities', referenced.entity)).body.Id,
     };
-    canary = await rowsOf(world);
+    otherRows = await rowsOf(world);
   });
   after(() => world.close());
-  afterEach('no row of the other tenant has changed, nothing went wrong inside, and the service goes on', async () => {
-    expect(await rowsOf(world)).to.deep.equal(canary);
+  afterEach('the other tenant has the same rows, no error was logged, and the service responds', async () => {
+    expect(await rowsOf(world)).to.deep.equal(otherRows);
     expect(world.logs.filter(line => JSON.parse(line).level >= 50)).to.deep.equal([]);
     expect((await admin.get('/api/v1/EntityStatus')).status).to.equal(200);
   });
 
-  // Those that refer to others come first, as long as there is nothing to refer to but `refs`.
+  // Resources with references come first, while the records of `refs` are the only ones to refer to.
   const referring = ['Entity', 'Promotion'];
   const inOrder = resources.map(({ name }) => name).sort((a, b) => referring.indexOf(b) - referring.indexOf(a));
   for (const name of inOrder) {
     const { path, unique, fields, first } = examples[name] as Example;
     const valid = () => {
-      const { StartsAt: _start, EndsAt: _end, ...body } = first(refs); // any moment is one when it stands alone
+      const { StartsAt: _start, EndsAt: _end, ...body } = first(refs); // a start or an end alone may be any time
       return body;
     };
-    for (const [field, { takes, stored }] of Object.entries(fields)) {
-      it(`${name}.${field} stores any JSON value after the documented normalisation, or rejects it by name`, async () => {
+    for (const [field, { accepts, stored }] of Object.entries(fields)) {
+      it(`${name}.${field} stores any JSON value in its documented normal form, or refuses it by name`, async () => {
         await fc.assert(
           fc.asyncProperty(anyValue, async value => {
             const json = JSON.stringify(value);
-            fc.pre(!/"__proto__"\s*:/.test(json)); // refused whole, as below
+            fc.pre(!/"__proto__"\s*:/.test(json)); // the whole body is refused, see below
             const sent: unknown = JSON.parse(json);
-            const answer = await admin.post(path, withField(valid(), field, json));
-            if (takes(sent, refs)) {
-              if (field === unique && answer.body.code === 'duplicate') return; // it came up before
-              expect([answer.status, answer.body[field]]).to.deep.equal([201, stored(sent, refs)]);
-              const read = await admin.get(String(answer.headers.get('location')));
-              expect(read.body).to.deep.equal(answer.body);
-            } else expectRefused(answer, 400, 'validation_failed', [field]);
+            const response = await admin.post(path, withField(valid(), field, json));
+            if (accepts(sent, refs)) {
+              if (field === unique && response.body.code === 'duplicate') return; // an earlier run has created it
+              expect([response.status, response.body[field]]).to.deep.equal([201, stored(sent, refs)]);
+              const read = await admin.get(String(response.headers.get('location')));
+              expect(read.body).to.deep.equal(response.body);
+            } else expectRefused(response, 400, 'validation_failed', [field]);
           }),
           { seed, numRuns: 60 },
         );
@@ -92,7 +93,7 @@ describe('hostile input', () => {
     }
   }
 
-  it('all invalid fields are named, and no valid one', async () => {
+  it('a body with several invalid fields gets an error for each of them and for no other field', async () => {
     for (const { name } of resources) {
       const { path, fields, first } = examples[name] as Example;
       const wrong = fc.subarray(Object.keys(fields), { minLength: 1 });
@@ -108,87 +109,87 @@ describe('hostile input', () => {
 
   describe('naughty strings', () => {
     const clean = (value: string): string => value.trim().normalize('NFC');
-    /** Stored as it is, or refused; then read again where `place` says. */
-    const tryAll = async (
+    /** Expects that each string is stored and read again unchanged, from `pathOf` or `Location`, or is refused. */
+    const storeAll = async (
       field: string,
       post: (value: string) => Promise<ApiResponse>,
-      place?: (code: string) => string,
+      pathOf?: (code: string) => string,
     ) => {
-      let kept = 0;
+      let stored = 0;
       for (const value of naughtyStrings) {
-        const answer = await post(value);
-        const told = JSON.stringify(value).slice(0, 80);
-        if (answer.status === 201) {
-          kept++;
-          expect(answer.body[field], told).to.equal(clean(value));
-          const read = await admin.get(place?.(clean(value)) ?? String(answer.headers.get('location')));
-          expect([read.status, read.body[field]], told).to.deep.equal([200, clean(value)]);
+        const response = await post(value);
+        const description = JSON.stringify(value).slice(0, 80);
+        if (response.status === 201) {
+          stored++;
+          expect(response.body[field], description).to.equal(clean(value));
+          const read = await admin.get(pathOf?.(clean(value)) ?? String(response.headers.get('location')));
+          expect([read.status, read.body[field]], description).to.deep.equal([200, clean(value)]);
         } else {
-          expect(answer.status, told).to.equal(400);
-          if (answer.body.code !== 'duplicate') expectRefused(answer, 400, 'validation_failed', [field]);
+          expect(response.status, description).to.equal(400);
+          if (response.body.code !== 'duplicate') expectRefused(response, 400, 'validation_failed', [field]);
         }
       }
-      // Only the few strings that are invalid as a title or a code are rejected.
-      expect(kept).to.be.above(naughtyStrings.length - 45);
+      // Only a few of the strings are not allowed as a title or a code.
+      expect(stored).to.be.above(naughtyStrings.length - 45);
     };
 
-    it('a naughty title is stored or rejected by name', () =>
-      tryAll('Title', Title => admin.post('/api/v1/EntityStatus', { Title })));
-    it('a naughty comment is stored or rejected by name', () =>
-      tryAll('Comment', Comment => admin.post('/api/v1/Activity', { ActivityCode: 1, Comment })));
-    it('a naughty value is stored or rejected by name', () =>
-      tryAll('Value', Value => admin.post('/api/v1/SystemOptions', { SystemOptionTypeId: 1, Value })));
-    it('a naughty code is stored and found by its path, or rejected by name', () =>
-      tryAll(
+    it('a naughty string is stored unchanged as a title, or is refused', () =>
+      storeAll('Title', Title => admin.post('/api/v1/EntityStatus', { Title })));
+    it('a naughty string is stored unchanged as a comment, or is refused', () =>
+      storeAll('Comment', Comment => admin.post('/api/v1/Activity', { ActivityCode: 1, Comment })));
+    it('a naughty string is stored unchanged as a value, or is refused', () =>
+      storeAll('Value', Value => admin.post('/api/v1/SystemOptions', { SystemOptionTypeId: 1, Value })));
+    it('a naughty string is stored unchanged as a code, and found by it in the path, or is refused', () =>
+      storeAll(
         'Code',
         Code => admin.post('/api/v1/TaxCodes', { Code, Name: 'Naughty', Rate: 1 }),
         code => `/api/v1/TaxCodes/code/${encodeURIComponent(code)}`,
       ));
 
-    it('a naughty string in a path gets 404, and in a query causes no server error', async () => {
-      const globex = await world.login(world.globex); // where nothing has been made
+    it('a naughty string in a path or query string is a code that does not exist', async () => {
+      const globex = await world.login(world.globex); // a tenant without records
       for (const value of naughtyStrings) {
-        // A lone surrogate has no form in a path; these bytes are what is nearest.
+        // A lone surrogate cannot be encoded in a path. These bytes are the nearest form.
         const segment = value.isWellFormed() ? encodeURIComponent(value) : '%ED%A0%80';
         if (segment.length > 12_000 || segment === '') continue;
-        for (const place of [
+        for (const path of [
           `/api/v1/UnitsOfMeasure/code/${segment}`,
           `/api/v1/EntityStatus/x${segment}`,
           `/api/v1/Promotions/${segment}x/entity/1/used`,
           `/api/v1/Activity/x${segment}`,
         ]) {
-          expectRefused(await globex.get(place), 404, 'not_found');
+          expectRefused(await globex.get(path), 404, 'not_found');
         }
-        const answer = await globex.get(`/api/v1/AuditLog?key=${segment}&limit=1`);
-        expect([200, 400], segment.slice(0, 80)).to.include(answer.status);
+        const response = await globex.get(`/api/v1/AuditLog?key=${segment}&limit=1`);
+        expect([200, 400], segment.slice(0, 80)).to.include(response.status);
       }
     });
   });
 
   describe('bodies', () => {
-    it('a body that is not a JSON object is rejected, and the response repeats no part of it', async () => {
+    it('a body that is not a JSON object is malformed_json, and the response repeats nothing of it', async () => {
       const before = (await admin.get('/api/v1/OrderStatuses')).body;
       for (const body of notJsonObjects) {
-        const answer = await admin.post('/api/v1/OrderStatuses', body);
-        expect([answer.status, answer.body.code], String(body).slice(0, 80)).to.deep.equal([400, 'malformed_json']);
-        expect(answer.body).to.have.all.keys(
-          ...['type', 'title', 'status', 'code', 'traceId', ...('detail' in answer.body ? ['detail'] : [])],
+        const response = await admin.post('/api/v1/OrderStatuses', body);
+        expect([response.status, response.body.code], String(body).slice(0, 80)).to.deep.equal([400, 'malformed_json']);
+        expect(response.body).to.have.all.keys(
+          ...['type', 'title', 'status', 'code', 'traceId', ...('detail' in response.body ? ['detail'] : [])],
         );
       }
       expect((await admin.get('/api/v1/OrderStatuses')).body).to.deep.equal(before);
     });
 
-    it('an unusual but valid JSON object is accepted', async () => {
+    it('an unusual but valid JSON object is read', async () => {
       for (const body of oddJsonObjects) {
-        const answer = await admin.post('/api/v1/OrderStatuses', body);
-        expect([answer.status, answer.body.Name], body.slice(0, 80)).to.deep.equal([201, 'Odd']);
-        expect(Object.keys(answer.body)).to.deep.equal(['Id', 'Name', 'Weighting', 'CreatedAt']);
+        const response = await admin.post('/api/v1/OrderStatuses', body);
+        expect([response.status, response.body.Name], body.slice(0, 80)).to.deep.equal([201, 'Odd']);
+        expect(Object.keys(response.body)).to.deep.equal(['Id', 'Name', 'Weighting', 'CreatedAt']);
       }
       expect(({} as Record<string, unknown>).polluted).to.equal(undefined);
       expect(({} as Record<string, unknown>).IsDeleted).to.equal(undefined);
     });
 
-    it('a body with the same field twice, nested as deep as possible, is rejected by the name of the field', async () => {
+    it('a body with two spellings of a deeply nested field is refused with an error for the field', async () => {
       expectRefused(await admin.post('/api/v1/OrderStatuses', deepTwice), 400, 'validation_failed', ['Name']);
       const lists = deepTwice.replaceAll('ame"', '').replace('"N', '"EntityIds"').replace('"n', '"entityIds"');
       expectRefused(
@@ -199,13 +200,13 @@ describe('hostile input', () => {
       );
     });
 
-    it('a body with a field as null and as an infinite number is rejected by the name of the field', async () => {
+    it('a body with a field as null and as an infinite number is refused with an error for the field', async () => {
       const { CurrencyId: _, ...body } = examples.Entity?.first(refs) ?? {};
       const twice = withField({ ...body, CurrencyId: null }, 'currencyId', '1e400');
       expectRefused(await admin.post('/api/v1/Entities', twice), 400, 'validation_failed', ['CurrencyId']);
     });
 
-    it('a body of random bytes is rejected', async () => {
+    it('a body of random bytes is refused as malformed_json', async () => {
       await fc.assert(
         fc.asyncProperty(fc.uint8Array({ minLength: 1, maxLength: 200 }), async bytes => {
           expectRefused(await admin.post('/api/v1/OrderStatuses', bytes), 400, 'malformed_json');
@@ -214,18 +215,18 @@ describe('hostile input', () => {
       );
     });
 
-    it('a body with one character changed, omitted or doubled is parsed as it stands, or rejected', async () => {
+    it('a body with one character replaced is read as the JSON that it then is, or is refused', async () => {
       const valid = '{"Name":"Valid","Weighting":12}';
       const edit = fc.tuple(fc.nat(valid.length - 1), fc.string({ unit: 'binary', maxLength: 2 }));
       await fc.assert(
         fc.asyncProperty(edit, async ([at, text]) => {
           const body = valid.slice(0, at) + text + valid.slice(at + 1);
-          const answer = await admin.post('/api/v1/OrderStatuses', body);
-          const said = parsed(body);
-          if (answer.status === 201) {
-            expect(answer.body.Name).to.equal(clean(said?.Name ?? said?.name));
-            expect(answer.body.Weighting).to.equal(said?.Weighting ?? said?.weighting ?? 0);
-          } else expectRefused(answer, 400, said ? 'validation_failed' : 'malformed_json');
+          const response = await admin.post('/api/v1/OrderStatuses', body);
+          const json = parsed(body);
+          if (response.status === 201) {
+            expect(response.body.Name).to.equal(clean(json?.Name ?? json?.name));
+            expect(response.body.Weighting).to.equal(json?.Weighting ?? json?.weighting ?? 0);
+          } else expectRefused(response, 400, json ? 'validation_failed' : 'malformed_json');
         }),
         { seed, numRuns: 200 },
       );
@@ -243,12 +244,12 @@ function parsed(text: string): Record<string, unknown> | undefined {
   }
 }
 
-/** A body without its EntityIds, followed by the members of another JSON object. */
+/** Returns a JSON body without its EntityIds, followed by the members of another JSON object. */
 function withTail({ EntityIds: _, ...body }: Record<string, unknown>, members: string): string {
   return `${JSON.stringify(body).slice(0, -1)},${members.slice(1)}`;
 }
 
-/** How many rows each table of the other tenant has. */
+/** Returns the number of rows of each table of the other tenant. */
 async function rowsOf({ globex }: World): Promise<object[]> {
   const tables = await sql<{ name: string }>(
     globex,

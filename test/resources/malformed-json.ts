@@ -1,9 +1,9 @@
 const deep = (depth: number, open: string, close: string, inside = ''): string =>
   `${open.repeat(depth)}${inside}${close.repeat(depth)}`;
 
-/** Texts and bytes that are not JSON (RFC 8259), or not an object, or one that would be more than data. */
+/** Texts and bytes that are not JSON (RFC 8259), not an object, or an object that sets a prototype. */
 export const notJsonObjects: (string | Uint8Array)[] = [
-  // Another root, or none
+  // Another root value, or none
   ...['null', 'true', 'false', '0', '-1', '1e5', '"text"', '[]', '[{}]', '[[]]', '""', ' ', '\n', '\t\r\n '],
   // Structure
   ...[
@@ -92,7 +92,7 @@ export const notJsonObjects: (string | Uint8Array)[] = [
     '1n',
     '１',
   ].map(number => `{"a":${number}}`),
-  // Words, comments, what other parsers let through
+  // Words, comments, and what lenient parsers accept
   ...['True', 'TRUE', 'nul', 'undefined', 'None', 'new Date()', '@', '#', '$', '\\u0031'].map(word => `{"a":${word}}`),
   ...[
     '{/**/}',
@@ -110,7 +110,7 @@ export const notJsonObjects: (string | Uint8Array)[] = [
   '{"Name":"Proto","__proto__":{"polluted":true}}',
   '{"Name":"Proto","\\u005f\\u005fproto\\u005f\\u005f":{"polluted":true}}',
   '{"Name":"Proto","a":[{"__proto__":{"polluted":true}}]}',
-  // Deep, and never closed
+  // Deep nesting, closed and not closed
   deep(30_000, '[', ''),
   deep(10_000, '{"a":', ''),
   deep(30_000, '[', ']'),
@@ -127,7 +127,7 @@ export const notJsonObjects: (string | Uint8Array)[] = [
   ].map(bytes => Uint8Array.from(bytes)),
 ];
 
-/** Objects that are JSON, however odd, with `"Name":"Odd"` among their members. */
+/** Unusual but valid JSON objects, all with the member `"Name":"Odd"`. */
 export const oddJsonObjects: string[] = [
   ' \t\r\n{"Name"\n:\t"Odd"}\r\n',
   '{"\\u004eame":"\\u004fdd"}',
@@ -146,5 +146,5 @@ export const oddJsonObjects: string[] = [
   `{"Name":"Odd","${'x'.repeat(60_000)}":1}`,
 ];
 
-/** JSON objects with both spellings of a field, as deep as a body can be. */
+/** A JSON object with both spellings of a field, nested as deep as a body can be. */
 export const deepTwice: string = `{"Name":${deep(15_000, '[', ']')},"name":${deep(15_000, '[', ']')}}`;

@@ -1,6 +1,6 @@
-/** Strings that have broken software: as values they are text like any other, or refused; nothing in between. */
+/** Strings that have broken software. As values they are stored like any other text, or refused. */
 export const naughtyStrings: string[] = [
-  // That mean something to programs
+  // Words and numbers with a meaning in programs
   ...['undefined', 'null', 'NULL', 'nil', 'None', 'true', 'false', 'NaN', 'Infinity', '-Infinity', 'hasOwnProperty'],
   ...[
     '__proto__',
@@ -82,7 +82,7 @@ export const naughtyStrings: string[] = [
   'file:///etc/passwd',
   'CON',
   '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>',
-  // Unicode: accents composed and not, ligatures, cases of more than one letter, no-break and other spaces
+  // Unicode: composed and combining accents, ligatures, letters whose other case has several letters, other spaces
   '\u00e9',
   'e\u0301',
   '\u1e9b\u0323',
@@ -107,7 +107,7 @@ export const naughtyStrings: string[] = [
   'a\u2028b',
   'a\u2029b',
   '\u180ex',
-  // Directions, nothing to see, noncharacters, tags, private use
+  // Directions, invisible characters, noncharacters, tags, private use
   '\u202etxt.exe',
   '\u2066abc\u2069',
   '\u0645\u0631\u062d\u0628\u0627',
@@ -138,7 +138,7 @@ export const naughtyStrings: string[] = [
   '\uff11\uff12',
   '\u0661\u0662',
   '\ufdfa',
-  // Control characters, halves of characters
+  // Control characters, lone surrogates
   '\0',
   'a\0b',
   '\u0001',

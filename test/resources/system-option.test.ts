@@ -5,7 +5,7 @@ import { expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/SystemOptions';
 
-describe('SystemOption', () => {
+describe('system options', () => {
   let world: World;
   let admin: Client;
 
@@ -15,32 +15,32 @@ describe('SystemOption', () => {
   });
   after(() => world.close());
 
-  it('a new option is active and created now, unless the body says otherwise', async () => {
+  it('a system option is active and created now, unless the request says otherwise', async () => {
     const started = Date.now();
     const { body } = await admin.post(path, { SystemOptionTypeId: 1, Value: 'on' });
     expect(body.IsActive).to.equal(true);
     expect(Date.parse(body.CreatedAt)).to.be.within(started - 1_000, Date.now() + 1_000);
-    const told = { SystemOptionTypeId: 1, Value: 'off', IsActive: false, CreatedAt: '1999-12-31T23:59:59+05:30' };
-    const { body: older } = await admin.post(path, told);
+    const inactive = { SystemOptionTypeId: 1, Value: 'off', IsActive: false, CreatedAt: '1999-12-31T23:59:59+05:30' };
+    const { body: older } = await admin.post(path, inactive);
     expect(older).to.include({ IsActive: false, CreatedAt: '1999-12-31T18:29:59.000Z' });
   });
 
-  it('PUT changes the time of creation only when the body contains it', async () => {
+  it('a PUT of a system option changes its CreatedAt only if it sends one', async () => {
     const body = { SystemOptionTypeId: 1, Value: 'on', CreatedAt: '2001-02-03T04:05:06.789Z' };
     const { body: option } = await admin.post(path, body);
-    const place = `${path}/${option.Id}`;
-    const kept = await admin.put(place, { SystemOptionTypeId: 1, Value: 'off', IsActive: false });
-    expect(kept.body).to.deep.equal({ ...option, Value: 'off', IsActive: false });
-    const moved = await admin.put(place, { ...body, CreatedAt: '2002-02-03T04:05:06.789Z' });
+    const url = `${path}/${option.Id}`;
+    const unmoved = await admin.put(url, { SystemOptionTypeId: 1, Value: 'off', IsActive: false });
+    expect(unmoved.body).to.deep.equal({ ...option, Value: 'off', IsActive: false });
+    const moved = await admin.put(url, { ...body, CreatedAt: '2002-02-03T04:05:06.789Z' });
     expect(moved.body).to.deep.equal({ ...option, CreatedAt: '2002-02-03T04:05:06.789Z' });
-    expect((await admin.get(place)).body).to.deep.equal(moved.body);
+    expect((await admin.get(url)).body).to.deep.equal(moved.body);
   });
 
-  it('invalid types and times of creation are rejected, and nothing is stored', async () => {
+  it('a system option with an impossible type or CreatedAt is refused, and nothing is stored', async () => {
     const audited = await newestAudit(admin);
     for (const SystemOptionTypeId of [0, -1, 2 ** 31, 1.5, '1']) {
-      const answer = await admin.post(path, { SystemOptionTypeId, Value: 'on' });
-      expectRefused(answer, 400, 'validation_failed', ['SystemOptionTypeId']);
+      const response = await admin.post(path, { SystemOptionTypeId, Value: 'on' });
+      expectRefused(response, 400, 'validation_failed', ['SystemOptionTypeId']);
     }
     for (const CreatedAt of [
       '0000-00-00',
@@ -49,13 +49,13 @@ describe('SystemOption', () => {
       '2026-02-30',
       1_700_000_000,
     ]) {
-      const answer = await admin.post(path, { SystemOptionTypeId: 1, Value: 'on', CreatedAt });
-      expectRefused(answer, 400, 'validation_failed', ['CreatedAt']);
+      const response = await admin.post(path, { SystemOptionTypeId: 1, Value: 'on', CreatedAt });
+      expectRefused(response, 400, 'validation_failed', ['CreatedAt']);
     }
     expect(await newestAudit(admin)).to.equal(audited);
   });
 
-  it('keeps lines and tabs inside a value of up to 4,000 characters', async () => {
+  it('the value of a system option keeps line feeds and tabs, and has at most 4,000 characters', async () => {
     const Value = `first\n\tsecond\n${'\u{1f984}'.repeat(3_985)}`;
     const { status, body } = await admin.post(path, { SystemOptionTypeId: 1, Value: `${Value}\n` });
     expect([status, body.Value]).to.deep.equal([201, Value]);
@@ -64,7 +64,7 @@ describe('SystemOption', () => {
     ]);
   });
 
-  it('lists by type, then by id', async () => {
+  it('system options are listed by type, then by id', async () => {
     const globex = await world.login(world.globex);
     for (const SystemOptionTypeId of [2, 10, 1, 2, 1]) await globex.post(path, { SystemOptionTypeId, Value: 'on' });
     await globex.put(`${path}/1`, { SystemOptionTypeId: 2, Value: 'moved to the end of the table' });
