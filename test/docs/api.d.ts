@@ -159,7 +159,9 @@ export interface paths {
         put?: never;
         /**
          * Confirm an e-mail address
-         * @description Needs `X-Tenant`, but no token.
+         * @description Password and names become those of the registration that the token was sent for.
+         *
+         *     Needs `X-Tenant`, but no token.
          */
         post: operations["postAuthConfirm"];
         delete?: never;
