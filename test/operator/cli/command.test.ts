@@ -323,7 +323,9 @@ describe('command line', () => {
           world.environment,
         );
         expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
-        expect(stderr).to.match(/^\d{4}-labels: a tenant migration runs in a transaction .*without concurrently/);
+        expect(stderr).to.match(
+          /^\d{4}-labels: a tenant migration must run in a transaction: .*without "concurrently"/,
+        );
       } finally {
         await build.remove();
       }
