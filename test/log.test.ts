@@ -2,8 +2,8 @@ import { expect } from 'chai';
 import { type RunningScript, startScript } from './support/command-line.ts';
 import { eventually } from './support/eventually.ts';
 
-/** A process that logs. */
-function logging(body: string): RunningScript {
+/** Starts a process that runs `body` with a `log`. */
+function startLogging(body: string): RunningScript {
   const source = `
     import { createLog } from './src/log.ts';
     const { log, flush } = createLog('info');
@@ -18,18 +18,18 @@ const messages = (text: string): string[] =>
     .split('\n')
     .map(line => JSON.parse(line).msg);
 
-describe('The log of a process', () => {
-  it('the log has every line, in order, also when the process exits at once', async () => {
-    const { code, stdout } = await logging(`
+describe('log of a process', () => {
+  it('the log has every line in order, even if the process exits right after the last one', async () => {
+    const { code, stdout } = await startLogging(`
       for (let i = 0; i < 1_000; i++) log.info('line ' + i);
       process.exit(3);`).ended;
     expect(code).to.equal(3);
     expect(messages(stdout)).to.deep.equal(Array.from({ length: 1_000 }, (_, i) => `line ${i}`));
   });
 
-  it('a warning is written at once, with all earlier lines, even if the process is killed', async () => {
+  it('a warning or error is written at once with all earlier lines, even if the process is killed', async () => {
     for (const level of ['warn', 'error', 'fatal']) {
-      const { signal, stdout } = await logging(`
+      const { signal, stdout } = await startLogging(`
         log.info('before');
         log.${level}('trouble');
         process.kill(process.pid, 'SIGKILL');`).ended;
@@ -38,8 +38,8 @@ describe('The log of a process', () => {
     }
   });
 
-  it('a single line is written within a moment', async () => {
-    const running = logging(`log.info('alone'); setTimeout(() => {}, 60_000);`);
+  it('a single line is written while the process is still running', async () => {
+    const running = startLogging(`log.info('alone'); setTimeout(() => {}, 60_000);`);
     try {
       await eventually(() => running.output.stdout.includes('alone'), 10_000);
       expect(running.process.exitCode).to.equal(null);

@@ -8,18 +8,18 @@ const path = '/api/v1/EntityStatus';
 const login = '/api/v1/auth/login';
 const kibibyte = 1_024;
 
-function expectProblem(answer: ApiResponse, status: number, code: string): void {
-  expect(answer.status).to.equal(status);
-  expect(answer.headers.get('content-type')).to.match(/^application\/problem\+json\b/);
-  expect(answer.body).to.include({ status, code });
+function expectProblem(response: ApiResponse, status: number, code: string): void {
+  expect(response.status).to.equal(status);
+  expect(response.headers.get('content-type')).to.match(/^application\/problem\+json\b/);
+  expect(response.body).to.include({ status, code });
 }
 
-/** A body of exactly so many bytes, the rest of it white space. */
+/** Returns `body` as JSON, padded with spaces to exactly this number of bytes. */
 function padded(body: object, bytes: number): string {
   return JSON.stringify(body).padEnd(bytes);
 }
 
-describe('a body', () => {
+describe('request bodies', () => {
   let world: World;
   let admin: Client;
   let named: Record<string, string>;
@@ -30,13 +30,13 @@ describe('a body', () => {
     named = { 'X-Tenant': world.acme.guid };
   });
   after(() => world.close());
-  afterEach('the service goes on, and the other tenant has what it had', async () => {
+  afterEach('the service still responds, and the data of the other tenant is unchanged', async () => {
     expect((await admin.get(`${path}/1`)).status).to.equal(200);
     expect(await sql(world.globex, 'select 1 from entity_statuses')).to.have.length(3);
   });
 
-  /** What is stored now, without the times. */
-  const stored = () =>
+  /** Returns the stored records without their times. */
+  const readStored = () =>
     sql<{ id: number; title: string; weighting: number }>(
       world.acme,
       'select id, title, weighting from entity_statuses order by id',
@@ -44,17 +44,17 @@ describe('a body', () => {
   const auditEntries = async (): Promise<number> =>
     (await sql<{ n: number }>(world.acme, 'select count(*)::int as n from audit_log'))[0]?.n ?? 0;
 
-  /** Runs `work`, after which nothing may have been written. */
-  async function changingNothing(work: () => Promise<void>): Promise<void> {
-    const [rows, entries] = [await stored(), await auditEntries()];
-    await work();
-    expect(await stored()).to.deep.equal(rows);
+  /** Runs `requests`, and fails if they wrote a record or an audit entry. */
+  async function expectNoWrites(requests: () => Promise<void>): Promise<void> {
+    const [rows, entries] = [await readStored(), await auditEntries()];
+    await requests();
+    expect(await readStored()).to.deep.equal(rows);
     expect(await auditEntries()).to.equal(entries);
   }
 
-  describe('that is missing or empty', () => {
-    it('the response names every missing required field', () =>
-      changingNothing(async () => {
+  describe('missing and empty bodies', () => {
+    it('the response to a missing or empty body names every required field', () =>
+      expectNoWrites(async () => {
         for (const body of [undefined, '', {}, '{}', ' {\r\n\t} ', '{"other":1}']) {
           const created = await admin.post(path, body);
           expectProblem(created, 400, 'validation_failed');
@@ -89,15 +89,15 @@ describe('a body', () => {
       expect(text).to.match(/"code":"validation_failed"/);
     });
 
-    it('a route that takes no body ignores the body that is sent', async () => {
+    it('a route without a body ignores the body that a client sends', async () => {
       const user = await world.login(world.acme);
-      const answer = await user.post('/api/v1/auth/logout', 'not even JSON', { 'Content-Type': 'text/plain' });
-      expect(answer.status).to.equal(204);
+      const response = await user.post('/api/v1/auth/logout', 'not even JSON', { 'Content-Type': 'text/plain' });
+      expect(response.status).to.equal(204);
       expect((await user.get(path)).status).to.equal(401);
     });
   });
 
-  describe('of another type', () => {
+  describe('content types and encodings', () => {
     const types = [
       'text/plain',
       'application/x-www-form-urlencoded',
@@ -115,17 +115,17 @@ describe('a body', () => {
       '*/*',
       'json',
     ];
-    it('is refused with 415', () =>
-      changingNothing(async () => {
+    it('a body of another content type than JSON in UTF-8 is rejected with 415', () =>
+      expectNoWrites(async () => {
         for (const type of types) {
-          const answer = await admin.post(path, { Title: 'Of another type' }, { 'Content-Type': type });
-          expectProblem(answer, 415, 'unsupported_media_type');
+          const response = await admin.post(path, { Title: 'Of another type' }, { 'Content-Type': type });
+          expectProblem(response, 415, 'unsupported_media_type');
         }
         const bytes = new TextEncoder().encode('{"Title":"Of no type"}');
         expectProblem(await admin.post(path, bytes, { 'Content-Type': '' }), 415, 'unsupported_media_type');
       }));
 
-    it('every Content-Type that means JSON in UTF-8 is accepted', async () => {
+    it('every spelling of the content type JSON in UTF-8 is accepted', async () => {
       for (const type of [
         'application/json',
         'application/json;charset=utf-8',
@@ -136,7 +136,7 @@ describe('a body', () => {
     });
 
     it('a compressed body is rejected with 415 before it is decompressed', () =>
-      changingNothing(async () => {
+      expectNoWrites(async () => {
         const bomb = gzipSync(Buffer.alloc(50 * kibibyte * kibibyte, ' '));
         const good = gzipSync('{"Title":"Packed"}');
         const bodies: [string, Uint8Array][] = [
@@ -153,25 +153,25 @@ describe('a body', () => {
           ['gzip', bomb],
         ];
         for (const [encoding, body] of bodies) {
-          const answer = await admin.post(path, body, { 'Content-Encoding': encoding });
-          expectProblem(answer, 415, 'unsupported_media_type');
+          const response = await admin.post(path, body, { 'Content-Encoding': encoding });
+          expectProblem(response, 415, 'unsupported_media_type');
         }
       }));
 
-    it('the content encoding identity is accepted', async () => {
-      const answer = await admin.post(path, { Title: 'Unpacked' }, { 'Content-Encoding': 'identity' });
-      expect(answer.status).to.equal(201);
+    it('a body with Content-Encoding: identity is accepted', async () => {
+      const response = await admin.post(path, { Title: 'Unpacked' }, { 'Content-Encoding': 'identity' });
+      expect(response.status).to.equal(201);
     });
   });
 
-  describe('that is too large', () => {
+  describe('size limits of bodies', () => {
     it('a body above 64 KiB is rejected with 413, and one of 64 KiB is accepted', async () => {
       const taken = await admin.post(path, padded({ Title: 'Of 64 KiB' }, 64 * kibibyte));
       expect(taken.status).to.equal(201);
-      await changingNothing(async () => {
-        const answer = await admin.post(path, padded({ Title: 'Larger' }, 64 * kibibyte + 1));
-        expectProblem(answer, 413, 'payload_too_large');
-        expect(answer.headers.get('connection')).to.equal('close');
+      await expectNoWrites(async () => {
+        const response = await admin.post(path, padded({ Title: 'Larger' }, 64 * kibibyte + 1));
+        expectProblem(response, 413, 'payload_too_large');
+        expect(response.headers.get('connection')).to.equal('close');
         expectProblem(
           await admin.put(`${path}/1`, padded({ Title: 'Larger' }, 64 * kibibyte + 1)),
           413,
@@ -180,17 +180,17 @@ describe('a body', () => {
       });
     });
 
-    it('a login body above 8 KiB is rejected with 413', async () => {
+    it('a body of login or refresh above 8 KiB is rejected with 413', async () => {
       const fits = await world.anonymous.post(login, padded(world.acme.admin, 8 * kibibyte), named);
       expect(fits.status).to.equal(200);
-      const answer = await world.anonymous.post(login, padded(world.acme.admin, 8 * kibibyte + 1), named);
-      expectProblem(answer, 413, 'payload_too_large');
+      const response = await world.anonymous.post(login, padded(world.acme.admin, 8 * kibibyte + 1), named);
+      expectProblem(response, 413, 'payload_too_large');
       const refresh = { refreshToken: admin.tokens?.refreshToken };
       const refreshed = await world.anonymous.post('/api/v1/auth/refresh', padded(refresh, 8 * kibibyte + 1), named);
       expectProblem(refreshed, 413, 'payload_too_large');
     });
 
-    it('a body of unknown length is rejected with 413 too', async () => {
+    it('a chunked body above the limit is rejected with 413', async () => {
       for (const [target, limit] of [
         [path, 64],
         [login, 8],
@@ -216,15 +216,15 @@ describe('a body', () => {
       }
     });
 
-    it('a client that is still sending receives the 413', async () => {
+    it('a client that is still sending its body receives the 413 response', async () => {
       for (let attempt = 0; attempt < 5; attempt++)
         expectProblem(await admin.post(path, ' '.repeat(1_000 * kibibyte)), 413, 'payload_too_large');
     });
   });
 
-  describe('that is not JSON', () => {
+  describe('malformed bodies', () => {
     const malformed: Record<string, string> = {
-      'an end too early': '{"Title":"x"',
+      'an unfinished object': '{"Title":"x"',
       'a trailing comma': '{"Title":"x",}',
       'a comment': '{"Title":"x"/* why */}',
       'a line comment': '{"Title":"x"} // why',
@@ -237,12 +237,12 @@ describe('a body', () => {
       'a leading plus': '{"Title":"x","Weighting":+1}',
       'a line feed in a string': '{"Title":"x\ny"}',
       'a tab in a string': '{"Title":"x\ty"}',
-      'an unknown escape': '{"Title":"\\x41"}',
-      'half an escape': '{"Title":"\\u00"}',
+      'an unknown escape sequence': '{"Title":"\\x41"}',
+      'an incomplete escape sequence': '{"Title":"\\u00"}',
       'two documents': '{"Title":"x"}{"Title":"y"}',
       undefined: '{"Title":undefined}',
-      'another space': '{"Title":\u00a0"x"}',
-      'white space alone': '  \n ',
+      'a no-break space between tokens': '{"Title":\u00a0"x"}',
+      'only white space': '  \n ',
       'a form': 'Title=x',
       XML: '<Title>x</Title>',
       'an array': '[{"Title":"x"}]',
@@ -253,40 +253,40 @@ describe('a body', () => {
       true: 'true',
     };
     for (const [name, body] of Object.entries(malformed)) {
-      it(`is refused with 400: ${name}`, () =>
-        changingNothing(async () => {
+      it(`a body is rejected with 400 for ${name}`, () =>
+        expectNoWrites(async () => {
           expectProblem(await admin.post(path, body), 400, 'malformed_json');
           expectProblem(await admin.put(`${path}/1`, body), 400, 'malformed_json');
           expectProblem(await world.anonymous.post(login, body, named), 400, 'malformed_json');
         }));
     }
 
-    it('is refused with 400: 30,000 brackets, at the root and inside', () =>
-      changingNothing(async () => {
+    it('a body with 30,000 nested brackets is rejected with 400, at the root and inside a field', () =>
+      expectNoWrites(async () => {
         const [open, close] = ['['.repeat(30_000), ']'.repeat(30_000)];
         const objects = '{"a":'.repeat(10_000);
         for (const body of [open, open + close, `{"Title":${open}`, objects])
           expectProblem(await admin.post(path, body), 400, 'malformed_json');
-        const answer = await admin.post(path, `{"Title":${open}${close}}`);
-        expect(answer.status).to.equal(400);
-        expect(answer.body.code).to.be.oneOf(['validation_failed', 'malformed_json']);
+        const response = await admin.post(path, `{"Title":${open}${close}}`);
+        expect(response.status).to.equal(400);
+        expect(response.body.code).to.be.oneOf(['validation_failed', 'malformed_json']);
       }));
 
-    it('is refused with 400: a field in two spellings, each 15,000 brackets deep', () =>
-      changingNothing(async () => {
+    it('a body with two spellings of a field, each 15,000 brackets deep, is rejected with 400', () =>
+      expectNoWrites(async () => {
         const value = '['.repeat(15_000) + ']'.repeat(15_000);
-        const answer = await admin.post(path, `{"Title":${value},"title":${value}}`);
-        expect(answer.status).to.equal(400);
+        const response = await admin.post(path, `{"Title":${value},"title":${value}}`);
+        expect(response.status).to.equal(400);
       }));
 
-    it('is refused with 400: bytes that are not UTF-8', () =>
-      changingNothing(async () => {
+    it('a body with bytes that are not UTF-8 is rejected with 400', () =>
+      expectNoWrites(async () => {
         const around = (...bytes: number[]) =>
           Buffer.concat([Buffer.from('{"Title":"x'), Buffer.from(bytes), Buffer.from('"}')]);
         for (const body of [
           around(0xff),
-          around(0xc3), // the first half of a letter
-          around(0xc0, 0xaf), // an overlong slash
+          around(0xc3), // the first byte of a letter of two bytes
+          around(0xc0, 0xaf), // the overlong encoding of a slash
           around(0xed, 0xa0, 0x80), // a lone surrogate
           around(0xf4, 0x90, 0x80, 0x80), // above U+10FFFF
           around(0xe9), // Latin-1
@@ -298,7 +298,7 @@ describe('a body', () => {
       }));
 
     it('a body never changes Object.prototype', async () => {
-      await changingNothing(async () => {
+      await expectNoWrites(async () => {
         for (const body of [
           '{"__proto__":{"isAdmin":true,"Title":"x"}}',
           '{"\\u005f_proto__":{"isAdmin":true,"Title":"x"}}',
@@ -307,24 +307,24 @@ describe('a body', () => {
           expect((await admin.post(path, body)).status).to.equal(400);
         }
       });
-      const answer = await admin.post(path, '{"Title":"Built","constructor":{"prototype":{"isAdmin":true}}}');
-      expect(answer.status).to.equal(201);
-      expect(answer.body).to.have.all.keys('Id', 'Title', 'Weighting', 'CreatedAt');
+      const response = await admin.post(path, '{"Title":"Built","constructor":{"prototype":{"isAdmin":true}}}');
+      expect(response.status).to.equal(201);
+      expect(response.body).to.have.all.keys('Id', 'Title', 'Weighting', 'CreatedAt');
       expect(({} as Record<string, unknown>).isAdmin).to.equal(undefined);
       expect(({} as Record<string, unknown>).Title).to.equal(undefined);
     });
 
-    it('a byte order mark causes no server error, and is not stored', async () => {
-      const answer = await admin.post(
+    it('a byte order mark before the JSON causes no server error and is not stored', async () => {
+      const response = await admin.post(
         path,
         Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from('{"Title":"Marked"}')]),
       );
-      expect(answer.status).to.be.oneOf([201, 400]);
-      if (answer.status === 201) expect(answer.body.Title).to.equal('Marked');
-      else expectProblem(answer, 400, 'malformed_json');
+      expect(response.status).to.be.oneOf([201, 400]);
+      if (response.status === 201) expect(response.body.Title).to.equal('Marked');
+      else expectProblem(response, 400, 'malformed_json');
     });
 
-    it('no log line contains a password of an invalid body', async () => {
+    it('no log line and no response contains the password of an invalid body', async () => {
       const secret = 'Hunter2-Hunter2-Hunter2';
       const before = world.logs.length;
       const bodies = [
@@ -340,9 +340,9 @@ describe('a body', () => {
         `{"email":"a@acme.test","password":"${secret}"}`,
       ];
       for (const body of bodies) {
-        const answer = await world.anonymous.post(login, body, named);
-        expect(answer.status).to.be.oneOf([400, 401]);
-        expect(JSON.stringify(answer.body)).not.to.include(secret);
+        const response = await world.anonymous.post(login, body, named);
+        expect(response.status).to.be.oneOf([400, 401]);
+        expect(JSON.stringify(response.body)).not.to.include(secret);
       }
       await world.anonymous.post(login, `password=${secret}`, { ...named, 'Content-Type': 'text/plain' });
       await world.anonymous.post(`${login}?password=${secret}`, {}, named);
@@ -352,8 +352,8 @@ describe('a body', () => {
     });
   });
 
-  describe('names its fields', () => {
-    it('fields may be in PascalCase or in camelCase', async () => {
+  describe('names of fields', () => {
+    it('a body may name its fields in PascalCase or in camelCase', async () => {
       const created = await admin.post(path, { title: 'Spelled small', weighting: 5 });
       expect(created.status).to.equal(201);
       expect(created.body).to.include({ Title: 'Spelled small', Weighting: 5 });
@@ -361,8 +361,8 @@ describe('a body', () => {
       expect(changed.body).to.include({ Title: 'Again', Weighting: 5 });
     });
 
-    it('fields in any other spelling are ignored', () =>
-      changingNothing(async () => {
+    it('a field in any other spelling is ignored', () =>
+      expectNoWrites(async () => {
         for (const name of ['TITLE', 'tITLE', 'Title ', ' Title', 'Títle', 'title\u0000'])
           expectProblem(await admin.post(path, { [name]: 'x' }), 400, 'validation_failed');
         expectProblem(
@@ -376,35 +376,35 @@ describe('a body', () => {
         );
       }));
 
-    it('two spellings of a field with different values are rejected', () =>
-      changingNothing(async () => {
-        const answer = await admin.post(path, { Title: 'One', title: 'Another' });
-        expectProblem(answer, 400, 'validation_failed');
-        expect(answer.body.errors).to.have.all.keys('Title');
-        expect(JSON.stringify(answer.body)).not.to.match(/"One"|Another/);
+    it('a body with two spellings of one field and different values is rejected with 400', () =>
+      expectNoWrites(async () => {
+        const response = await admin.post(path, { Title: 'One', title: 'Another' });
+        expectProblem(response, 400, 'validation_failed');
+        expect(response.body.errors).to.have.all.keys('Title');
+        expect(JSON.stringify(response.body)).not.to.match(/"One"|Another/);
         const changed = await admin.put(`${path}/1`, { Weighting: 1, weighting: 2 });
         expect(changed.body.errors).to.have.all.keys('Weighting');
       }));
 
-    it('two spellings of a field with the same value are accepted, beside an ignored spelling too', async () => {
+    it('two spellings of one field are accepted if their values are equal or one spelling is ignored', async () => {
       expect((await admin.post(path, { Title: 'Same', title: 'Same' })).status).to.equal(201);
-      const answer = await admin.post(path, { Title: 'Counts', TITLE: 'Does not' });
-      expect(answer.body.Title).to.equal('Counts');
+      const response = await admin.post(path, { Title: 'Counts', TITLE: 'Does not' });
+      expect(response.body.Title).to.equal('Counts');
     });
 
-    it('of several values for one name, the last is validated, stored, returned and logged', async () => {
-      const answer = await admin.post(path, '{"Title":"","Title":"AA","Title":"BB","Weighting":"x","Weighting":3}');
-      expect(answer.status).to.equal(201);
-      expect(answer.body).to.include({ Title: 'BB', Weighting: 3 });
-      const rows = await stored();
+    it('when a body repeats a name, its last value is validated, stored, returned and audited', async () => {
+      const response = await admin.post(path, '{"Title":"","Title":"AA","Title":"BB","Weighting":"x","Weighting":3}');
+      expect(response.status).to.equal(201);
+      expect(response.body).to.include({ Title: 'BB', Weighting: 3 });
+      const rows = await readStored();
       expect(rows.at(-1)).to.include({ title: 'BB', weighting: 3 });
       const [entry] = await sql<{ after: object }>(world.acme, 'select after from audit_log order by id desc limit 1');
       expect(entry?.after).to.include({ title: 'BB', weighting: 3 });
       expectProblem(await admin.post(path, '{"Title":"AA","Title":""}'), 400, 'validation_failed');
     });
 
-    it('unknown fields, and fields that the service sets, are ignored', async () => {
-      const answer = await admin.post(path, {
+    it('unknown fields and fields that the service sets itself are ignored', async () => {
+      const response = await admin.post(path, {
         Title: 'Own',
         Id: 1,
         id: 2,
@@ -415,24 +415,24 @@ describe('a body', () => {
         tenant_guid: world.globex.guid,
         Unknown: { deep: ['x'] },
       });
-      expect(answer.status).to.equal(201);
-      expect(answer.body).to.have.all.keys('Id', 'Title', 'Weighting', 'CreatedAt');
-      expect(answer.body.Id).to.be.greaterThan(3);
-      expect(Date.parse(answer.body.CreatedAt)).to.be.closeTo(Date.now(), 60_000);
+      expect(response.status).to.equal(201);
+      expect(response.body).to.have.all.keys('Id', 'Title', 'Weighting', 'CreatedAt');
+      expect(response.body.Id).to.be.greaterThan(3);
+      expect(Date.parse(response.body.CreatedAt)).to.be.closeTo(Date.now(), 60_000);
 
-      const { Id: id, CreatedAt: createdAt } = answer.body;
+      const { Id: id, CreatedAt: createdAt } = response.body;
       const changed = await admin.put(`${path}/${id}`, { Title: 'Owned', Id: 1, CreatedAt: '2001-01-01T00:00:00Z' });
-      expect(changed.body).to.deep.equal({ ...answer.body, Title: 'Owned', Id: id, CreatedAt: createdAt });
+      expect(changed.body).to.deep.equal({ ...response.body, Title: 'Owned', Id: id, CreatedAt: createdAt });
     });
   });
 
-  it('the response names every invalid field, and repeats none of the values', () =>
-    changingNothing(async () => {
-      const answer = await admin.post(path, { Title: ['<script>alert(1)</script>'], Weighting: '5000000001' });
-      expectProblem(answer, 400, 'validation_failed');
-      expect(answer.body.errors).to.have.all.keys('Title', 'Weighting');
-      for (const messages of Object.values<string[]>(answer.body.errors))
+  it('the response to an invalid body names every invalid field and repeats none of the values', () =>
+    expectNoWrites(async () => {
+      const response = await admin.post(path, { Title: ['<script>alert(1)</script>'], Weighting: '5000000001' });
+      expectProblem(response, 400, 'validation_failed');
+      expect(response.body.errors).to.have.all.keys('Title', 'Weighting');
+      for (const messages of Object.values<string[]>(response.body.errors))
         for (const message of messages) expect(message).to.be.a('string').and.not.equal('');
-      expect(JSON.stringify(answer.body)).not.to.match(/script|5000000001/);
+      expect(JSON.stringify(response.body)).not.to.match(/script|5000000001/);
     }));
 });

@@ -110,7 +110,7 @@ describe('client addresses in the audit log and the access log', () => {
     const { url } = await world.startAnotherServer({ TRUSTED_PROXIES: '::ffff:7f00:1' });
     for (const sent of ['203.0.113.99', '::ffff:203.0.113.99', '::ffff:cb00:7163']) {
       const { headers } = await admin.at(url).get(statuses, { 'X-Forwarded-For': sent });
-      const line = await eventually(() => world.logs.find(each => each.includes(headers.get('x-request-id') ?? '–')));
+      const line = await eventually(() => world.logs.find(line => line.includes(headers.get('x-request-id') ?? '–')));
       expect(JSON.parse(line)).to.include({ ip: '203.0.113.99' });
     }
   });
@@ -198,7 +198,7 @@ describe('clients without an address', () => {
   const servers: Server[] = [];
   /** Client addresses of the requests that passed the rate limit. */
   let passed: string[];
-  /** Codes of the problems that were answered. */
+  /** Problem codes of all responses, undefined for a success. */
   let problems: (string | undefined)[];
 
   before(async () => {
@@ -294,12 +294,12 @@ describe('clients without an address', () => {
   it('a proxy on a Unix socket that forwards no address is one client', async () => {
     const connection = await listenOnUnixSocket('unix');
     const proxy = connection();
-    const answers = [await proxy(), await proxy({ 'X-Forwarded-For': 'unknown' }), await proxy()];
-    expect(answers).to.deep.equal([200, 200, 429]);
+    const statuses = [await proxy(), await proxy({ 'X-Forwarded-For': 'unknown' }), await proxy()];
+    expect(statuses).to.deep.equal([200, 200, 429]);
     expect(passed[0]).to.match(/^unix-[\w-]{12}$/);
   });
 
-  it('a request whose TCP client has reset the connection is refused, as it would escape the rate limits', async () => {
+  it('a request of a reset TCP connection, which has no client address to count by, is rejected', async () => {
     for (const trustedProxies of ['', 'unix', '0.0.0.0/0']) {
       const server = (await createLimitedServer(trustedProxies)).listen(0, '127.0.0.1');
       await once(server, 'listening');

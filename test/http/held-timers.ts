@@ -6,13 +6,13 @@ export interface HeldTimers {
   readonly total: number;
   /** Ends all timers that run now, as if their time had passed. */
   release(): void;
-  /** Ends all timers that run now, and lets new ones run by the clock again. */
+  /** Ends all timers that run now, and makes `setTimeout` run by the clock again. */
   restore(): void;
 }
 
 /**
- * Holds every timer that `setTimeout` sets for exactly `ms` milliseconds; all others run by the clock. With it a test
- * proves what happens before and after a delay or a time limit on a machine of any speed, and how long the delay is.
+ * Holds every timer that `setTimeout` sets for exactly `ms` milliseconds; all others run by the clock. So a test can
+ * prove what happens before and after a delay or a time limit, and how long it is, on a machine of any speed.
  */
 export function holdTimers(ms: number): HeldTimers {
   const held = new Map<NodeJS.Timeout, () => void>();

@@ -15,7 +15,7 @@ interface Line {
   err?: { type: string; code?: string; message?: string; stack?: string };
 }
 
-describe('the log', () => {
+describe('log of requests', () => {
   let world: World;
   let admin: Client;
 
@@ -27,20 +27,20 @@ describe('the log', () => {
 
   const linesOf = (traceId: string): Line[] =>
     world.logs.filter(line => line.includes(traceId)).map(line => JSON.parse(line));
-  const isAccess = (line: Line): boolean => 'method' in line;
+  const isAccessLine = (line: Line): boolean => 'method' in line;
 
-  /** The access line of an answer, which is written when the answer has left. */
-  const accessOf = ({ headers }: ApiResponse): Promise<Line> =>
-    eventually(() => linesOf(headers.get('x-request-id') ?? '–').find(isAccess));
+  /** Returns the access log line of a response; the service writes it once the response is sent. */
+  const accessLineOf = ({ headers }: ApiResponse): Promise<Line> =>
+    eventually(() => linesOf(headers.get('x-request-id') ?? '–').find(isAccessLine));
 
-  it('has one line for each request: trace id, tenant, user, pattern of the route, status, time', async () => {
+  it('each request has one log line with trace id, tenant, user, route, status and duration', async () => {
     const { body: user } = await admin.get('/api/v1/auth/me');
     const startedAt = [Date.now(), performance.now()] as const;
-    const answer = await admin.get(`${path}/1?secret=in-the-query`);
-    const line = await accessOf(answer);
+    const response = await admin.get(`${path}/1?secret=in-the-query`);
+    const line = await accessLineOf(response);
     const [latest, maxMs] = [Date.now(), Math.ceil(performance.now() - startedAt[1])];
     expect(line).to.include({
-      traceId: answer.headers.get('x-request-id'),
+      traceId: response.headers.get('x-request-id'),
       method: 'GET',
       route: `${path}/:id`,
       status: 200,
@@ -53,11 +53,11 @@ describe('the log', () => {
     expect(linesOf(line.traceId)).to.have.length(1);
   });
 
-  it('says when a client that has a token named another tenant beside it', async () => {
+  it('the log line of a request says if X-Tenant names another tenant than the token', async () => {
     const mixed = await admin.get(path, { 'X-Tenant': world.globex.guid });
-    expect(await accessOf(mixed)).to.include({ status: 200, tenant: world.acme.guid, otherTenantNamed: true });
+    expect(await accessLineOf(mixed)).to.include({ status: 200, tenant: world.acme.guid, otherTenantNamed: true });
     const same = await admin.get(path, { 'X-Tenant': world.acme.guid.toUpperCase() });
-    expect(await accessOf(same)).not.to.have.property('otherTenantNamed');
+    expect(await accessLineOf(same)).not.to.have.property('otherTenantNamed');
   });
 
   it('a client that disconnects before its body is read is logged as 499, not as an error', async () => {
@@ -82,8 +82,8 @@ describe('the log', () => {
     expect(linesOf(traceId).filter(({ level }) => level > 30)).to.deep.equal([]);
   });
 
-  it('has one line as well for requests that are refused, with the code that the client was told', async () => {
-    const refused: [ApiResponse, object][] = [
+  it('each rejected request has one log line with the problem code of its response', async () => {
+    const rejected: [ApiResponse, object][] = [
       [await world.anonymous.get(path), { status: 403, code: 'tenant_required', route: path }],
       [
         await world.anonymous.get(path, { 'X-Tenant': world.acme.guid }),
@@ -96,20 +96,20 @@ describe('the log', () => {
       [await admin.post(path, '{'), { status: 400, code: 'malformed_json' }],
       [await admin.send('PATCH', path), { status: 405, code: 'method_not_allowed', method: 'PATCH' }],
     ];
-    for (const [answer, expected] of refused) {
-      const line = await accessOf(answer);
+    for (const [response, expected] of rejected) {
+      const line = await accessLineOf(response);
       expect(line).to.include(expected);
       expect(linesOf(line.traceId)).to.have.length(1);
-      expect(answer.body.traceId).to.equal(line.traceId);
+      expect(response.body.traceId).to.equal(line.traceId);
     }
   });
 
-  it('tells what came of a request that its client did not wait for', async () => {
+  it('a request whose client disconnects while sending its body is logged as 499 with route and tenant', async () => {
     const head = ['Content-Type: application/json', 'Content-Length: 500'];
     const authorization = `Authorization: Bearer ${admin.tokens?.accessToken}`;
     const post = rawRequest(`POST ${path}`, [authorization, ...head], '{"Title":');
     const before = world.logs.length;
-    // On a busy machine the client may disconnect before the service knows its tenant: then it sends the request again.
+    // On a busy machine the client may disconnect before the service has resolved the tenant. Then it tries again.
     const line = await eventually(async () => {
       await sendRaw(world.url, post, { withinMs: 100 });
       const lines = world.logs.slice(before).filter(text => text.includes('"status":499'));
@@ -118,24 +118,24 @@ describe('the log', () => {
     expect(line).to.include({ method: 'POST', route: path, tenant: world.acme.guid });
   });
 
-  it('has every request of many at once, each under an id of its own', async () => {
-    const answers = await Promise.all(Array.from({ length: 100 }, () => admin.get(path)));
-    const ids = answers.map(({ headers }) => headers.get('x-request-id') ?? '–');
+  it('each of 100 concurrent requests has one log line under its own trace id', async () => {
+    const responses = await Promise.all(Array.from({ length: 100 }, () => admin.get(path)));
+    const ids = responses.map(({ headers }) => headers.get('x-request-id') ?? '–');
     expect(new Set(ids).size).to.equal(100);
     await eventually(() => ids.every(id => linesOf(id).length > 0));
     for (const id of ids) expect(linesOf(id)).to.have.length(1);
   });
 
-  it('keeps to one line what a client sends with line feeds in it', async () => {
+  it('a client cannot forge a log line with line feeds in paths, headers or bodies', async () => {
     const forged = '{"level":30,"msg":"forged"}';
     const before = world.logs.length;
-    const answers = [
+    const responses = [
       await admin.get(`/${encodeURIComponent(`x\r\n${forged}`)}`, { 'User-Agent': forged, Referer: forged }),
       await admin.get(`${path}/${encodeURIComponent(`1\n${forged}`)}`),
       await admin.post(path, { Title: `x\n${forged}` }),
       await admin.get(path, { 'X-Tenant': forged, 'X-Request-Id': forged }),
     ];
-    for (const answer of answers) await accessOf(answer);
+    for (const response of responses) await accessLineOf(response);
     for (const line of world.logs.slice(before)) {
       expect(line.trimEnd()).not.to.include('\n');
       expect(line).not.to.match(/forged/);
@@ -143,31 +143,37 @@ describe('the log', () => {
     }
   });
 
-  describe('of a failure', () => {
-    const forbidden = (tenant: TestTenant): RegExp =>
+  describe('log of failures', () => {
+    /** Matches text that discloses the cause of a failure, and so may be in the log only. */
+    const internals = (tenant: TestTenant): RegExp =>
       new RegExp(
         `entity_statuses|select|42P01|postgres|node_modules|\\.ts|${tenant.database}|${tenant.slug}|127\\.0\\.0\\.1`,
         'i',
       );
 
-    /** A failing answer says that it failed, and nothing else; the log has the cause under the same id. */
-    async function expectFailure(answer: ApiResponse, tenant: TestTenant, status: number, code: string): Promise<Line> {
-      expect(answer.status).to.equal(status);
-      expect(answer.headers.get('content-type')).to.match(/^application\/problem\+json\b/);
-      expect(answer.headers.get('cache-control')).to.equal('no-store');
-      expect(answer.body).to.have.all.keys('type', 'title', 'status', 'code', 'traceId');
-      expect(answer.body.code).to.equal(code);
-      expect(JSON.stringify(answer.body)).not.to.match(forbidden(tenant));
-      const access = await accessOf(answer);
+    /** Expects a response that says only that the request failed, and its cause in the log under the same trace id. */
+    async function expectFailure(
+      response: ApiResponse,
+      tenant: TestTenant,
+      status: number,
+      code: string,
+    ): Promise<Line> {
+      expect(response.status).to.equal(status);
+      expect(response.headers.get('content-type')).to.match(/^application\/problem\+json\b/);
+      expect(response.headers.get('cache-control')).to.equal('no-store');
+      expect(response.body).to.have.all.keys('type', 'title', 'status', 'code', 'traceId');
+      expect(response.body.code).to.equal(code);
+      expect(JSON.stringify(response.body)).not.to.match(internals(tenant));
+      const access = await accessLineOf(response);
       expect(access).to.include({ status, code });
-      const causes = linesOf(access.traceId).filter(line => !isAccess(line));
+      const causes = linesOf(access.traceId).filter(line => !isAccessLine(line));
       expect(causes).to.have.length(1);
-      expect(causes[0]).to.include({ traceId: answer.body.traceId, level: 50, code });
+      expect(causes[0]).to.include({ traceId: response.body.traceId, level: 50, code });
       expect(causes[0]?.err?.stack).to.match(/^\s+at /m);
       return causes[0] as Line;
     }
 
-    it('in the tenant’s database has its cause under the trace id that the client was told', async () => {
+    it('a failure in the tenant database is logged with its cause under the trace id of the response', async () => {
       const broken = await world.provision('broken');
       const client = await world.login(broken);
       await sql(broken, 'alter table entity_statuses rename to misplaced');
@@ -181,7 +187,7 @@ describe('the log', () => {
       expect((await client.get(path)).status).to.equal(200);
     });
 
-    it('of the audit log undoes the change, and has its cause', async () => {
+    it('a failure to write the audit entry rolls the change back and is logged with its cause', async () => {
       const broken = await world.provision('unaudited');
       const client = await world.login(broken);
       await sql(broken, `create function break() returns trigger language plpgsql as $$ begin raise 'broken'; end $$`);
@@ -191,37 +197,37 @@ describe('the log', () => {
       expect(await sql(broken, `select 1 from entity_statuses where title = 'Valuable-Value'`)).to.deep.equal([]);
     });
 
-    it('of the control database has its cause', async () => {
+    it('a failure in the control database is logged with its cause', async () => {
       const em = world.control.em.fork();
       await em.execute('alter table sessions rename to misplaced');
       try {
-        const answer = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
+        const response = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
           'X-Tenant': world.acme.guid,
         });
-        const { err } = await expectFailure(answer, world.acme, 500, 'internal_error');
+        const { err } = await expectFailure(response, world.acme, 500, 'internal_error');
         expect(err).to.include({ code: '42P01' });
       } finally {
         await em.execute('alter table misplaced rename to sessions');
       }
     });
 
-    it('that stops for lack of a database is told as 503, with when to come again', async () => {
-      const gone = await world.provision('gone');
-      const client = await world.login(gone);
+    it('a request to a tenant whose database is missing gets 503 with Retry-After', async () => {
+      const tenant = await world.provision('gone');
+      const client = await world.login(tenant);
       await world.control.em
         .fork()
-        .execute(`update tenants set database_name = database_name || '_x' where id = ?`, [gone.id]);
-      const answer = await eventually(async () => {
-        const each = await client.get(path);
-        return each.status !== 200 && each;
+        .execute(`update tenants set database_name = database_name || '_x' where id = ?`, [tenant.id]);
+      const response = await eventually(async () => {
+        const response = await client.get(path);
+        return response.status !== 200 && response;
       });
-      expect(Number(answer.headers.get('retry-after'))).to.be.at.least(1);
-      const { err } = await expectFailure(answer, gone, 503, 'unavailable');
+      expect(Number(response.headers.get('retry-after'))).to.be.at.least(1);
+      const { err } = await expectFailure(response, tenant, 503, 'unavailable');
       expect(err).to.include({ code: '3D000' });
     });
   });
 
-  it('holds no token, no password and no value of a body', async () => {
+  it('no log line contains a token, a password or a value of a body', async () => {
     const other = await world.login(world.globex);
     const values = ['Valuable-Value', 'valuable.value@acme.test', 'Wrong-Password-1234'];
     await other.post(path, { Title: values[0], Unknown: values[0] });
@@ -234,7 +240,7 @@ describe('the log', () => {
       named,
     );
     const last = await other.withToken(`${body.accessToken}x`).get(path);
-    await accessOf(last);
+    await accessLineOf(last);
     const secrets = [
       ...values,
       ...[admin, other].flatMap(({ tokens }) => [tokens?.accessToken, tokens?.refreshToken]),

@@ -22,7 +22,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
   this.slow(4_000);
   let world: World;
   let redis: TestRedis;
-  /** The time limits of calls to Redis: with these held, a call ends only with a reply, an error, or by the test. */
+  /** The time limits of calls to Redis. While these are held, a call ends only by a reply, an error or the test. */
   let timeLimits: HeldTimers;
   const running: RunningServer[] = [];
   const stopAll = () => Promise.all(running.splice(0).map(service => service.stop()));
@@ -46,7 +46,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
     await stopAll();
   });
 
-  /** Starts one more process of the service on this Redis. */
+  /** Starts another server of the service with this Redis. */
   const start = async (environment: Record<string, string> = {}) => {
     const settings = { REDIS_URL: redis.url, TRUSTED_PROXIES: '127.0.0.1', ...environment };
     const { service, url } = await world.startAnotherServer(settings);
@@ -121,13 +121,13 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       ['CLIENT PAUSE', () => redis.admin.client('PAUSE', tenMinutesMs, 'WRITE'), () => redis.admin.client('UNPAUSE')],
       ['a suspended process', () => redis.signal('SIGSTOP'), () => redis.signal('SIGCONT')],
     ] as const) {
-      it(`only the first requests wait for Redis, and none waits for its end of silence (${how})`, async () => {
+      it(`while Redis is silent (${how}), only the first requests wait, and only until their time limit`, async () => {
         const one = await start({ RATE_LIMIT_GLOBAL: '200/60s' });
         await load(one.get, '192.0.2.4', 200);
         await hang();
         const before = timeLimits.total;
         const responses = await endingTimeLimits(load(one.get, '192.0.2.5', 650));
-        // The third call in a row that ends without a reply is the last but those that have begun before it.
+        // After the third call in a row without a reply, no further call begins; calls that run then still end.
         expect(timeLimits.total - before).to.be.within(1, 3 + parallelClients);
         expect(statusCounts(responses)).to.deep.equal({ 403: 200, 429: 450 });
         expect(events()[0]).to.equal('rate_limits_own');
@@ -138,7 +138,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
       });
     }
 
-    /** Lets the time of every call to Redis pass at once, until the work is done. */
+    /** Ends every call to Redis at its time limit, without waiting for the clock, until `work` is done. */
     async function endingTimeLimits<T>(work: Promise<T>): Promise<T> {
       let done = false;
       const result = work.finally(() => {

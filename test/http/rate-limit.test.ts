@@ -13,14 +13,14 @@ const rejectionDelayMs = 2_000;
 describe('rate limits', function () {
   this.slow(4_000);
   let world: World;
-  /** The limits of the service description, behind a proxy that names the client. */
+  /** A client of a server with the limits of the service description, behind a proxy that names the client address. */
   let limited: Client;
   let held: HeldTimers;
 
   before(async () => {
     world = await createWorld();
     limited = new Client((await world.startAnotherServer({ ...described, TRUSTED_PROXIES: '127.0.0.1' })).url);
-    // The time of day stands still, but for `world.clock`: the speed of the machine changes no window.
+    // Only `world.clock` moves the time, so the speed of the machine does not affect a window.
     const now = Date.now();
     mock.method(Date, 'now', () => now);
   });

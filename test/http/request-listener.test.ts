@@ -215,7 +215,7 @@ function receive(url: string, method: string): Promise<Received> {
       try {
         for await (const chunk of incoming) chunks.push(chunk);
       } catch {
-        // the connection ended early: `complete` is false
+        // The connection ended before the response did; `complete` is false then.
       }
       resolve({ status: incoming.statusCode, headers, bytes: Buffer.concat(chunks), complete: incoming.complete });
     });

@@ -29,7 +29,7 @@ const named = {
   Details: { any: { field: 1 } },
 };
 
-/** The same with a property that no schema names in every object but the free one. */
+/** The same value with the additional property `secret` in every object but `Details`, whose schema allows any. */
 const withSecrets = {
   ...named,
   secret: 's',
@@ -92,7 +92,7 @@ describe('response filter', () => {
     });
   }
 
-  it('the documents of all responses refuse unknown properties, so the client of the tests does', () => {
+  it('the documented schema of every response allows no unknown property, so the test client checks for them', () => {
     let objects = 0;
     const check = (schema: Json, pointer: string): void => {
       if (schema.properties) {
@@ -110,7 +110,7 @@ describe('response filter', () => {
     expect(objects).to.be.greaterThan(10);
   });
 
-  it('the client of the tests refuses a response with an unknown property', () => {
+  it('the test client rejects a response with an unknown property', () => {
     const body = { Id: 1, Name: 'Shipped', Weighting: 1, CreatedAt: '2026-01-01T00:00:00.000Z' };
     const headers = new Headers({ 'content-type': 'application/json' });
     const receive = (received: object): void =>
@@ -120,7 +120,7 @@ describe('response filter', () => {
   });
 });
 
-/** Status and body of a response to a request of a route with this schema, whose handler returns the result. */
+/** Mounts a route with this response schema and a handler that returns `result`; returns status and body. */
 async function send(
   response: z.ZodType | undefined,
   result: unknown,
@@ -151,7 +151,7 @@ async function fetchText(url: string): Promise<{ status: number; text: string }>
   return { status: response.status, text: await response.text() };
 }
 
-/** A value of a schema, with a property that the schema does not name in each of its objects. */
+/** Returns a value for a schema; each object in it has an additional property `secret`. */
 function sampleOf(schema: z.ZodType): unknown {
   if (schema instanceof z.ZodArray) return [sampleOf(schema.element as z.ZodType)];
   if (schema instanceof z.ZodNullable || schema instanceof z.ZodOptional) return sampleOf(schema.unwrap() as z.ZodType);
