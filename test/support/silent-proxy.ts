@@ -11,6 +11,11 @@ export interface SilentProxy {
    * @param matches returns true for the bytes of a packet that is the last one passed; absent: nothing is passed any more
    */
   silence(database: string, matches?: (packet: Buffer) => boolean): void;
+  /**
+   * Holds back the first packet to a database that matches, and what follows it on its connection. Other connections go on.
+   * @returns a function that passes what was held back; `isHolding` becomes true when a packet has matched
+   */
+  hold(database: string, matches: (packet: Buffer) => boolean): { release: () => void; readonly isHolding: boolean };
   /** Connections that were opened to a database, since the start. */
   opened(database: string): number;
   /** Ends all connections. */
@@ -18,11 +23,18 @@ export interface SilentProxy {
   close(): Promise<void>;
 }
 
+interface Hold {
+  readonly matches: (packet: Buffer) => boolean;
+  /** Passes the packet that is held back. */
+  pass?: () => void;
+}
+
 /** Starts a proxy. A connection belongs to the database that its first packet names (no TLS). */
 export async function startSilentProxy(): Promise<SilentProxy> {
   const { hostname, port } = new URL(postgresUrl());
   const silent = new Map<string, (packet: Buffer) => boolean>();
   const opened: string[] = [];
+  const holds = new Map<string, Hold>();
   const sockets = new Set<Socket>();
 
   const server = createServer(client => {
@@ -50,7 +62,14 @@ export async function startSilentProxy(): Promise<SilentProxy> {
       isSilent ||= isLast === nothing;
       if (isSilent) return;
       if (isLast?.(packet)) isSilent = true;
-      upstream.write(packet);
+      const hold = holds.get(database);
+      if (hold && !hold.pass && hold.matches(packet)) {
+        client.pause();
+        hold.pass = () => {
+          upstream.write(packet);
+          client.resume();
+        };
+      } else upstream.write(packet);
     });
     upstream.on('data', packet => {
       if (!isSilent && silent.get(database ?? '') !== nothing) client.write(packet);
@@ -62,6 +81,19 @@ export async function startSilentProxy(): Promise<SilentProxy> {
   return {
     through: url => Object.assign(new URL(url), { host: address }).href,
     silence: (database, matches = nothing) => void silent.set(database, matches),
+    hold: (database, matches) => {
+      const hold: Hold = { matches };
+      holds.set(database, hold);
+      return {
+        release: () => {
+          holds.delete(database);
+          hold.pass?.();
+        },
+        get isHolding() {
+          return hold.pass !== undefined;
+        },
+      };
+    },
     opened: database => opened.filter(each => each === database).length,
     cut: () => {
       for (const socket of sockets) socket.destroy();

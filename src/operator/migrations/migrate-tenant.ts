@@ -29,15 +29,22 @@ export interface Run {
   head: string;
   /** The fingerprints at head, by the id of the server. */
   fingerprints: Map<number, string>;
+  /** When every process has received that the tenants up to now were taken out of service, by `performance.now()`. */
+  receivedAt: number;
 }
 
 /**
  * Brings one tenant's database to head and compares it with the template. If they differ, everything is rolled back.
  *
  * No request is ever served on a schema that does not fit the build:
- * 1. Before the database changes, the control database loses the tenant's version, and requests get 503.
- * 2. The migration waits until every server process has received that change (`takeOutOfService`).
- * 3. After the database has changed, the control database gets the new version.
+ * 1. Before the database changes, the control database loses the tenant's version. A process that has received that
+ *    change answers the tenant's requests with 503, also from memory. Every process receives it within a second.
+ * 2. The change locks the identity of the database. A new connection reads it before it serves a request, so it waits until
+ *    the change has ended, and then finds another version than its own and serves nothing.
+ * 3. Under that lock the sessions of the tenant end (`changeSchema`). So by 2, no request uses a connection on the new
+ *    schema that was verified on the old one, also a request that began long before.
+ * 4. After the database has changed, the control database gets the new version.
+ * 5. A run ends no sooner than every process has received 1 for each tenant: then no response of an earlier build is left.
  * If the process is killed in between, the tenant has no version and gets 503 until the next run.
  *
  * @returns `busy` if another process works on the tenant, undefined if there is nothing to do (any more)
@@ -91,7 +98,7 @@ async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
     if (pending.length === 0) {
       await compare(run, tenant, database);
     } else {
-      await takeOutOfService(controlPool, database, tenant, run.id);
+      run.receivedAt = Math.max(run.receivedAt, await takeOutOfService(controlPool, database, tenant, run.id));
       try {
         await retryOnLockTimeout(() => apply(run, tenant, database, pending));
       } catch (error) {
@@ -106,13 +113,13 @@ async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
 }
 
 async function apply(run: Run, tenant: Tenant, database: pg.Client, pending: SchemaStep[]): Promise<void> {
-  await changeSchema(
-    database,
-    async applied => {
+  await changeSchema(database, {
+    role: tenant.roleName,
+    change: async applied => {
       for (const step of pending) if (!applied.includes(step.name)) await applyStep(database, step);
     },
-    () => compare(run, tenant, database),
-  );
+    check: () => compare(run, tenant, database),
+  });
 }
 
 /** @throws {OperatorError} that names the first object in which the database differs from the template */

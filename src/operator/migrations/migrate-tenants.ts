@@ -8,6 +8,7 @@ import { errorText } from '../error-text.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
 import { headFingerprints } from '../schema/template-fingerprint.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
+import { waitUntil } from '../schema/tenant-schema.ts';
 import { migrateConcurrently } from './migrate-concurrently.ts';
 import { migrateTenant, type Run } from './migrate-tenant.ts';
 import type { TenantResult } from './migration-outcomes.ts';
@@ -60,9 +61,10 @@ export async function migrateTenants(
       const locks = shareConnection(connection);
       const concurrency = request.concurrency ?? defaultConcurrency;
       const { id, candidates } = await beginRun(locks, head, fingerprints, { ...request, concurrency });
-      const run: Run = { id, installation, locks, controlPool, steps, head, fingerprints };
+      const run: Run = { id, installation, locks, controlPool, steps, head, fingerprints, receivedAt: 0 };
       try {
         const report = await migrateCandidates(run, candidates, { ...request, concurrency }, observers);
+        await waitUntil(run.receivedAt);
         await endRun(locks, id, report.state, 'the run was halted before this tenant');
         return report;
       } catch (error) {

@@ -9,6 +9,7 @@ import {
   retryOnLockTimeout,
   setSchemaVersion,
   takeOutOfService,
+  waitUntil,
   withTenantConnection,
 } from '../schema/tenant-schema.ts';
 import { findTenant } from '../tenants/tenants.ts';
@@ -43,8 +44,10 @@ export async function rollback(installation: Installation, slug: string): Promis
       const elapsed = () => Math.round(performance.now() - startedAt);
       const run = await beginRollback(control, id, from, to);
       try {
-        await takeOutOfService(control, database, tenant, run);
-        await retryOnLockTimeout(() => changeSchema(database, () => revertStep(database, step)));
+        const receivedAt = await takeOutOfService(control, database, tenant, run);
+        const change = () => revertStep(database, step);
+        await retryOnLockTimeout(() => changeSchema(database, { role: tenant.roleName, change }));
+        await waitUntil(receivedAt);
       } catch (error) {
         const restored = await readSchemaState(database).catch(() => undefined);
         if (restored) await setSchemaVersion(control, id, restored.applied.at(-1) ?? null);

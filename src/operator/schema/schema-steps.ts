@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { OperatorError } from '../../operator-error.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
+import { endSessions } from './tenant-sessions.ts';
 
 /** One migration as the SQL statements of both directions. */
 export interface SchemaStep {
@@ -75,25 +76,35 @@ const lockIdentity = `
     if to_regclass('tenant_identity') is not null then lock table tenant_identity in access exclusive mode; end if;
   end $$`;
 
+interface SchemaChange {
+  /** The login role of the tenant. */
+  role: string;
+  /** Receives the names of the migrations that the database has. */
+  change: (applied: string[]) => Promise<void>;
+  /** Runs before the commit; an error rolls everything back. */
+  check?: () => Promise<void>;
+}
+
 /**
  * Changes the schema of a tenant database in one transaction, which locks `tenant_identity` and `migrations`. A new connection
  * that is to serve the tenant first reads both (identity and version), so it waits until the transaction has ended.
- * @param change receives the names of the migrations that the database has
- * @param check runs before the commit; an error rolls everything back
+ *
+ * Under these locks the sessions of the tenant's role end. So no connection that was verified at the earlier version
+ * exists at the commit, whenever the request began that would use it. After the commit they end once more: a session that
+ * waited for the lock would not see the new version if somebody had set its isolation level to repeatable read.
  */
-export async function changeSchema(
-  client: pg.Client,
-  change: (applied: string[]) => Promise<void>,
-  check?: () => Promise<void>,
-): Promise<void> {
+export async function changeSchema(client: pg.Client, { role, change, check }: SchemaChange): Promise<void> {
   try {
-    await change(await beginChange(client));
+    const applied = await beginChange(client);
+    await endSessions(client, role);
+    await change(applied);
     await check?.();
     await client.query('commit');
   } catch (error) {
     await client.query('rollback').catch(() => {});
     throw error;
   }
+  await endSessions(client, role);
 }
 
 /** Begins the transaction in one round trip. @returns the names of the migrations that the database has */

@@ -7,6 +7,7 @@ import { catalogQuerySettings, withConnection } from '../../postgres/connection.
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { migrationSettings } from './template.ts';
+import { becomeMember, countSessions } from './tenant-sessions.ts';
 
 /**
  * Within this time every process has received a change of the control database, or else has noticed that its change feed
@@ -18,16 +19,20 @@ const quietDeadlineMs = 12_000;
 const pollMs = 50;
 
 /**
- * Takes a tenant out of service: its requests get 503 from now on. Resolves when no earlier request runs in its database,
- * or after 13 s. Any number of server processes may have connections to it; the wait lets them receive the change.
+ * Takes a tenant out of service: its requests get 503 from now on. Resolves when the requests that run in its database have
+ * ended, or after 13 s. Any number of server processes may have connections to it; the wait lets them receive the change.
+ *
+ * A tenant without a session, as most of a large fleet, is not waited for: `changeSchema` ends whatever session appears
+ * later. Until the returned moment, a process that has not received the change may still serve a cached response.
  * @param run the migration run in which the tenant is marked as running
+ * @returns the moment, by `performance.now()`, at which every process has received the change
  */
 export async function takeOutOfService(
   control: Queryable,
   database: pg.Client,
   tenant: Tenant,
   run?: number,
-): Promise<void> {
+): Promise<number> {
   await control.query(
     `with tenant as (
        update tenants set schema_version = null, schema_fingerprint = null, updated_at = now() where id = $1
@@ -35,23 +40,18 @@ export async function takeOutOfService(
      update migration_outcomes set state = 'running', started_at = now() where tenant_id = $1 and run_id = $2`,
     [tenant.id, run],
   );
-  const hasSessions = async (condition: string): Promise<boolean> => {
-    const text = `select from pg_stat_activity where datname = current_database() and usename = $1 and ${condition}`;
-    return ((await database.query(text, [tenant.roleName])).rowCount ?? 0) > 0;
-  };
-  // Without a session of the tenant there is no wait: a new connection reads the schema version in the database first.
-  if ((await isOnlyConnection(database)) || !(await hasSessions('true'))) return;
-  await sleep(changeReceivedMs);
+  const receivedAt = performance.now() + changeReceivedMs;
+  await becomeMember(database, tenant.roleName);
+  if ((await countSessions(database, tenant.roleName)).all === 0) return receivedAt;
+  await waitUntil(receivedAt);
   const deadline = performance.now() + quietDeadlineMs;
-  while (performance.now() < deadline && (await hasSessions(`state <> 'idle'`))) await sleep(pollMs);
+  while (performance.now() < deadline && (await countSessions(database, tenant.roleName)).busy > 0) await sleep(pollMs);
+  return receivedAt;
 }
 
-/** Answers most cases cheaply: reading pg_stat_activity is expensive. */
-async function isOnlyConnection(database: pg.Client): Promise<boolean> {
-  const { rows } = await database.query<{ only: boolean }>(
-    `select pg_stat_get_db_numbackends(oid) = 1 as only from pg_database where datname = current_database()`,
-  );
-  return rows[0]?.only ?? false;
+/** Waits until a moment by `performance.now()`. */
+export async function waitUntil(moment: number): Promise<void> {
+  await sleep(Math.max(0, moment - performance.now()));
 }
 
 /** Records a tenant's version without a fingerprint: its schema has not been compared with the template. */

@@ -11,6 +11,7 @@ import { withConnection } from '../../../src/postgres/connection.ts';
 import { startServer } from '../../../src/server.ts';
 import { Client } from '../../support/client.ts';
 import { runScript } from '../../support/command-line.ts';
+import { makeNextBuild } from '../../support/next-build.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 
 const statuses = '/api/v1/EntityStatus';
@@ -67,6 +68,26 @@ describe('login of the operator', function () {
     }
   });
 
+  it('a login with CREATEDB and CREATEROLE is enough to end the sessions of a tenant and migrate it', async () => {
+    const next = await makeNextBuild();
+    const config = readConfig(environment);
+    const installation = await openInstallation(config);
+    const passwords = createPasswords();
+    const manifestOfOther = checkManifest({ ...manifest, slug: 'initech' }, 'initech');
+    const made = await provision(installation, passwords, manifestOfOther);
+    const service = await startServer({ config, installation, log: pino({ level: 'silent' }), passwords });
+    try {
+      expect(await loginsOfTenant(service.port, made.tenant, made.logins[0])).to.deep.equal([made.tenant.roleName]);
+      const migrated = await runScript(next.file('scripts/tenant.ts'), ['migrate', 'initech'], environment);
+      expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
+      expect(await connectedRoles(made.tenant.databaseName)).to.deep.equal([]);
+    } finally {
+      await service.stop();
+      await installation.close();
+      await next.remove();
+    }
+  });
+
   it('with the operator login in the query of DATABASE_URL, tenants are still served with their own logins', async () => {
     const url = new URL(postgresUrl());
     const urlWithQuery = `postgresql://${url.host}/${login.user}?user=${login.user}&password=${login.password}`;
@@ -116,6 +137,10 @@ describe('login of the operator', function () {
     const client = new Client(url, body);
     expect((await client.get(statuses)).status).to.equal(200);
     expect((await client.post(statuses, { Title: 'New' })).status).to.equal(201);
+    return connectedRoles(databaseName);
+  }
+
+  function connectedRoles(databaseName: string): Promise<string[]> {
     return withConnection(postgresUrl(), async connection => {
       const { rows } = await connection.query<{ usename: string }>(
         'select distinct usename from pg_stat_activity where datname = $1',

@@ -218,7 +218,7 @@ describe('migrations', () => {
         withConnection(url, migrating =>
           withConnection(url, async asking => {
             await dump.query('begin; lock table migrations in access share mode');
-            const changed = changeSchema(migrating, async () => {});
+            const changed = changeSchema(migrating, { role: 'nobody', change: async () => {} });
             await waiting(dump, 1);
             const answer = ask(asking);
             await waiting(dump, 2);
