@@ -74,7 +74,7 @@ export function createApp(services: AppServices): Koa {
   app.use(requestId());
   app.use(accessLog(log, metrics.count));
   app.use(problemDetails(log));
-  app.use((_ctx, next) => withDeadline(services.deadlineMs, next));
+  app.use(limitDuration(services.deadlineMs));
   app.use(securityHeaders());
   app.use(readAddresses(config.trustedProxies));
   app.use(limits.everyRequest);
@@ -97,6 +97,15 @@ function identifyFor(
   if (access === 'client') return client;
   if (access === 'optional') return (ctx, next) => (requestToken(ctx.req) === undefined ? anonymous : user)(ctx, next);
   return user;
+}
+
+/** Gives the request a deadline, `ctx.state.deadline`: when it passes, the request fails with `unavailable`. */
+function limitDuration(deadlineMs: number): Middleware {
+  return (ctx, next) =>
+    withDeadline(deadlineMs, deadline => {
+      ctx.state.deadline = deadline;
+      return next();
+    });
 }
 
 /** A connection that stays open after its response would delay the stop until its client or a time limit closes it. */

@@ -1,5 +1,4 @@
 import type { Logger } from 'pino';
-import { withoutDeadline } from './deadline.ts';
 import { describeError } from './log.ts';
 
 /** Work that runs after its request was answered, such as sending mail. */
@@ -20,7 +19,7 @@ export function createBackgroundTasks(log: Logger): BackgroundTasks {
         log.error({ event: 'background_overloaded', task: name }, 'dropped a background task: too many are running');
         return;
       }
-      const running: Promise<void> = withoutDeadline(task)
+      const running: Promise<void> = task()
         .catch(error =>
           log.error({ event: 'background_failed', task: name, err: describeError(error) }, 'a background task failed'),
         )

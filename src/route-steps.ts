@@ -1,7 +1,6 @@
 import type { Context, Middleware } from 'koa';
 import type { z } from 'zod';
 import { enforceScope } from './auth/enforce-scope.ts';
-import { currentDeadline } from './deadline.ts';
 import { problem } from './errors.ts';
 import { readBody } from './http/read-body.ts';
 import { readFields, readQuery } from './http/read-fields.ts';
@@ -37,12 +36,12 @@ export function requirePermission(route: TenantRoute): Middleware | undefined {
 export function respond(route: TenantRoute): Middleware {
   const filter = filterOf(route);
   return async ctx => {
-    const { context, caller } = ctx.state;
+    const { context, caller, deadline } = ctx.state;
     const body = route.body ? await readInput(ctx, route, route.body, caller) : {};
     const query = route.query ? readQuery(route.query, new URLSearchParams(ctx.querystring)) : {};
     const input = { body: body as never, query: query as never, params: ctx.params };
     const result = await route.handler(input, context);
-    currentDeadline()?.check(); // the request has been answered
+    deadline.check(); // the request has been answered
     sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
   };
 }

@@ -1,3 +1,4 @@
+import type { Deadline } from '../deadline.ts';
 import { Contention } from './contention.ts';
 import type { PoolState } from './pool-state.ts';
 import { serveWaiters } from './serve-waiters.ts';
@@ -82,7 +83,7 @@ export class ConnectionBudget {
    * `await`: otherwise concurrent callers could exceed the limit.
    * @throws {PoolError} `POOL_TIMEOUT` when no connection became free in time, or too many requests wait
    */
-  async acquire(pool: Pool): Promise<TenantClient> {
+  async acquire(pool: Pool, deadline?: Deadline): Promise<TenantClient> {
     this.#contention.recordUse(pool);
     // This overtakes no waiter: waiters of this pool come first, and waiters of other pools cannot use the connection.
     // They could only have it evicted, and `#serve` decided against that when the connection became idle.
@@ -90,7 +91,7 @@ export class ConnectionBudget {
       const client = this.#connections.takeIdle(pool);
       if (client) return this.#use(client);
     }
-    const waiting = this.#waitQueue.enqueue(pool);
+    const waiting = this.#waitQueue.enqueue(pool, deadline);
     this.#serve();
     return waiting;
   }

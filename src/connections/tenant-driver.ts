@@ -1,4 +1,5 @@
 import { type EntityManager, type MikroORM, PostgreSqlDriver } from '@mikro-orm/postgresql';
+import type { Deadline } from '../deadline.ts';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { isConnectionLost } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
@@ -36,6 +37,8 @@ interface Change {
   prepare: (transaction: TenantTransaction) => Promise<Statement>;
   /** Notifies every process that the resource changes. Called before the first change of a burst. */
   announce: () => Promise<void>;
+  /** Of the request that makes the change. */
+  deadline?: Deadline;
 }
 
 /** Timestamps as text are the same in every session. */
@@ -69,13 +72,13 @@ export class TenantDriver extends PostgreSqlDriver {
   }
 
   /** Returns the rows of a reading statement. If the connection is lost meanwhile, reads once more on another one. */
-  async read(select: Statement): Promise<RowValues[]> {
-    const { rows } = await this.#retryOnce(client => client.query<RowValues>(select));
+  async read(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
+    const { rows } = await this.#retryOnce(client => client.query<RowValues>(select), deadline);
     return rows;
   }
 
   /** Returns the rows of a reading statement of a resource, and whether they may be cached. Retries as `read` does. */
-  async readCacheable(select: Statement, resource: string): Promise<ReadResult> {
+  async readCacheable(select: Statement, resource: string, deadline?: Deadline): Promise<ReadResult> {
     const key = resourceLockKey(resource);
     return this.#retryOnce(async client => {
       // In one round trip, but one after the other: the lock is tried before the rows are read.
@@ -85,11 +88,11 @@ export class TenantDriver extends PostgreSqlDriver {
       ]);
       const { free = false, source = '' } = state.rows[0] ?? {};
       return { rows, cacheable: free && !client.locks.has(key), source };
-    });
+    }, deadline);
   }
 
   /** Makes one change in a transaction that carries the actor. @returns the rows of the statement */
-  change({ actor, resource, prepare, announce }: Change): Promise<RowValues[]> {
+  change({ actor, resource, prepare, announce, deadline }: Change): Promise<RowValues[]> {
     return this.#withClient(async client => {
       if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), announce);
       const transaction = new TenantTransaction(client, actor, () => this.entityManager());
@@ -99,7 +102,7 @@ export class TenantDriver extends PostgreSqlDriver {
         await transaction.rollback();
         throw error;
       }
-    });
+    }, deadline);
   }
 
   /** Creates an entity manager on this database. It never uses one from MikroORM's async context. */
@@ -107,17 +110,17 @@ export class TenantDriver extends PostgreSqlDriver {
     return this.createEntityManager(false) as EntityManager;
   }
 
-  async #retryOnce<T>(query: (client: TenantClient) => Promise<T>): Promise<T> {
+  async #retryOnce<T>(query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
     try {
-      return await this.#withClient(query);
+      return await this.#withClient(query, deadline);
     } catch (error) {
       if (!isConnectionLost(error)) throw error;
-      return this.#withClient(query);
+      return this.#withClient(query, deadline);
     }
   }
 
-  async #withClient<T>(query: (client: TenantClient) => Promise<T>): Promise<T> {
-    const client = await this.pool.connect();
+  async #withClient<T>(query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
+    const client = await this.pool.connect(deadline);
     try {
       return await query(client);
     } finally {

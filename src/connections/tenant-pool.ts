@@ -1,4 +1,4 @@
-import { currentDeadline } from '../deadline.ts';
+import type { Deadline } from '../deadline.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 import type { PoolState, TenantClientOptions, Waiter } from './pool-state.ts';
@@ -39,18 +39,17 @@ export class TenantPool implements PoolState<TenantClient> {
   }
 
   /**
-   * Returns a connection that ends at the deadline of the request.
+   * @param deadline of the request: the connection is destroyed if it is still in use then
    * @throws {PoolError} as `ConnectionBudget.acquire`, and `POOL_CLOSED` after `end`
    * @throws {DeadlineError} when the deadline has passed
    */
-  async connect(): Promise<TenantClient> {
+  async connect(deadline?: Deadline): Promise<TenantClient> {
     if (this.ended) throw closedError();
-    const deadline = currentDeadline();
     deadline?.check();
     const weight = performance.now() / usageHalfLifeMs;
     const [larger, smaller] = this.#usageScore > weight ? [this.#usageScore, weight] : [weight, this.#usageScore];
     this.#usageScore = larger + Math.log2(1 + 2 ** (smaller - larger));
-    const client = await this.budget.acquire(this);
+    const client = await this.budget.acquire(this, deadline);
     if (deadline) client.endAt(deadline);
     return client;
   }

@@ -1,4 +1,4 @@
-import { currentDeadline, DeadlineError } from '../deadline.ts';
+import { type Deadline, DeadlineError } from '../deadline.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import type { PoolState, Waiter } from './pool-state.ts';
 import type { TenantClient } from './tenant-client.ts';
@@ -39,9 +39,9 @@ export class WaitQueue {
 
   /**
    * @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the longest wait
-   * @throws {DeadlineError} at the deadline of the request
+   * @throws {DeadlineError} when `deadline` passes
    */
-  enqueue(pool: Pool): Promise<TenantClient> {
+  enqueue(pool: Pool, deadline?: Deadline): Promise<TenantClient> {
     if (this.#length >= maxWaiters) this.#makeRoom(pool);
     return new Promise<TenantClient>((resolve, reject) => {
       const giveUp = (error: Error) => {
@@ -50,7 +50,7 @@ export class WaitQueue {
       };
       const timeoutError = () => new PoolError('POOL_TIMEOUT', 'no connection became free in time');
       const timer = setTimeout(() => giveUp(timeoutError()), this.#maxWaitMs);
-      const forgetDeadline = currentDeadline()?.onPass(() => giveUp(new DeadlineError()));
+      const forgetDeadline = deadline?.onPass(() => giveUp(new DeadlineError()));
       const waiter: Waiter<TenantClient> = { resolve, reject, since: performance.now(), timer, forgetDeadline };
       this.#length++;
       pool.waiting.push(waiter);

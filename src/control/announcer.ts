@@ -1,4 +1,3 @@
-import { requestDeadlineMs, withDeadline } from '../deadline.ts';
 import { type ChangeTopic, changeChannel } from './change-topics.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 
@@ -30,7 +29,7 @@ export function createAnnouncer(control: ControlDatabase): Announce {
       // Closes the batch before it is sent: another process may receive it and read data again before a change that is
       // announced after this point, so such a change needs a notification of its own.
       nextBatch = undefined;
-      return withDeadline(requestDeadlineMs, () => send(payloads)); // requests share it
+      return send(payloads);
     });
     lastSettled = sent.catch(() => {});
     return { payloads, sent };

@@ -1,5 +1,4 @@
 import { LRUCache } from 'lru-cache';
-import { requestDeadlineMs, withDeadline } from '../deadline.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { ChangeTopic } from './change-topics.ts';
 
@@ -70,11 +69,7 @@ export class ControlCache<Value extends object> {
     const cached = this.#entries.get(key);
     if (cached !== undefined) return cached.loading;
 
-    // Concurrent look-ups share the query, so it has a deadline of its own.
-    const entry = this.#add(
-      key,
-      withDeadline(requestDeadlineMs, () => load(key)),
-    );
+    const entry = this.#add(key, load(key));
     try {
       entry.value = await entry.loading;
       if (entry.value === undefined && this.#remove(key, entry) && maxAbsent) this.#absent.set(key, true);

@@ -4,7 +4,6 @@ import type pg from 'pg';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationNames, migrationOptions } from '../postgres/migration-steps.ts';
-import { endAtDeadline } from '../postgres/pool-deadline.ts';
 import { controlEntities } from './entities.ts';
 
 /** The control database: it stores all tenants, keys, users and sessions. */
@@ -31,10 +30,7 @@ export function openControlDatabase(url: string, connections = 2): ControlDataba
       max: connections,
       idleTimeoutMillis: timeLimits.control.idleMs,
       keepAlive: true,
-      onPoolCreated: (pool: pg.Pool) => {
-        dropDeadConnections(pool, timeLimits.control.silenceMs);
-        endAtDeadline(pool);
-      },
+      onPoolCreated: (pool: pg.Pool) => dropDeadConnections(pool, timeLimits.control.silenceMs),
     },
   });
 }

@@ -1,5 +1,4 @@
 import { LRUCache } from 'lru-cache';
-import { requestDeadlineMs, withDeadline } from '../deadline.ts';
 import type { ControlCache } from './cache.ts';
 import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type { TenantRecord } from './records.ts';
@@ -25,7 +24,7 @@ export function createTenantReload(
   return async guid => {
     let check = recentChecks.get(guid);
     if (!check) {
-      check = withDeadline(requestDeadlineMs, () => dropIfKeysDiffer(guid)); // requests share it
+      check = dropIfKeysDiffer(guid);
       recentChecks.set(guid, check);
     }
     await check;

@@ -1,6 +1,6 @@
 import type { Context } from 'koa';
 import { koaBody } from 'koa-body';
-import { currentDeadline } from '../deadline.ts';
+import type { Deadline } from '../deadline.ts';
 import { problem } from '../errors.ts';
 
 const parsers = new Map<number, ReturnType<typeof koaBody>>();
@@ -28,9 +28,8 @@ async function read(ctx: Context, limit: number): Promise<object> {
   if (length > limit) throw problem('payload_too_large', { headers: closing });
 
   const checkUtf8 = utf8Checker(ctx);
-  const deadline = currentDeadline();
-  const parsed = () => parse(ctx, limit);
-  await (deadline ? deadline.notCounting(parsed) : parsed());
+  const deadline: Deadline = ctx.state.deadline;
+  await deadline.notCounting(() => parse(ctx, limit));
   checkUtf8();
   const body: unknown = (ctx.request as { body?: unknown }).body;
   if (typeof body !== 'object' || body === null || Array.isArray(body))

@@ -3,7 +3,7 @@ import type { Announce } from '../control/announcer.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import { changeTopics } from '../control/change-topics.ts';
 import type { TenantRecord } from '../control/records.ts';
-import { requestDeadlineMs, withDeadline } from '../deadline.ts';
+import { type Deadline, requestDeadlineMs, withDeadline } from '../deadline.ts';
 import { Representation } from '../http/representation.ts';
 import type { RowValues } from '../postgres/table-statements.ts';
 import { type CachedResource, type CachedResponse, ResponseStore } from './response-store.ts';
@@ -123,13 +123,14 @@ export class ResponseCache {
 
   /**
    * Reads a response, or waits for the same read of another request (I5), and stores it if the read is cacheable.
+   * @param read gets a deadline when requests share the read, and none when it is the request's own
    * @throws what `toResponse` throws
    */
   async load(
     tenant: TenantRecord,
     resource: string,
     key: string,
-    read: () => Promise<ReadResult>,
+    read: (deadline?: Deadline) => Promise<ReadResult>,
     toResponse: ToResponse,
   ): Promise<Representation> {
     this.counts.misses++;
@@ -166,7 +167,7 @@ export class ResponseCache {
     resource: string,
     key: string,
     cached: CachedResource<LoadResult>,
-    read: () => Promise<ReadResult>,
+    read: (deadline?: Deadline) => Promise<ReadResult>,
     toResponse: ToResponse,
   ): Promise<LoadResult> {
     const readAt = this.#now();

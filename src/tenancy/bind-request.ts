@@ -8,9 +8,9 @@ import { type Caller, type ContextServices, RequestContext } from './request-con
  */
 export function bindTenant(ctx: Context, tenant: TenantRecord, services: ContextServices): void {
   const bypassCache = /\bno-cache\b/i.test(ctx.req.headers['cache-control'] ?? '');
-  const { traceId, ipAddress } = ctx.state;
+  const { traceId, ipAddress, deadline } = ctx.state;
   ctx.state.tenant = tenant;
-  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, bypassCache }, ctx.res);
+  ctx.state.context = new RequestContext(services, tenant, { traceId, ipAddress, bypassCache }, ctx.res, deadline);
 }
 
 /** Gives a request its authenticated caller. @throws when the request has a caller already */

@@ -6,6 +6,7 @@ import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
 import type { Scope } from '../control/user-entities.ts';
+import type { Deadline } from '../deadline.ts';
 import { Representation } from '../http/representation.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
@@ -51,13 +52,21 @@ export class RequestContext {
   readonly origin: Origin;
   readonly #services: ContextServices;
   readonly #response: ServerResponse;
+  readonly #deadline: Deadline;
   #caller: Caller | undefined;
   #database: TenantDriver | undefined;
   #em: EntityManager | undefined;
 
-  constructor(services: ContextServices, tenant: TenantRecord, origin: Origin, response: ServerResponse) {
+  constructor(
+    services: ContextServices,
+    tenant: TenantRecord,
+    origin: Origin,
+    response: ServerResponse,
+    deadline: Deadline,
+  ) {
     this.#services = services;
     this.#response = response;
+    this.#deadline = deadline;
     this.tenant = tenant;
     this.origin = origin;
   }
@@ -95,7 +104,7 @@ export class RequestContext {
 
   /** Returns the rows of a reading statement. */
   read(select: Statement): Promise<RowValues[]> {
-    return this.#open().read(select);
+    return this.#open().read(select, this.#deadline);
   }
 
   /**
@@ -115,7 +124,13 @@ export class RequestContext {
     const cached = responseCache.find(this.tenant, resource, key);
     if (cached) return cached;
     const database = this.#open();
-    return responseCache.load(this.tenant, resource, key, () => database.readCacheable(select(), resource), toBody);
+    return responseCache.load(
+      this.tenant,
+      resource,
+      key,
+      (deadline = this.#deadline) => database.readCacheable(select(), resource, deadline),
+      toBody,
+    );
   }
 
   /**
@@ -135,7 +150,7 @@ export class RequestContext {
     };
     for (let attempt = 1; ; attempt++) {
       try {
-        return await database.change({ actor: this.#actor(), resource, prepare, announce });
+        return await database.change({ actor: this.#actor(), resource, prepare, announce, deadline: this.#deadline });
       } catch (error) {
         if (attempt === maxAttempts || !retryable.has(sqlState(error) ?? '')) throw error;
       }
