@@ -1,16 +1,22 @@
 import { type Logger, pino } from 'pino';
+import { createLogOutput, type LogOutput } from './log-output.ts';
 import { sqlState } from './postgres/database-error.ts';
 
-const bufferBytes = 4_096;
-const maxBufferMs = 100;
+/** The log of a process, and the standard output behind it. */
+interface ProcessLog {
+  readonly log: Logger;
+  readonly output: LogOutput;
+}
 
 /**
  * Creates the log of this process, on standard output. Lines are buffered for at most 100 ms and written together,
  * because a system call for each line would cost more than the line itself. A line of level `warn` or above is written
  * at once, after all buffered lines. So a killed process loses at most 100 ms of lines below `warn`.
  */
-export function createLog(level: string): { log: Logger; flush: () => void } {
-  const output = pino.destination({ sync: true, minLength: bufferBytes, periodicFlush: maxBufferMs });
+export function createLog(level: string): ProcessLog {
+  const output = createLogOutput(lines =>
+    log.warn({ event: 'log_lines_dropped', lines }, 'log lines were dropped, because the output did not accept them'),
+  );
   const destination = {
     [Symbol.for('pino.metadata')]: true, // makes pino set `lastLevel`
     lastLevel: 0,
@@ -19,7 +25,8 @@ export function createLog(level: string): { log: Logger; flush: () => void } {
       if (this.lastLevel >= flushLevel) output.flush();
     },
   };
-  return { log: pino({ level }, destination), flush: () => output.flushSync() };
+  const log = pino({ level }, destination);
+  return { log, output };
 }
 
 const flushLevel = pino.levels.values.warn ?? 0;

@@ -16,8 +16,8 @@ import { onStopSignal } from './signals.ts';
 /** Runs the process: configuration → installation → server, until a signal ends it. */
 async function main(): Promise<void> {
   const config = readConfig();
-  const { log, flush } = createLog(config.logLevel);
-  process.on('exit', flush);
+  const { log, output } = createLog(config.logLevel);
+  process.on('exit', output.flushFinally);
   const opening = openInstallation(config);
   const ignoreEarlySignals = exitOnSignals(async () => (await opening).close());
   const installation = await opening;
@@ -26,11 +26,11 @@ async function main(): Promise<void> {
     if (installation.embedded) await prepareEmbedded(installation);
     await requireControlHead(installation);
     const demo = installation.embedded ? await provisionDemo(installation, passwords) : undefined;
-    const service = await startServer({ config, installation, log, passwords });
+    const service = await startServer({ config, installation, log, passwords, logOutput: output });
     ignoreEarlySignals();
     const ended = processEnd(log);
     log.info({ event: 'listening', port: service.port, managementPort: service.managementPort }, 'listening');
-    if (demo) console.log(welcome(config.host, service.port, service.managementPort, demo));
+    if (demo) output.write(`${welcome(config.host, service.port, service.managementPort, demo)}\n`);
 
     const reason = await ended;
     log.info({ event: 'stopping', reason }, 'stopping after the running requests');
@@ -66,10 +66,19 @@ function processEnd(log: Logger): Promise<StopReason> {
   return new Promise(resolve => {
     onStopSignal(['SIGTERM', 'SIGINT'], resolve, () => process.exit(1));
     process.on('uncaughtException', error => {
-      log.fatal({ event: 'fault', err: describeError(error) }, 'an error was not handled');
       resolve('fault');
+      logFault(log, error);
     });
   });
+}
+
+/** Never throws, whatever was thrown: an error in the handler of uncaught errors would end the process at once. */
+function logFault(log: Logger, error: unknown): void {
+  try {
+    log.fatal({ event: 'fault', err: describeError(error) }, 'an error was not handled');
+  } catch {
+    log.fatal({ event: 'fault' }, 'an error was not handled, and cannot be described');
+  }
 }
 
 async function prepareEmbedded(installation: Installation): Promise<void> {

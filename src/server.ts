@@ -19,6 +19,7 @@ import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import { requestListener } from './http/request-listener.ts';
 import type { Installation } from './installation.ts';
 import { describeError } from './log.ts';
+import type { LogOutput } from './log-output.ts';
 import { createMetrics } from './metrics/metrics.ts';
 import { tenantHead } from './operator/schema/tenant-head.ts';
 import { OperatorError } from './operator-error.ts';
@@ -46,6 +47,8 @@ interface ServerOptions {
   installation: Installation;
   log: Logger;
   passwords?: Passwords;
+  /** Counts the lines that the log has dropped, for the metrics. */
+  logOutput?: Pick<LogOutput, 'droppedLines'>;
   /** Unix time in milliseconds; replaced in tests where tokens expire and rate limit windows pass. */
   now?: () => number;
   /** A monotonic clock in milliseconds; replaced in tests where cached responses expire. */
@@ -67,6 +70,7 @@ export async function startServer({
   installation,
   log,
   passwords = createPasswords(),
+  logOutput = { droppedLines: 0 },
   now,
   clock,
   deadlineMs = requestDeadlineMs,
@@ -92,7 +96,7 @@ export async function startServer({
     maxBytes: config.responseCacheBytes,
     now: clock,
   });
-  const metrics = createMetrics({ databases, responseCache, feed, passwords });
+  const metrics = createMetrics({ databases, responseCache, feed, passwords, logOutput });
   const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
   const tokens = { issuer: config.publicUrl, audience, now: unixTime };
   const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, log, now });

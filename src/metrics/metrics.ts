@@ -2,6 +2,7 @@ import { collectDefaultMetrics, Registry } from 'prom-client';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import type { RequestOutcome } from '../http/access-log.ts';
+import type { LogOutput } from '../log-output.ts';
 import type { ResponseCache } from '../response-cache/response-cache.ts';
 import { addCacheMetrics } from './cache-metrics.ts';
 import { addCounter, addGauge } from './collectors.ts';
@@ -21,10 +22,11 @@ interface MetricsSources {
   responseCache: Pick<ResponseCache, 'bytes' | 'counts'>;
   feed: Pick<ChangeFeed, 'current'>;
   passwords: { readonly usage: { readonly hashed: number; readonly waiting: number } };
+  logOutput: Pick<LogOutput, 'droppedLines'>;
 }
 
 /** Collects the numbers for the operator's monitoring. Every label takes few values, however many tenants there are. */
-export function createMetrics({ databases, responseCache, feed, passwords }: MetricsSources): Metrics {
+export function createMetrics({ databases, responseCache, feed, passwords, logOutput }: MetricsSources): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const count = addRequestMetrics(registry);
@@ -39,6 +41,11 @@ export function createMetrics({ databases, responseCache, feed, passwords }: Met
     name: 'password_hashes_waiting',
     help: 'Requests that wait until a password can be hashed.',
     read: () => [{ value: passwords.usage.waiting }],
+  });
+  addCounter(registry, {
+    name: 'log_lines_dropped_total',
+    help: 'Log lines dropped, because standard output did not accept them.',
+    read: () => [{ value: logOutput.droppedLines }],
   });
   return { count, render: () => registry.metrics(), contentType: registry.contentType };
 }

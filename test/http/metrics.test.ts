@@ -82,6 +82,7 @@ describe('metrics', () => {
       responseCache: { bytes: 0, counts: { hits: 0, misses: 0, revalidations: 0 } },
       feed: { current: true },
       passwords: world.passwords,
+      logOutput: { droppedLines: 0 },
     });
     for (let i = 0; i < 1_000; i++)
       metrics.count({ method: 'GET', route: list, status: 200, ms: 1, tenant: `tenant-${i}` });

@@ -23,9 +23,20 @@ export interface RunningScript {
   readonly ended: Promise<ScriptResult>;
 }
 
-/** Starts a script of this project. Its environment has only `PATH`, the compile cache and the given variables. */
-export function startScript(script: string, args: string[], environment: Record<string, string>): RunningScript {
-  return startProgram(process.execPath, [script, ...args], environment);
+/**
+ * Starts a script of this project. Its environment has only `PATH`, the compile cache and the given variables.
+ * @param redirection in the syntax of the shell, such as `>/dev/full`
+ */
+export function startScript(
+  script: string,
+  args: string[],
+  environment: Record<string, string>,
+  redirection?: string,
+): RunningScript {
+  const command = [process.execPath, script, ...args];
+  return redirection === undefined
+    ? startProgram(process.execPath, [script, ...args], environment)
+    : startProgram('sh', ['-c', `exec "$0" "$@" ${redirection}`, ...command], environment);
 }
 
 /** Starts `npm` with the given arguments as the leader of a process group, like a shell with job control does. */
