@@ -28,6 +28,7 @@ const connectFailures: Record<string, string> = {
   '3D000': 'the database does not exist',
   '42501': 'the login lacks a privilege',
   '53300': 'it has no connection left',
+  NOT_DELIVERED: 'its notifications do not arrive, as through a pooler in transaction mode',
   '57P03': 'it is starting up; try again in a moment',
 };
 

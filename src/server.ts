@@ -76,7 +76,8 @@ export async function startServer({
   deadlineMs = requestDeadlineMs,
 }: ServerOptions): Promise<RunningServer> {
   const { control, controlUrl, secrets, servers } = installation;
-  const feed = new ChangeFeed(controlUrl, log);
+  const announce = createAnnouncer(control);
+  const feed = new ChangeFeed({ url: controlUrl, announce, log });
   await feed.start();
   const directory = createDirectory({ control, feed, secrets, servers, log });
   const databases = new TenantDatabases({
@@ -91,7 +92,7 @@ export async function startServer({
   const writeMonitor = new WriteMonitor({ control, controlUrl, databases, log, now: clock });
   const responseCache = new ResponseCache({
     feed,
-    announce: createAnnouncer(control),
+    announce,
     writeMonitor,
     maxBytes: config.responseCacheBytes,
     now: clock,

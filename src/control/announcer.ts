@@ -1,8 +1,8 @@
-import { type ChangeTopic, changeChannel } from './change-topics.ts';
+import { type ChangeTopic, changeChannel, type deliveryTopic } from './change-topics.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 
 /** Notifies every process, through the change feed, that cached data with this key is no longer current. */
-export type Announce = (topic: ChangeTopic, key: string) => Promise<void>;
+export type Announce = (topic: ChangeTopic | typeof deliveryTopic, key: string) => Promise<void>;
 
 const announcement = `select pg_notify('${changeChannel}', payload) from unnest($1::text[]) as payload`;
 

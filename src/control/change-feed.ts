@@ -1,12 +1,24 @@
 import pg from 'pg';
 import type { Logger } from 'pino';
 import { connectionConfig } from '../postgres/connection.ts';
+import type { Announce } from './announcer.ts';
 import { type ChangeTopic, changeChannel } from './change-topics.ts';
+import { DeliveryProof, NotDeliveredError } from './delivery-proof.ts';
 
 const heartbeatMs = 250;
 /** A revocation takes effect within 1 s, so the feed counts as current only for this time after the last proof. */
 const currentForMs = 900;
 const reconnectMs = 200;
+
+interface ChangeFeedOptions {
+  /** URL of the control database. */
+  url: string;
+  /** Announces through the connection pool, as writes do. */
+  announce: Announce;
+  log: Logger;
+  /** Interval of the proofs that notifications arrive, in ms; shortened in tests. */
+  deliveryProofMs?: number;
+}
 
 type ChangeHandler = (key: string) => void;
 
@@ -20,26 +32,27 @@ type ChangeHandler = (key: string) => void;
  *      silent network therefore counts as down.
  *   2. PostgreSQL delivers pending notifications before it completes an answer. So at each proof, this process has
  *      received every change whose commit had returned before the proof was sent.
- *   3. Changes that were committed between two connections are not received. So after each connect, every subscriber
+ *   3. That the connection receives notifications at all is proved by `DeliveryProof`, at the connect and every 10 s. If
+ *      they do not arrive, the connection counts as lost.
+ *   4. Changes that were committed between two connections are not received. So after each connect, every subscriber
  *      drops everything before `current` becomes true.
  */
 export class ChangeFeed {
-  readonly #url: string;
-  readonly #log: Logger;
+  readonly #options: ChangeFeedOptions;
   readonly #handlers = new Map<string, ChangeHandler>();
   #client: pg.Client | undefined;
+  #delivery: DeliveryProof | undefined;
   #timer: NodeJS.Timeout | undefined;
   #provenAt = Number.NEGATIVE_INFINITY;
   #stopped = false;
 
-  constructor(url: string, log: Logger) {
-    this.#url = url;
-    this.#log = log;
+  constructor(options: ChangeFeedOptions) {
+    this.#options = options;
   }
 
   /** True while rows in memory are known to be current. */
   get current(): boolean {
-    return performance.now() - this.#provenAt < currentForMs;
+    return performance.now() - this.#provenAt < currentForMs && (this.#delivery?.current ?? false);
   }
 
   /**
@@ -54,6 +67,7 @@ export class ChangeFeed {
   /**
    * Resolves when the feed is listening.
    * @throws when the control database cannot be reached; `start` does not retry
+   * @throws {NotDeliveredError} when notifications do not arrive
    */
   async start(): Promise<void> {
     await this.#connect();
@@ -68,25 +82,34 @@ export class ChangeFeed {
   }
 
   async #connect(): Promise<void> {
+    const { url, announce, deliveryProofMs } = this.#options;
+    const delivery = new DeliveryProof(announce, deliveryProofMs);
     const client = new pg.Client({
-      ...connectionConfig(this.#url, 'change-feed'),
+      ...connectionConfig(url, 'change-feed'),
       query_timeout: currentForMs,
       keepAlive: true,
     });
     client.on('error', () => this.#onLost(client));
     client.on('end', () => this.#onLost(client));
-    client.on('notification', message => this.#dispatch(message.payload ?? '*:*'));
+    client.on('notification', ({ payload = '*:*' }) => {
+      delivery.receive(payload);
+      this.#dispatch(payload);
+    });
+    let provenAt: number;
     try {
       await client.connect();
       await client.query(`listen ${changeChannel}`);
+      await delivery.send();
+      provenAt = await prove(client, delivery);
       if (this.#stopped) throw new Error('the change feed was stopped while it connected');
     } catch (error) {
       client.end().catch(() => {});
       throw error;
     }
     this.#client = client;
+    this.#delivery = delivery;
     this.#dispatch('*:*');
-    this.#provenAt = performance.now();
+    this.#provenAt = provenAt;
   }
 
   #dispatch(payload: string): void {
@@ -96,12 +119,14 @@ export class ChangeFeed {
     else this.#handlers.get(topic)?.(key);
   }
 
-  #onLost(client: pg.Client): void {
+  #onLost(client: pg.Client, error?: unknown): void {
     if (this.#client !== client) return;
     this.#client = undefined;
     this.#provenAt = Number.NEGATIVE_INFINITY;
-    if (!this.#stopped)
-      this.#log.warn({ event: 'change_feed_lost' }, 'the change feed is down: nothing is served from memory');
+    if (this.#stopped) return;
+    const reason = error instanceof NotDeliveredError ? 'notifications do not arrive' : 'the connection was lost';
+    const message = `the change feed is down, because ${reason}: nothing is served from memory`;
+    this.#options.log.warn({ event: 'change_feed_lost' }, message);
   }
 
   #scheduleHeartbeat(afterMs: number): void {
@@ -117,23 +142,34 @@ export class ChangeFeed {
 
   /** Proves that the connection is alive, or connects again. Resolves to the time until the next heartbeat, in ms. */
   async #heartbeat(): Promise<number> {
-    const client = this.#client;
+    const [client, delivery] = [this.#client, this.#delivery];
     try {
-      if (client) {
-        const sentAt = performance.now();
-        await client.query('select 1');
-        if (this.#client === client) this.#provenAt = sentAt;
+      if (client && delivery) {
+        if (delivery.due) delivery.send().catch(() => {}); // sent again with the next heartbeat
+        const provenAt = await prove(client, delivery);
+        if (this.#client === client) this.#provenAt = provenAt;
       } else {
         await this.#connect();
-        this.#log.info({ event: 'change_feed_restored' }, 'the change feed is connected again');
+        this.#options.log.info({ event: 'change_feed_restored' }, 'the change feed is connected again');
       }
       return heartbeatMs;
-    } catch {
+    } catch (error) {
       if (client) {
-        this.#onLost(client);
+        this.#onLost(client, error);
         client.end().catch(() => {});
       }
       return reconnectMs;
     }
   }
+}
+
+/**
+ * Proves that the connection is alive, and that it has received every notification up to now.
+ * @returns the moment of the proof, by `performance.now()`
+ */
+async function prove(client: pg.Client, delivery: DeliveryProof): Promise<number> {
+  const queriedAt = performance.now();
+  await client.query('select 1');
+  delivery.check(queriedAt);
+  return queriedAt;
 }

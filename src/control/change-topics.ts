@@ -21,3 +21,6 @@ export const changeTopics = {
   responses: 'answers',
 } as const;
 export type ChangeTopic = (typeof changeTopics)[keyof typeof changeTopics];
+
+/** Topic of the nonces that prove the delivery of notifications (`DeliveryProof`). It has no subscriber. */
+export const deliveryTopic = 'delivery';

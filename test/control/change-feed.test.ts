@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { expect } from 'chai';
+import { createAnnouncer } from '../../src/control/announcer.ts';
 import { ControlCache } from '../../src/control/cache.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { changeTopics } from '../../src/control/change-topics.ts';
@@ -265,7 +266,11 @@ describe('The change feed', () => {
 
   describe('as a part', () => {
     it('keeps no answer that was read before a change and came after it', async () => {
-      const feed = new ChangeFeed(world.installation.controlUrl, world.log);
+      const feed = new ChangeFeed({
+        url: world.installation.controlUrl,
+        announce: createAnnouncer(world.control),
+        log: world.log,
+      });
       const answers: ((value: object) => void)[] = [];
       const cache = new ControlCache({
         feed,
@@ -300,7 +305,11 @@ describe('The change feed', () => {
     });
 
     it('keeps no failure: the next look-up asks again', async () => {
-      const feed = new ChangeFeed(world.installation.controlUrl, world.log);
+      const feed = new ChangeFeed({
+        url: world.installation.controlUrl,
+        announce: createAnnouncer(world.control),
+        log: world.log,
+      });
       let asked = 0;
       const cache = new ControlCache({
         feed,
@@ -324,7 +333,7 @@ describe('The change feed', () => {
 
     it('leaves no connection when it is stopped while it comes back', async () => {
       const line = await startLine(world.installation.controlUrl);
-      const feed = new ChangeFeed(line.url, world.log);
+      const feed = new ChangeFeed({ url: line.url, announce: createAnnouncer(world.control), log: world.log });
       try {
         await feed.start();
         expect(feed.current).to.equal(true);

@@ -46,14 +46,14 @@ describe('change topics', () => {
 
   it('every topic has exactly one subscriber in the service', () => {
     const { installation, log } = world;
-    const feed = new RecordingFeed(installation.controlUrl, log);
+    const feed = new RecordingFeed({ url: installation.controlUrl, announce: async () => {}, log });
     createDirectory({ ...installation, feed, log });
     new ResponseCache({ feed, announce: async () => {}, writeMonitor: { unchangedUntil: () => 0 }, maxBytes: 1 });
     expect(feed.subscribed.sort()).to.deep.equal(Object.values(changeTopics).sort());
   });
 
   it('a second subscriber of a topic is refused, because it would replace the first', () => {
-    const feed = new ChangeFeed(world.installation.controlUrl, world.log);
+    const feed = new ChangeFeed({ url: world.installation.controlUrl, announce: async () => {}, log: world.log });
     feed.subscribe(changeTopics.users, () => {});
     expect(() => feed.subscribe(changeTopics.users, () => {})).to.throw('has a subscriber already');
   });

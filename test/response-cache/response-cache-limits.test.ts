@@ -33,9 +33,9 @@ describe('limits of the response cache', () => {
 
   /** Creates a cache with a change feed of its own, as each process has one. */
   async function create(maxBytes = 1_000_000, now?: () => number): Promise<ResponseCache> {
-    const feed = new ChangeFeed(world.installation.controlUrl, world.log);
-    feeds.push(feed);
     const announce = createAnnouncer(world.control);
+    const feed = new ChangeFeed({ url: world.installation.controlUrl, announce, log: world.log });
+    feeds.push(feed);
     const { writeMonitor } = world.service;
     const cache = new ResponseCache({ feed, announce, writeMonitor, maxBytes, now });
     await feed.start();

@@ -16,6 +16,8 @@ export interface SilentProxy {
    * @returns a function that passes what was held back; `isHolding` becomes true when a packet has matched
    */
   hold(database: string, matches: (packet: Buffer) => boolean): { release: () => void; readonly isHolding: boolean };
+  /** Drops the notifications to a database's connections, or passes them again. */
+  dropNotifications(database: string, isDropping: boolean): void;
   /** Connections that were opened to a database, since the start. */
   opened(database: string): number;
   /** Ends all connections. */
@@ -34,6 +36,7 @@ export async function startSilentProxy(): Promise<SilentProxy> {
   const { hostname, port } = new URL(postgresUrl());
   const silent = new Map<string, (packet: Buffer) => boolean>();
   const opened: string[] = [];
+  const withoutNotifications = new Set<string>();
   const holds = new Map<string, Hold>();
   const sockets = new Set<Socket>();
 
@@ -71,8 +74,9 @@ export async function startSilentProxy(): Promise<SilentProxy> {
         };
       } else upstream.write(packet);
     });
+    const filter = notificationFilter(() => withoutNotifications.has(database ?? ''));
     upstream.on('data', packet => {
-      if (!isSilent && silent.get(database ?? '') !== nothing) client.write(packet);
+      if (!isSilent && silent.get(database ?? '') !== nothing) client.write(filter(packet));
     });
   });
   server.listen(0, '127.0.0.1');
@@ -94,6 +98,10 @@ export async function startSilentProxy(): Promise<SilentProxy> {
         },
       };
     },
+    dropNotifications: (database, isDropping) => {
+      if (isDropping) withoutNotifications.add(database);
+      else withoutNotifications.delete(database);
+    },
     opened: database => opened.filter(each => each === database).length,
     cut: () => {
       for (const socket of sockets) socket.destroy();
@@ -107,4 +115,21 @@ export async function startSilentProxy(): Promise<SilentProxy> {
 
 function nothing(): boolean {
   return true;
+}
+
+/** Returns a function that splits a server's bytes into messages, and leaves out notifications while `isDropping`. */
+function notificationFilter(isDropping: () => boolean): (bytes: Buffer) => Buffer {
+  const notification = 'A'.charCodeAt(0); // PostgreSQL, "Message Formats": a type, then a length that counts itself
+  let rest = Buffer.alloc(0);
+  return bytes => {
+    rest = Buffer.concat([rest, bytes]);
+    const passed: Buffer[] = [];
+    while (rest.length >= 5) {
+      const length = 1 + rest.readInt32BE(1);
+      if (rest.length < length) break;
+      if (rest[0] !== notification || !isDropping()) passed.push(rest.subarray(0, length));
+      rest = rest.subarray(length);
+    }
+    return Buffer.concat(passed);
+  };
 }

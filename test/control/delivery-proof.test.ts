@@ -1,0 +1,91 @@
+import { expect } from 'chai';
+import { readConfig } from '../../src/config.ts';
+import { createAnnouncer } from '../../src/control/announcer.ts';
+import { ChangeFeed } from '../../src/control/change-feed.ts';
+import { type Installation, openInstallation } from '../../src/installation.ts';
+import { explain } from '../../src/operator-error.ts';
+import { type RunningServer, startServer } from '../../src/server.ts';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+
+describe('delivery proof of the change feed', () => {
+  let world: World;
+  let proxy: SilentProxy;
+  let installation: Installation;
+  let controlName: string;
+
+  before(async () => {
+    world = await createWorld();
+    controlName = new URL(world.installation.controlUrl).pathname.slice(1);
+  });
+  beforeEach(async () => {
+    proxy = await startSilentProxy();
+    const config = readConfig({ ...world.environment, DATABASE_URL: proxy.through(world.installation.controlUrl) });
+    installation = await openInstallation(config);
+  });
+  afterEach(async () => {
+    await installation.close();
+    await proxy.close();
+  });
+  after(() => world.close());
+
+  const start = (): Promise<RunningServer> =>
+    startServer({ config: world.config, installation, log: world.log, passwords: world.passwords });
+
+  it('a change feed whose notifications no longer arrive is not current until they arrive again', async () => {
+    const announce = createAnnouncer(world.control);
+    const url = proxy.through(world.installation.controlUrl);
+    const feed = new ChangeFeed({ url, announce, log: world.log, deliveryProofMs: 100 });
+    let isInvalidated = false;
+    feed.subscribe('users', () => (isInvalidated = true));
+    await feed.start();
+    try {
+      expect(feed.current).to.equal(true);
+      proxy.dropNotifications(controlName, true);
+      await eventually(() => !feed.current, 2_000);
+      expect(world.logs.join('')).to.include('because notifications do not arrive');
+      isInvalidated = false;
+      proxy.dropNotifications(controlName, false);
+      await eventually(() => feed.current, 2_000);
+      expect(isInvalidated, 'everything was dropped before').to.equal(true);
+    } finally {
+      await feed.stop();
+    }
+  });
+
+  it('a process whose change feed reconnects without notifications is not ready, and revoked sessions end at once', async () => {
+    const service = await start();
+    const isReady = async () => (await fetch(`http://127.0.0.1:${service.managementPort}/health/ready`)).status === 200;
+    try {
+      const client: Client = (await world.login(world.acme)).at(`http://127.0.0.1:${service.port}`);
+      expect((await client.get(path)).status).to.equal(200);
+      proxy.dropNotifications(controlName, true);
+      proxy.cut();
+      await eventually(async () => !(await isReady()), 2_000);
+      await eventually(async () => (await client.get(path)).status === 200);
+      const opened = proxy.opened(controlName);
+      await eventually(() => proxy.opened(controlName) > opened + 3); // the feed has connected in vain
+      expect(await isReady()).to.equal(false);
+      await world.control.em.fork().execute('update sessions set revoked_at = now()');
+      expect((await client.get(path)).status).to.equal(401);
+
+      proxy.dropNotifications(controlName, false);
+      await eventually(isReady, 2_000);
+    } finally {
+      await service.stop();
+    }
+  });
+
+  it('a process to which no notifications arrive does not start, and says why', async () => {
+    proxy.dropNotifications(controlName, true);
+    const error = await start().then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    expect(explain(error)).to.match(/^PostgreSQL cannot be used: its notifications do not arrive, .*DATABASE_URL/);
+  });
+});
