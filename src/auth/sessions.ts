@@ -52,7 +52,8 @@ export type Rotation = { outcome: 'rotated'; successor: RefreshToken } | { outco
 /**
  * Exchanges a refresh token for its successor (RFC 9700 §4.14.2). Of concurrent uses, exactly one rotates the session.
  * The token that was just replaced may be used again for 10 s and yields the same successor. The reuse of any older
- * token means that somebody has a copy, so the session is revoked.
+ * token means that somebody has a copy, so the session is revoked. A token that is newer than the stored generation was
+ * issued before the control database was restored from a backup or lost its last changes in a failover: it is valid.
  */
 export async function rotateSession(
   control: ControlDatabase,
@@ -63,9 +64,9 @@ export async function rotateSession(
   const { sessionId, generation } = token;
   const usable = `id = ? and tenant_id = ? and revoked_at is null and ${unexpired}`;
   const [rotated] = await em.execute<object[]>(
-    `update sessions set refresh_generation = refresh_generation + 1, refreshed_at = now()
-      where ${usable} and refresh_generation = ? returning id`,
-    [sessionId, tenantId, generation],
+    `update sessions set refresh_generation = ? + 1, refreshed_at = now()
+      where ${usable} and refresh_generation <= ? returning id`,
+    [generation, sessionId, tenantId, generation],
   );
   const successor = { sessionId, generation: generation + 1 };
   if (rotated) return { outcome: 'rotated', successor };

@@ -177,6 +177,19 @@ describe('Sessions', () => {
       await expectEnded(client, 'refresh_reuse', third);
     });
 
+    it('a refresh token that is newer than a restored control database is accepted, and an older one still ends the session', async () => {
+      const client = await world.login(world.acme);
+      const tokens = [client.tokens!.refreshToken];
+      for (let i = 0; i < 3; i++) tokens.push((await refresh(tokens.at(-1))).body.refreshToken);
+      await controlSql(world, 'update sessions set refresh_generation = 1 where id = ?', [sid(client)]);
+      const { status, body } = await refresh(tokens[3]);
+      expect(status).to.equal(200);
+      expect(await row(client)).to.include({ refresh_generation: 4, revoked_at: null });
+      expect((await refresh(tokens[2])).status).to.equal(401);
+      expect((await row(client))?.revoked_reason).to.equal('refresh_reuse');
+      expect((await refresh(body.refreshToken)).status).to.equal(401);
+    });
+
     it('a session ends after 7 days without a refresh', async () => {
       const client = await world.login(world.acme);
       await age(client, 'refreshed_at', '6 days 23:59:50');
