@@ -11,9 +11,9 @@ import { comparable } from './responses.ts';
 import { addSampleUser, controlSql, type SampleUser } from './sample-users.ts';
 
 const path = '/api/v1/auth/login';
-const kelvin = '\u212a'; // K to the eye, and to NFC
+const kelvin = '\u212a'; // the Kelvin sign: looks like K, and NFC turns it into K
 
-describe('Login', () => {
+describe('login', () => {
   let world: World;
   let known: SampleUser;
   let unconfirmed: SampleUser;
@@ -23,7 +23,7 @@ describe('Login', () => {
 
   const login = (credentials: unknown, tenant = world.acme): Promise<ApiResponse> =>
     world.anonymous.post(path, credentials, { 'X-Tenant': tenant.guid });
-  const sessionOf = (answer: ApiResponse): string => String(claimsOf(answer.body.accessToken).sid);
+  const sessionOf = (response: ApiResponse): string => String(claimsOf(response.body.accessToken).sid);
 
   before(async () => {
     world = await createWorld();
@@ -41,8 +41,8 @@ describe('Login', () => {
   });
   after(() => world.close());
 
-  describe('that succeeds', () => {
-    it('answers with the two tokens and the entity type, and nothing else', async () => {
+  describe('successful login', () => {
+    it('the response to a login has the two tokens and the entity type, and nothing else', async () => {
       const { status, body, headers } = await login(known);
       expect(status).to.equal(200);
       expect(body).to.have.all.keys('accessToken', 'refreshToken', 'entityType');
@@ -80,7 +80,7 @@ describe('Login', () => {
     });
 
     for (const type of ['supplier', 'customer']) {
-      it(`the response has the type ${type} for a user who belongs to a ${type}`, async () => {
+      it(`the entity type of a user who belongs to a ${type} is ${type}`, async () => {
         const [entity] = await sql<{ id: string }>(
           world.acme,
           'insert into entities (name, entity_type) values ($1, $1) returning id',
@@ -99,12 +99,12 @@ describe('Login', () => {
       expect((await login(person)).body.entityType).to.equal(null);
     });
 
-    it('opens a new session each time, whatever the client sends with it', async () => {
+    it('each login opens a new session, whatever session id or permissions the client sends', async () => {
       const chosen = randomUUID();
       const sessions = new Set<string>();
       const tokens = new Set<string>();
       for (let i = 0; i < 3; i++) {
-        const answer = await world.anonymous.post(
+        const response = await world.anonymous.post(
           path,
           {
             ...known,
@@ -117,34 +117,34 @@ describe('Login', () => {
           },
           { 'X-Tenant': world.acme.guid, Cookie: `sid=${chosen}`, Authorization: 'Bearer x' },
         );
-        expect(answer.status).to.equal(200);
-        expect(claimsOf(answer.body.accessToken).permissions).to.not.include('full.manage');
-        sessions.add(sessionOf(answer));
-        tokens.add(answer.body.refreshToken);
+        expect(response.status).to.equal(200);
+        expect(claimsOf(response.body.accessToken).permissions).to.not.include('full.manage');
+        sessions.add(sessionOf(response));
+        tokens.add(response.body.refreshToken);
       }
       expect(sessions).to.have.property('size', 3);
       expect(tokens).to.have.property('size', 3);
       expect(sessions.has(chosen)).to.equal(false);
     });
 
-    it('keeps a user’s newest 20 sessions and ends the oldest with the 21st', async () => {
+    it('a user has at most 20 sessions: the 21st login ends the oldest', async () => {
       const person = await addSampleUser(world, world.acme);
-      const answers: ApiResponse[] = [];
-      for (let i = 0; i < 20; i++) answers.push(await login(person));
-      const me = (answer: ApiResponse) => world.anonymous.withToken(answer.body.accessToken).get('/api/v1/auth/me');
-      expect((await me(answers[0]!)).status).to.equal(200);
-      answers.push(await login(person));
-      await eventually(async () => (await me(answers[0]!)).status === 401, 1_000);
+      const logins: ApiResponse[] = [];
+      for (let i = 0; i < 20; i++) logins.push(await login(person));
+      const me = ({ body }: ApiResponse) => world.anonymous.withToken(body.accessToken).get('/api/v1/auth/me');
+      expect((await me(logins[0]!)).status).to.equal(200);
+      logins.push(await login(person));
+      await eventually(async () => (await me(logins[0]!)).status === 401, 1_000);
       const refreshed = await world.anonymous.post(
         '/api/v1/auth/refresh',
-        { refreshToken: answers[0]!.body.refreshToken },
+        { refreshToken: logins[0]!.body.refreshToken },
         { 'X-Tenant': world.acme.guid },
       );
       expect(refreshed.status).to.equal(401);
-      for (const answer of answers.slice(1)) expect((await me(answer)).status).to.equal(200);
+      for (const later of logins.slice(1)) expect((await me(later)).status).to.equal(200);
     });
 
-    it('removes the sessions that can never be used again', async () => {
+    it('a login deletes the expired sessions of the user', async () => {
       const person = await addSampleUser(world, world.acme);
       await controlSql(
         world,
@@ -165,12 +165,12 @@ describe('Login', () => {
       const person = await addSampleUser(world, world.acme);
       for (let i = 0; i < 20; i++) await login(person);
       const oldest = '(select id from sessions where user_id = ? order by created_at limit 1)';
-      const answer = await during(
+      const { status } = await during(
         `update sessions set revoked_at = now(), revoked_reason = 'refresh_reuse' where id = ${oldest}`,
         [person.id],
         () => login(person),
       );
-      expect(answer.status).to.equal(200);
+      expect(status).to.equal(200);
       const reasons = await controlSql(
         world,
         'select revoked_reason from sessions where user_id = ? and revoked_at is not null',
@@ -180,9 +180,9 @@ describe('Login', () => {
     });
   });
 
-  describe('that fails', () => {
+  describe('failed login', () => {
     it('a failed login gets the same response for every reason', async () => {
-      const expected = comparable(await login({ email: 'nobody@acme.test', password: 'wrong password' }));
+      const expected = comparable(await login({ email: 'unknown@acme.test', password: 'wrong password' }));
       expect(expected).to.include({ status: 401 });
       expect(JSON.parse(String(expected.body))).to.include({ code: 'invalid_credentials', status: 401 });
       const reasons: Record<string, { email: string; password: string }> = {
@@ -204,7 +204,7 @@ describe('Login', () => {
       for (const [reason, credentials] of Object.entries(reasons)) {
         expect(comparable(await login(credentials)), reason).to.deep.equal(expected);
       }
-      expect((await login(foreign, world.globex)).status, 'the other tenant’s own').to.equal(200);
+      expect((await login(foreign, world.globex)).status, 'in the tenant of the user').to.equal(200);
     });
 
     it('a failed login opens no session', async () => {
@@ -214,7 +214,7 @@ describe('Login', () => {
       expect(await count()).to.equal(before);
     });
 
-    it('a stored hash with parameters out of bounds fails like a wrong password, after one hash', async () => {
+    it('a login with out-of-bounds parameters in the stored hash fails like a wrong password', async () => {
       const person = await addSampleUser(world, world.acme);
       const hash = await storedHash(person);
       const expected = comparable(await login({ email: person.email, password: 'wrong password' }));
@@ -244,18 +244,18 @@ describe('Login', () => {
       expect((await login(person)).status).to.equal(200);
     });
 
-    it('a failed login hashes one password for every reason', async () => {
+    it('a failed login computes one password hash for every reason', async () => {
       const wrong = (person: SampleUser) => ({ ...person, password: 'wrong password' });
       const outdated = await addSampleUser(world, world.acme);
       await controlSql(world, 'update users set confirmed_at = null, password_hash = ? where id = ?', [
-        await formerly(outdated.password),
+        await outdatedHash(outdated.password),
         outdated.id,
       ]);
       const reasons = {
         wrong: wrong(known),
         unknown: { email: `${randomUUID()}@acme.test`, password: 'wrong password' },
         unconfirmed,
-        'unconfirmed, with a hash of former days': outdated,
+        'unconfirmed, with an outdated hash': outdated,
         disabled,
         foreign,
         'hash of another kind': wrong(imported),
@@ -268,14 +268,14 @@ describe('Login', () => {
     });
   });
 
-  describe('finds a user by the address', () => {
+  describe('e-mail address of a login', () => {
     before(async () => {
       for (const email of ['kim@acme.test', 'jos\u00e9@acme.test', 'istvan@acme.test', 'back`tick@acme.test'])
         await addSampleUser(world, world.acme, { email, password: 'the same for all' });
     });
     const status = async (email: string) => (await login({ email, password: 'the same for all' })).status;
 
-    it('without regard to white space around it, to the case of ASCII letters, and to how an accent is composed', async () => {
+    it('an address matches regardless of surrounding white space, ASCII case and composed accents', async () => {
       for (const email of [
         'kim@acme.test',
         'KIM@Acme.TEST',
@@ -286,7 +286,7 @@ describe('Login', () => {
         expect(await status(email), email).to.equal(200);
     });
 
-    it('no look-alike of the address finds the user', async () => {
+    it('no look-alike of an address matches its user', async () => {
       const lookAlikes = [
         `${kelvin}im@acme.test`,
         `${kelvin.toLowerCase()}im@acme.test`.replace('k', kelvin),
@@ -296,7 +296,7 @@ describe('Login', () => {
         'jose@acme.test',
         '\u0131stvan@acme.test',
         'i\u017ftvan@acme.test', // long s, whose upper case is S
-        'back\u1feftick@acme.test', // Greek varia, a back-tick to NFC
+        'back\u1feftick@acme.test', // Greek varia, which NFC turns into a backtick
         'kim\uff20acme.test', // full-width @
         '\uff4bim@acme.test',
         'k\u200bim@acme.test',
@@ -308,48 +308,49 @@ describe('Login', () => {
     });
   });
 
-  describe('with a password', () => {
-    const withPassword = async (password: string): Promise<(typed: string) => Promise<number>> => {
+  describe('password of a login', () => {
+    /** Adds a user with this password; returns a function that logs in with another spelling and returns the status. */
+    const withPassword = async (password: string): Promise<(spelling: string) => Promise<number>> => {
       const person = await addSampleUser(world, world.acme, { password });
-      return async typed => (await login({ email: person.email, password: typed })).status;
+      return async spelling => (await login({ email: person.email, password: spelling })).status;
     };
 
-    it('a password has 8 to 128 characters', async () => {
+    it('a password has 8 to 128 characters, however many bytes each character has', async () => {
       for (const password of [letters(8), keys(8), letters(128), keys(128)])
         expect(await (await withPassword(password))(password), password).to.equal(200);
       for (const password of [letters(7), keys(7), letters(129), keys(129)]) {
-        const refused = await addSampleUser(world, world.acme, { password }).then(
+        const message = await addSampleUser(world, world.acme, { password }).then(
           () => undefined,
           (error: Error) => error.message,
         );
-        expect(refused, password).to.contain('characters');
+        expect(message, password).to.contain('characters');
       }
     });
 
-    it('the last character of a password counts', async () => {
-      const typed = await withPassword(`${'x'.repeat(72)}a${'y'.repeat(50)}`);
-      expect(await typed(`${'x'.repeat(72)}b${'y'.repeat(50)}`)).to.equal(401);
-      expect(await typed('x'.repeat(72))).to.equal(401);
-      expect(await typed(`${'x'.repeat(72)}a${'y'.repeat(49)}`)).to.equal(401);
-      expect(await typed(`${'x'.repeat(72)}a${'y'.repeat(50)}`)).to.equal(200);
+    it('every character of a long password counts, also after the 72nd', async () => {
+      const loginStatus = await withPassword(`${'x'.repeat(72)}a${'y'.repeat(50)}`);
+      expect(await loginStatus(`${'x'.repeat(72)}b${'y'.repeat(50)}`)).to.equal(401);
+      expect(await loginStatus('x'.repeat(72))).to.equal(401);
+      expect(await loginStatus(`${'x'.repeat(72)}a${'y'.repeat(49)}`)).to.equal(401);
+      expect(await loginStatus(`${'x'.repeat(72)}a${'y'.repeat(50)}`)).to.equal(200);
     });
 
     it('a password matches in any compatible Unicode form', async () => {
-      const typed = await withPassword('caf\u00e9 \ufb01ne \u212b\u2460');
+      const loginStatus = await withPassword('caf\u00e9 \ufb01ne \u212b\u2460');
       for (const same of ['cafe\u0301 fine \u00c51', 'caf\u00e9 \ufb01ne \u212b\u2460', '\uff43af\u00e9 fine A\u030a1'])
-        expect(await typed(same), JSON.stringify(same)).to.equal(200);
-      expect(await typed('cafe fine A1')).to.equal(401);
+        expect(await loginStatus(same), JSON.stringify(same)).to.equal(200);
+      expect(await loginStatus('cafe fine A1')).to.equal(401);
     });
 
-    it('white space and letter case of a password count', async () => {
-      const typed = await withPassword(' Leading space');
+    it('white space and letter case in a password matter', async () => {
+      const loginStatus = await withPassword(' Leading space');
       for (const other of ['Leading space', ' Leading space ', '  Leading space', ' leading space', ' Leadingspace'])
-        expect(await typed(other), JSON.stringify(other)).to.equal(401);
-      expect(await typed(' Leading space')).to.equal(200);
+        expect(await loginStatus(other), JSON.stringify(other)).to.equal(401);
+      expect(await loginStatus(' Leading space')).to.equal(200);
     });
   });
 
-  it('the response names the invalid fields, and repeats none of their values', async () => {
+  it('the response to an invalid login body names the invalid fields and repeats none of their values', async () => {
     const secret = 'do not repeat me';
     const cases: [body: unknown, fields: string[]][] = [
       [{}, ['email', 'password']],
@@ -370,11 +371,11 @@ describe('Login', () => {
       [{ Email: 'a@b.test', PASSWORD: secret }, ['email', 'password']],
     ];
     for (const [body, fields] of cases) {
-      const answer = await login(body);
-      expect([answer.status, answer.body.code], JSON.stringify(body)).to.deep.equal([400, 'validation_failed']);
-      expect(Object.keys(answer.body.errors).sort(), JSON.stringify(body)).to.deep.equal(fields);
-      expect(JSON.stringify(answer.body)).to.not.contain(secret);
-      expect(answer.headers.get('cache-control')).to.equal('no-store');
+      const response = await login(body);
+      expect([response.status, response.body.code], JSON.stringify(body)).to.deep.equal([400, 'validation_failed']);
+      expect(Object.keys(response.body.errors).sort(), JSON.stringify(body)).to.deep.equal(fields);
+      expect(JSON.stringify(response.body)).to.not.contain(secret);
+      expect(response.headers.get('cache-control')).to.equal('no-store');
     }
     expect(
       world.logs.some(line => line.includes(secret)),
@@ -382,11 +383,11 @@ describe('Login', () => {
     ).to.equal(false);
   });
 
-  it('each login in a crowd is answered or gets Retry-After, and delays no other request', async () => {
+  it('each of many concurrent logins succeeds or gets 503 with Retry-After, and delays no other request', async () => {
     const password = keys(128);
     const person = await addSampleUser(world, world.acme, { password });
     const caller = await world.login(world.acme, known);
-    // As many as are worked on and may wait, and so many more that some are surely turned away.
+    // More logins than the hash queue takes (64 waiting, and one running per thread), so some must be rejected.
     const crowd = Array.from({ length: 64 + 48 + availableParallelism() }, () =>
       login({ email: person.email, password }),
     );
@@ -399,14 +400,14 @@ describe('Login', () => {
       expect((await caller.get('/api/v1/auth/me')).status).to.equal(200);
       meanwhile++;
     }
-    const answers = await all;
-    const turnedAway = answers.filter(({ status }) => status !== 200);
-    for (const { status, body, headers } of turnedAway) {
+    const responses = await all;
+    const rejected = responses.filter(({ status }) => status !== 200);
+    for (const { status, body, headers } of rejected) {
       expect([status, body.code]).to.deep.equal([503, 'overloaded']);
       expect(Number(headers.get('retry-after'))).to.be.at.least(1);
     }
-    expect(turnedAway.length, 'turned away').to.be.within(1, 64 + 20);
-    expect(meanwhile, 'calls answered before the crowd was').to.be.above(10);
+    expect(rejected.length, 'rejected logins').to.be.within(1, 64 + 20);
+    expect(meanwhile, 'other requests during the logins').to.be.above(10);
     expect((await login({ email: person.email, password })).status, 'afterwards').to.equal(200);
     const [sessions] = await controlSql<{ count: string }>(
       world,
@@ -416,11 +417,11 @@ describe('Login', () => {
     expect(sessions?.count).to.equal('20');
   });
 
-  describe('with an outdated password hash', () => {
-    it('a login with an outdated hash succeeds, and stores a hash of the current format', async () => {
+  describe('outdated password hash', () => {
+    it('a login with an outdated hash succeeds and stores a hash with the current parameters', async () => {
       const person = await addSampleUser(world, world.acme);
       await controlSql(world, 'update users set password_hash = ? where id = ?', [
-        await formerly(person.password),
+        await outdatedHash(person.password),
         person.id,
       ]);
       expect((await login({ ...person, password: 'wrong password' })).status).to.equal(401);
@@ -429,27 +430,27 @@ describe('Login', () => {
       const renewed = await storedHash(person);
       expect(renewed).to.match(/^\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
       expect((await login(person)).status).to.equal(200);
-      expect(await storedHash(person), 'a good hash stays').to.equal(renewed);
+      expect(await storedHash(person), 'a current hash stays').to.equal(renewed);
     });
 
     it('the rehash never restores a password that was changed during the login', async () => {
       const person = await addSampleUser(world, world.acme);
       await controlSql(world, 'update users set password_hash = ? where id = ?', [
-        await formerly(person.password),
+        await outdatedHash(person.password),
         person.id,
       ]);
       const changed = await world.passwords.hash('changed meanwhile');
-      const answer = await duringChange(person, () => login(person), changed);
-      expect(answer.status).to.equal(401);
+      const { status } = await duringChange(person, () => login(person), changed);
+      expect(status).to.equal(401);
       expect(await storedHash(person)).to.equal(changed);
     });
   });
 
-  it('a login with the old password that runs during the password change opens no session', async () => {
+  it('a login with the old password that runs during a password change opens no session', async () => {
     const person = await addSampleUser(world, world.acme);
     const changed = await world.passwords.hash('changed meanwhile');
-    const answer = await duringChange(person, () => login(person), changed);
-    expect([answer.status, answer.body.code]).to.deep.equal([401, 'invalid_credentials']);
+    const { status, body } = await duringChange(person, () => login(person), changed);
+    expect([status, body.code]).to.deep.equal([401, 'invalid_credentials']);
     const sessions = await controlSql(world, 'select id from sessions where user_id = ? and revoked_at is null', [
       person.id,
     ]);
@@ -471,7 +472,7 @@ describe('Login', () => {
     return during('update users set password_hash = ? where id = ?', [passwordHash, person.id], call);
   }
 
-  /** Begins `call` while a change is under way, and commits the change when the call waits for it. */
+  /** Starts `call` during an uncommitted change, and commits the change once the call waits for its lock. */
   async function during(change: string, values: unknown[], call: () => Promise<ApiResponse>): Promise<ApiResponse> {
     return world.control.em
       .fork()
@@ -491,16 +492,17 @@ describe('Login', () => {
   }
 });
 
-function formerly(password: string): Promise<string> {
+/** Returns a hash with the parameters of an earlier version. */
+function outdatedHash(password: string): Promise<string> {
   return hash(password, { algorithm: 2, memoryCost: 8_192, timeCost: 1, parallelism: 1 });
 }
 
-/** So many characters, of one byte each. */
+/** Returns a text of `count` characters of one byte each. */
 function letters(count: number): string {
   return Array.from({ length: count }, (_, i) => String.fromCodePoint(0x61 + ((i * 7) % 26))).join('');
 }
 
-/** So many characters, of four bytes each. */
+/** Returns a text of `count` characters of four bytes each. */
 function keys(count: number): string {
   return Array.from({ length: count }, (_, i) => String.fromCodePoint(0x1f511 + ((i * 7) % 26))).join('');
 }

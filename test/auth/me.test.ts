@@ -8,7 +8,7 @@ import { addSampleUser, controlSql } from './sample-users.ts';
 
 const path = '/api/v1/auth/me';
 
-describe('The current user', () => {
+describe('current user', () => {
   let world: World;
 
   before(async () => {
@@ -16,11 +16,11 @@ describe('The current user', () => {
   });
   after(() => world.close());
 
-  const grant = (role: string, granted: string[]) =>
+  const setPermissions = (role: string, granted: string[]) =>
     controlSql(world, 'update roles set permissions = ?::text[] where name = ?', [`{${granted.join(',')}}`, role]);
-  const write = (client: Client) => client.post('/api/v1/EntityStatus', { Title: 'Mine' });
+  const createStatus = (client: Client) => client.post('/api/v1/EntityStatus', { Title: 'New' });
 
-  it('the response has tenant, role, scope, entity, permissions and features, and nothing else', async () => {
+  it('the current user has tenant, role, scope, entity, permissions and features, and no other field', async () => {
     const [entity] = await sql<{ id: string }>(
       world.acme,
       `insert into entities (name, entity_type) values ('Own', 'customer') returning id`,
@@ -31,8 +31,8 @@ describe('The current user', () => {
     const person = await addSampleUser(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
     const client = await world.login(world.acme, person);
     const { status, headers, body } = await eventually(async () => {
-      const answer = await client.get(path);
-      return answer.body.appId === 'app-7' && answer;
+      const response = await client.get(path);
+      return response.body.appId === 'app-7' && response;
     }, 1_000);
     expect(status).to.equal(200);
     expect(headers.get('cache-control')).to.equal('no-store');
@@ -54,13 +54,13 @@ describe('The current user', () => {
     });
   });
 
-  it('without an entity has null for it', async () => {
+  it('the entity and its type are null for a user without an entity', async () => {
     const { body } = await (await world.login(world.globex)).get(path);
     expect(body).to.include({ userEntityId: null, entityType: null, scope: 'All', role: 'Administrator' });
     expect(body.permissions).to.deep.equal([...permissions]);
   });
 
-  it('the response is current: name, role, scope and entity change without a new token', async () => {
+  it('name, role, scope and entity of the current user change within 1 s, without a new token', async () => {
     const person = await addSampleUser(world, world.acme);
     const client = await world.login(world.acme, person);
     expect((await client.get(path)).body).to.include({ role: 'Member', scope: 'All', lastName: 'Son' });
@@ -71,56 +71,56 @@ describe('The current user', () => {
       [person.id],
     );
     const { body } = await eventually(async () => {
-      const answer = await client.get(path);
-      return answer.body.role === 'Administrator' && answer;
+      const response = await client.get(path);
+      return response.body.role === 'Administrator' && response;
     }, 1_000);
     expect(body).to.include({ lastName: 'Newly', scope: 'Self', userEntityId: 41, role: 'Administrator' });
-    expect(body.permissions, 'more permissions come with the next token only').to.not.include('full.manage');
+    expect(body.permissions, 'only the next token has further permissions').to.not.include('full.manage');
   });
 
-  it('a permission that the role loses is refused within 1 s, though the token still has it', async () => {
+  it('a permission that a role loses is denied within 1 s, though the token still has it', async () => {
     const client = await world.loginAs(world.acme, { permissions: ['full.read', 'full.manage'] });
     const { role } = (await client.get(path)).body;
-    expect((await write(client)).status).to.equal(201);
-    await grant(role, ['full.read']);
-    const answer = await eventually(async () => {
-      const found = await write(client);
-      return found.status !== 201 && found;
+    expect((await createStatus(client)).status).to.equal(201);
+    await setPermissions(role, ['full.read']);
+    const denied = await eventually(async () => {
+      const response = await createStatus(client);
+      return response.status !== 201 && response;
     }, 1_000);
-    expect([answer.status, answer.body.code]).to.deep.equal([403, 'forbidden']);
+    expect([denied.status, denied.body.code]).to.deep.equal([403, 'forbidden']);
     expect((await client.get(path)).body.permissions).to.deep.equal(['full.read']);
-    expect((await client.get('/api/v1/EntityStatus')).status, 'what is left').to.equal(200);
-    await grant(role, ['full.read', 'full.manage']);
-    await eventually(async () => (await write(client)).status === 201, 1_000);
+    expect((await client.get('/api/v1/EntityStatus')).status, 'the remaining permission').to.equal(200);
+    await setPermissions(role, ['full.read', 'full.manage']);
+    await eventually(async () => (await createStatus(client)).status === 201, 1_000);
   });
 
-  it('a permission that only the token has is refused', async () => {
+  it('a permission that only the token has, not the role, is denied', async () => {
     const client = await world.loginAs(world.acme, { permissions: ['full.read'] });
-    const boasting = world.anonymous.withToken(
+    const forged = world.anonymous.withToken(
       resignToken(
         client.tokens!.accessToken,
         { permissions: ['full.read', 'full.manage'] },
         await activeKey(world, world.acme),
       ),
     );
-    expect((await boasting.get('/api/v1/EntityStatus')).status, 'the token itself is good').to.equal(200);
-    const answer = await write(boasting);
-    expect([answer.status, answer.body.code]).to.deep.equal([403, 'forbidden']);
-    expect((await boasting.get(path)).body.permissions).to.deep.equal(['full.read']);
+    expect((await forged.get('/api/v1/EntityStatus')).status, 'the token is valid').to.equal(200);
+    const { status, body } = await createStatus(forged);
+    expect([status, body.code]).to.deep.equal([403, 'forbidden']);
+    expect((await forged.get(path)).body.permissions).to.deep.equal(['full.read']);
   });
 
-  it('a permission that the role gains is granted with the next token, not with the current one', async () => {
+  it('a permission that a role gains is granted with the next token, not with the current one', async () => {
     const client = await world.loginAs(world.acme, { permissions: ['full.read'] });
     const { role } = (await client.get(path)).body;
-    await grant(role, ['full.read', 'full.manage']);
+    await setPermissions(role, ['full.read', 'full.manage']);
     let { refreshToken } = client.tokens!;
     const next = await eventually(async () => {
       const { body } = await client.post('/api/v1/auth/refresh', { refreshToken }, { 'X-Tenant': world.acme.guid });
       ({ refreshToken } = body);
       return (claimsOf(body.accessToken).permissions as string[]).includes('full.manage') && body.accessToken;
     }, 1_000);
-    expect((await write(world.anonymous.withToken(next))).status).to.equal(201);
-    expect((await write(client)).status).to.equal(403);
+    expect((await createStatus(world.anonymous.withToken(next))).status).to.equal(201);
+    expect((await createStatus(client)).status).to.equal(403);
   });
 
   it('a role of the same name in another tenant grants no permission', async () => {

@@ -18,25 +18,25 @@ interface SessionView {
   current: boolean;
 }
 
-describe('One’s own sessions', () => {
+describe('sessions of the current user', () => {
   let world: World;
-  /** The other process of the service. */
-  let elsewhere: string;
+  /** URL of a second server of the service. */
+  let otherUrl: string;
   const secrets = new Set<string>();
 
   before(async () => {
     world = await createWorld();
-    elsewhere = (await world.startAnotherServer()).url;
+    otherUrl = (await world.startAnotherServer()).url;
   });
   after(() => world.close());
 
-  const person = async (tenant: TestTenant = world.acme, role = 'Member'): Promise<SampleUser> => {
+  const addUser = async (tenant: TestTenant = world.acme, role = 'Member'): Promise<SampleUser> => {
     const added = await addSampleUser(world, tenant, { role });
     secrets.add(added.password);
     return added;
   };
-  const login = async (who: SampleUser, tenant: TestTenant = world.acme): Promise<Client> => {
-    const client = await world.login(tenant, who);
+  const login = async (user: SampleUser, tenant: TestTenant = world.acme): Promise<Client> => {
+    const client = await world.login(tenant, user);
     for (const token of Object.values(client.tokens ?? {})) if (token) secrets.add(token);
     return client;
   };
@@ -46,8 +46,8 @@ describe('One’s own sessions', () => {
     expect(status).to.equal(200);
     return body;
   };
-  const works = async (client: Client): Promise<boolean> => (await client.get('/api/v1/auth/me')).status === 200;
-  const row = async (client: Client) =>
+  const isAccepted = async (client: Client): Promise<boolean> => (await client.get('/api/v1/auth/me')).status === 200;
+  const findRow = async (client: Client) =>
     (
       await controlSql<{ revoked_at: Date | null; revoked_reason: string | null }>(
         world,
@@ -55,9 +55,9 @@ describe('One’s own sessions', () => {
         [sid(client)],
       )
     )[0];
-  /** Refused by every process within a second, also when it is refreshed. */
+  /** Expects that both servers reject the session within 1 s, and that it cannot be refreshed. */
   const expectEnded = async (client: Client, tenant = world.acme): Promise<void> => {
-    await eventually(async () => !(await works(client)) && !(await works(client.at(elsewhere))), 1_000);
+    await eventually(async () => !(await isAccepted(client)) && !(await isAccepted(client.at(otherUrl))), 1_000);
     const { refreshToken } = client.tokens ?? {};
     const { status } = await world.anonymous.post(
       '/api/v1/auth/refresh',
@@ -66,15 +66,15 @@ describe('One’s own sessions', () => {
     );
     expect(status).to.equal(401);
   };
-  const expectLives = async (client: Client): Promise<void> => {
-    expect(await row(client)).to.deep.equal({ revoked_at: null, revoked_reason: null });
-    expect([await works(client), await works(client.at(elsewhere))]).to.deep.equal([true, true]);
+  const expectActive = async (client: Client): Promise<void> => {
+    expect(await findRow(client)).to.deep.equal({ revoked_at: null, revoked_reason: null });
+    expect([await isAccepted(client), await isAccepted(client.at(otherUrl))]).to.deep.equal([true, true]);
   };
 
-  describe('are listed', () => {
-    it('the newest first, with the current one marked, and nothing else of them', async () => {
-      const one = await person();
-      const clients = [await login(one), await login(one), await login(one)];
+  describe('list of sessions', () => {
+    it('the list of sessions has the newest first, marks the current one and contains no other data', async () => {
+      const user = await addUser();
+      const clients = [await login(user), await login(user), await login(user)];
       const expected = clients.map(sid).toReversed();
       for (const client of clients) {
         const sessions = await list(client);
@@ -87,8 +87,8 @@ describe('One’s own sessions', () => {
       }
     });
 
-    it('with the time of the last refresh', async () => {
-      const client = await login(await person());
+    it('a listed session has the time of its last refresh', async () => {
+      const client = await login(await addUser());
       await controlSql(world, `update sessions set refreshed_at = now() - interval '1 day' where id = ?`, [
         sid(client),
       ]);
@@ -105,34 +105,34 @@ describe('One’s own sessions', () => {
       expect(Date.now() - Date.parse(after?.refreshedAt ?? '')).to.be.below(60_000);
     });
 
-    it('only while they can be used: neither ended nor expired ones', async () => {
-      const one = await person();
+    it('the list of sessions contains neither ended nor expired sessions', async () => {
+      const user = await addUser();
       const [ended, idle, old, almostIdle, almostOld, current] = [
-        await login(one),
-        await login(one),
-        await login(one),
-        await login(one),
-        await login(one),
-        await login(one),
+        await login(user),
+        await login(user),
+        await login(user),
+        await login(user),
+        await login(user),
+        await login(user),
       ];
       expect((await ended.post('/api/v1/auth/logout')).status).to.equal(204);
-      const age = (client: Client, column: string, by: string) =>
-        controlSql(world, `update sessions set ${column} = now() - ?::interval where id = ?`, [by, sid(client)]);
-      await age(idle, 'refreshed_at', '7 days 00:00:01');
-      await age(old, 'created_at', '30 days 00:00:01');
-      await age(almostIdle, 'refreshed_at', '6 days 23:59:00');
-      await age(almostOld, 'created_at', '29 days 23:59:00');
+      const setAge = (client: Client, column: string, age: string) =>
+        controlSql(world, `update sessions set ${column} = now() - ?::interval where id = ?`, [age, sid(client)]);
+      await setAge(idle, 'refreshed_at', '7 days 00:00:01');
+      await setAge(old, 'created_at', '30 days 00:00:01');
+      await setAge(almostIdle, 'refreshed_at', '6 days 23:59:00');
+      await setAge(almostOld, 'created_at', '29 days 23:59:00');
       expect((await list(current)).map(({ id }) => id)).to.deep.equal([current, almostIdle, almostOld].map(sid));
     });
 
-    it('and nobody else’s, not to an administrator and not of another tenant', async () => {
-      const [one, admin] = [await person(), await person(world.acme, 'Administrator')];
-      const foreign = await addSampleUser(world, world.globex, { email: one.email, password: one.password });
-      const clients = [await login(one), await login(admin), await login(foreign, world.globex)];
+    it('the list of sessions contains no session of another user or tenant, also for an administrator', async () => {
+      const [user, admin] = [await addUser(), await addUser(world.acme, 'Administrator')];
+      const foreign = await addSampleUser(world, world.globex, { email: user.email, password: user.password });
+      const clients = [await login(user), await login(admin), await login(foreign, world.globex)];
       for (const client of clients) expect((await list(client)).map(({ id }) => id)).to.deep.equal([sid(client)]);
     });
 
-    it('to nobody without a token', async () => {
+    it('listing and ending sessions without a token gets 401', async () => {
       for (const [method, at] of [
         ['GET', path],
         ['DELETE', `${path}/${randomUUID()}`],
@@ -143,39 +143,39 @@ describe('One’s own sessions', () => {
     });
   });
 
-  describe('are ended', () => {
-    it('one by one, everywhere within 1 s; the others go on', async () => {
-      const one = await person();
-      const [lost, current] = [await login(one), await login(one)];
-      await expectLives(lost);
-      const { status, body } = await current.delete(`${path}/${sid(lost)}`);
+  describe('end of a session', () => {
+    it('a session that its user ends is rejected by all servers within 1 s, and the others stay active', async () => {
+      const user = await addUser();
+      const [target, current] = [await login(user), await login(user)];
+      await expectActive(target);
+      const { status, body } = await current.delete(`${path}/${sid(target)}`);
       expect([status, body]).to.deep.equal([204, '']);
-      await expectEnded(lost);
-      expect((await row(lost))?.revoked_reason).to.equal('ended');
-      await expectLives(current);
+      await expectEnded(target);
+      expect((await findRow(target))?.revoked_reason).to.equal('ended');
+      await expectActive(current);
       expect((await list(current)).map(({ id }) => id)).to.deep.equal([sid(current)]);
     });
 
-    it('by the id in capitals as well', async () => {
-      const one = await person();
-      const [lost, current] = [await login(one), await login(one)];
-      expect((await current.delete(`${path}/${sid(lost).toUpperCase()}`)).status).to.equal(204);
-      await expectEnded(lost);
+    it('a session may be ended by its id in capitals', async () => {
+      const user = await addUser();
+      const [target, current] = [await login(user), await login(user)];
+      expect((await current.delete(`${path}/${sid(target).toUpperCase()}`)).status).to.equal(204);
+      await expectEnded(target);
     });
 
-    it('the current one too', async () => {
-      const client = await login(await person());
+    it('the current session may be ended', async () => {
+      const client = await login(await addUser());
       expect((await client.delete(`${path}/${sid(client)}`)).status).to.equal(204);
       await expectEnded(client);
     });
 
-    it('once: to end it again changes nothing, and an id that is unknown, or none, is as good as ended', async () => {
-      const one = await person();
-      const [lost, current] = [await login(one), await login(one)];
-      await current.delete(`${path}/${sid(lost)}`);
-      const before = await row(lost);
+    it('ending an ended, unknown or malformed session id gets 204 and changes nothing', async () => {
+      const user = await addUser();
+      const [target, current] = [await login(user), await login(user)];
+      await current.delete(`${path}/${sid(target)}`);
+      const before = await findRow(target);
       const ids = [
-        sid(lost),
+        sid(target),
         randomUUID(),
         '1',
         'x'.repeat(2_000),
@@ -190,64 +190,65 @@ describe('One’s own sessions', () => {
         '%25',
       ];
       for (const id of ids) expect((await current.delete(`${path}/${id}`)).status, id).to.equal(204);
-      expect(await row(lost)).to.deep.equal(before);
-      await expectLives(current);
+      expect(await findRow(target)).to.deep.equal(before);
+      await expectActive(current);
     });
   });
 
-  describe('of somebody else', () => {
-    it('ending another user’s session without users.manage gets the response for an unknown session and ends nothing', async () => {
-      const victim = await login(await person());
+  describe('sessions of other users', () => {
+    it('without users.manage, the session of another user is treated as an unknown session', async () => {
+      const victim = await login(await addUser());
       const other = await world.loginAs(world.acme, { permissions: ['users.read', 'users.write', 'full.manage'] });
       const unknown = comparable(await other.delete(`${path}/${randomUUID()}`));
       expect(comparable(await other.delete(`${path}/${sid(victim)}`))).to.deep.equal(unknown);
       expect(unknown).to.include({ status: 204 });
-      await expectLives(victim);
+      await expectActive(victim);
     });
 
-    it('are ended by those who have it, everywhere within 1 s', async () => {
-      const victim = await login(await person());
+    it('a user with users.manage ends sessions of other users, on all servers within 1 s', async () => {
+      const victim = await login(await addUser());
       const manager = await world.loginAs(world.acme, { permissions: ['users.manage'] });
       expect((await manager.delete(`${path}/${sid(victim)}`)).status).to.equal(204);
       await expectEnded(victim);
-      await expectLives(manager);
+      await expectActive(manager);
     });
 
-    it('of another tenant are untouched, and the answer is that for an unknown one', async () => {
-      const foreign = await login(await person(world.globex), world.globex);
+    it('the session of another tenant is treated as an unknown session, also with users.manage', async () => {
+      const foreign = await login(await addUser(world.globex), world.globex);
       for (const permissions of [['users.manage'], []]) {
         const manager = await world.loginAs(world.acme, { permissions });
         const { status, body } = await manager.delete(`${path}/${sid(foreign)}`, { 'X-Tenant': world.globex.guid });
         expect([status, body]).to.deep.equal([204, '']);
       }
-      await expectLives(foreign);
+      await expectActive(foreign);
     });
   });
 
-  it('are listed and ended by an old client too, which has none of its own: its logout ends nothing', async () => {
-    const one = await person();
+  it('a legacy token lists and ends sessions of its user, but belongs to none, so its logout ends none', async () => {
+    const user = await addUser();
     await controlSql(world, `update tenants set features = '{legacyTokens}' where id = ?`, [world.acme.id]);
-    const { id, secret } = await addClient(world.installation, 'acme', one.email, 'Old');
-    const answer = await eventually(async () => {
-      const found = await world.anonymous.get('/api/Data/GenerateToken', {
+    const { id, secret } = await addClient(world.installation, 'acme', user.email, 'Old');
+    const issued = await eventually(async () => {
+      const response = await world.anonymous.get('/api/Data/GenerateToken', {
         Authorization: `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`,
       });
-      return found.status === 200 && found;
+      return response.status === 200 && response;
     }, 1_000);
-    secrets.add(secret).add(answer.body.token);
-    const old = new Client(world.url).withToken(answer.body.token);
-    const [lost, kept] = [await login(one), await login(one)];
-    const sessions = await list(old);
+    secrets.add(secret).add(issued.body.token);
+    const legacy = new Client(world.url).withToken(issued.body.token);
+    const [target, other] = [await login(user), await login(user)];
+    const sessions = await list(legacy);
     expect(sessions.map(({ current }) => current)).to.deep.equal([false, false]);
-    expect((await old.delete(`${path}/${sid(lost)}`)).status).to.equal(204);
-    await expectEnded(lost);
-    expect((await old.post('/api/v1/auth/logout')).status).to.equal(204);
-    await expectLives(kept);
-    expect(await works(old)).to.equal(true);
+    expect((await legacy.delete(`${path}/${sid(target)}`)).status).to.equal(204);
+    await expectEnded(target);
+    expect((await legacy.post('/api/v1/auth/logout')).status).to.equal(204);
+    await expectActive(other);
+    expect(await isAccepted(legacy)).to.equal(true);
   });
 
-  describe('are told in the log', () => {
-    it('without any password or token', () => {
+  // In a group of its own, because Mocha runs the tests outside a group first.
+  describe('log of sessions', () => {
+    it('no log line of the tests of sessions contains a password or token', () => {
       expect(secrets.size).to.be.above(50);
       expectNotLogged(world, secrets);
     });

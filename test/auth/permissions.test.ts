@@ -5,7 +5,10 @@ import type { Access, TenantRoute } from '../../src/tenancy/define-route.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { createWorld, type World } from '../support/world.ts';
 
-/** Who may call what, by the first words of the path: written down here once more, so that a change shows. */
+/**
+ * The access that each group of routes requires, by the start of the path. This table repeats the route definitions on
+ * purpose: a change of an access rule must change this table too.
+ */
 const expected: Record<string, { read: Access; write: Access }> = {
   EntityStatus: { read: 'full.read', write: 'full.manage' },
   Activity: { read: 'full.read', write: 'full.manage' },
@@ -29,7 +32,7 @@ const expected: Record<string, { read: Access; write: Access }> = {
   'auth/sessions': { read: 'user', write: 'user' },
 };
 
-describe('Permissions', () => {
+describe('permissions', () => {
   let world: World;
   let routes: TenantRoute[];
 
@@ -39,48 +42,48 @@ describe('Permissions', () => {
   });
   after(() => world.close());
 
-  const closed = (): TenantRoute[] =>
+  const routesWithUser = (): TenantRoute[] =>
     routes.filter(({ access }) => !['anonymous', 'optional', 'client'].includes(access));
-  const guarded = () =>
+  const routesWithPermission = () =>
     routes.filter((route): route is TenantRoute & { access: Permission } =>
       (permissions as readonly string[]).includes(route.access),
     );
-  /** Calls a route as it stands in the table, for a record that need not be there. */
+  /** Calls a route, with 1 for each parameter of its path; the record 1 need not exist. */
   const call = (client: Client, { method, path }: TenantRoute, headers = {}): Promise<ApiResponse> =>
     client.send(method, path.replaceAll(/:\w+/g, '1'), method === 'POST' || method === 'PUT' ? {} : undefined, headers);
   const name = ({ method, path }: TenantRoute): string => `${method} ${path}`;
 
-  it('every route requires the permission in the table', () => {
-    const found = Object.fromEntries(routes.map(route => [name(route), route.access]));
-    const wanted = Object.fromEntries(
+  it('every route requires exactly the access that the table of this test names', () => {
+    const actual = Object.fromEntries(routes.map(route => [name(route), route.access]));
+    const required = Object.fromEntries(
       routes.map(route => {
         const [area = '', more] = route.path.replace(/^\/api\/(v1\/)?/, '').split('/');
         const rule = expected[area === 'auth' ? `${area}/${more}` : area];
         return [name(route), route.method === 'GET' ? rule?.read : rule?.write];
       }),
     );
-    expect(found).to.deep.equal(wanted);
-    expect(guarded().length).to.be.at.least(5);
+    expect(actual).to.deep.equal(required);
+    expect(routesWithPermission().length).to.be.at.least(5);
   });
 
-  it('every route rejects a request without a token', async () => {
-    for (const route of closed()) {
+  it('every route for users rejects a request without a valid token', async () => {
+    for (const route of routesWithUser()) {
       const named = await call(world.anonymous, route, { 'X-Tenant': world.acme.guid });
       expect([named.status, named.body.code], name(route)).to.deep.equal([401, 'unauthorized']);
       expect(named.headers.get('www-authenticate'), name(route)).to.equal('Bearer');
-      const nameless = await call(world.anonymous, route);
-      expect([nameless.status, nameless.body.code], name(route)).to.deep.equal([403, 'tenant_required']);
+      const withoutTenant = await call(world.anonymous, route);
+      expect([withoutTenant.status, withoutTenant.body.code], name(route)).to.deep.equal([403, 'tenant_required']);
       const bad = await call(world.anonymous.withToken('x'), route, { 'X-Tenant': world.acme.guid });
       expect([bad.status, bad.body.code], name(route)).to.deep.equal([401, 'invalid_token']);
     }
   });
 
-  it('a 403 names the missing permission, also to a user who has all others', async () => {
-    for (const access of new Set(guarded().map(route => route.access))) {
-      const nothing = await world.loginAs(world.acme, { permissions: [] });
+  it('a 403 response names the missing permission, also for a user who has all other permissions', async () => {
+    for (const access of new Set(routesWithPermission().map(route => route.access))) {
+      const none = await world.loginAs(world.acme, { permissions: [] });
       const allOthers = await world.loginAs(world.acme, { permissions: permissions.filter(other => other !== access) });
-      for (const route of guarded().filter(each => each.access === access)) {
-        for (const client of [nothing, allOthers]) {
+      for (const route of routesWithPermission().filter(candidate => candidate.access === access)) {
+        for (const client of [none, allOthers]) {
           const { status, body, headers } = await call(client, route);
           expect([status, body.code], name(route)).to.deep.equal([403, 'forbidden']);
           expect(headers.get('www-authenticate')).to.equal(`Bearer error="insufficient_scope", scope="${access}"`);
@@ -90,9 +93,9 @@ describe('Permissions', () => {
     }
   });
 
-  it('the permission that a route requires is sufficient', async () => {
+  it('a user with only the permission that a route requires may call it', async () => {
     const clients = new Map<Access, Client>();
-    const logoutLast = closed().toSorted(
+    const logoutLast = routesWithUser().toSorted(
       (a, b) => Number(a.path.endsWith('/logout')) - Number(b.path.endsWith('/logout')),
     );
     for (const route of logoutLast) {
@@ -101,12 +104,12 @@ describe('Permissions', () => {
         clients.get(access) ?? (await world.loginAs(world.acme, { permissions: access === 'user' ? [] : [access] }));
       clients.set(access, client);
       const { status, body } = await call(client, route);
-      expect([401, 403], `${name(route)} answered ${status} ${body.code}`).to.not.include(status);
-      expect(status, `${name(route)} answered ${status} ${body.code}`).to.be.below(500);
+      expect([401, 403], `${name(route)} returned ${status} ${body.code}`).to.not.include(status);
+      expect(status, `${name(route)} returned ${status} ${body.code}`).to.be.below(500);
     }
   });
 
-  it('no permission implies another: full.manage does not allow reading, nor full.read changes', async () => {
+  it('no permission implies another: full.manage allows no reads, and full.read allows no writes', async () => {
     const manager = await world.loginAs(world.acme, { permissions: ['full.manage'] });
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
     expect((await manager.get('/api/v1/EntityStatus')).status).to.equal(403);

@@ -10,16 +10,17 @@ import { eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer, tokenIn } from '../support/mail-server.ts';
 import { sendRaw } from '../support/raw-http.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { withDrainedServer } from './drained-server.ts';
 import { comparable } from './responses.ts';
 import { addSampleUser, controlSql, type SampleUser, withUsersLocked } from './sample-users.ts';
 import { expectNotLogged, expectNotStored } from './secrets.ts';
 
 const path = '/api/v1/auth/register';
 
-describe('Registration', () => {
+describe('registration', () => {
   let mail: MailServer;
   let world: World;
-  /** Passwords and tokens that were used, to be looked for in the log. */
+  /** All passwords and tokens of these tests; the last test searches the log for them. */
   const secrets = new Set<string>();
 
   before(async () => {
@@ -33,11 +34,11 @@ describe('Registration', () => {
   });
 
   const newAddress = (): string => `new-${randomBytes(4).toString('hex')}@people.test`;
-  const form = (changes: object = {}) => {
+  const newRegistration = (changes: object = {}) => {
     const password = randomBytes(9).toString('hex');
-    const all = { email: newAddress(), password, firstName: 'Nora', lastName: 'Newman', ...changes };
-    secrets.add(all.password);
-    return all;
+    const body = { email: newAddress(), password, firstName: 'Nora', lastName: 'Newman', ...changes };
+    secrets.add(body.password);
+    return body;
   };
   const register = (
     body: object,
@@ -49,7 +50,7 @@ describe('Registration', () => {
   };
   const login = ({ email, password }: { email: string; password: string }, tenant = world.acme): Promise<ApiResponse> =>
     world.anonymous.post('/api/v1/auth/login', { email, password }, { 'X-Tenant': tenant.guid });
-  const user = async (email: string, tenant = world.acme) =>
+  const findUser = async (email: string, tenant = world.acme) =>
     (
       await controlSql<Record<string, unknown>>(
         world,
@@ -57,28 +58,19 @@ describe('Registration', () => {
         [tenant.id, email],
       )
     )[0];
-  /** Registers, and waits for the token. */
-  const registered = async (changes: object = {}): Promise<ReturnType<typeof form> & { token: string }> => {
-    const sent = form(changes);
+  /** Registers a new user and returns the registration with the token of its mail. */
+  const registerUser = async (
+    changes: object = {},
+  ): Promise<ReturnType<typeof newRegistration> & { token: string }> => {
+    const sent = newRegistration(changes);
     expect((await register(sent)).status).to.equal(202);
     const token = await mail.waitForToken(sent.email);
     secrets.add(token);
     return { ...sent, token };
   };
 
-  /** Runs on a process of its own, which ends when all that was begun there is done. */
-  async function toTheEnd<Result>(
-    environment: Record<string, string>,
-    call: (as: Client) => Promise<Result>,
-  ): Promise<Result> {
-    const { service, url } = await world.startAnotherServer(environment);
-    const result = await call(world.anonymous.at(url));
-    await service.stop();
-    return result;
-  }
-
-  it('makes an unconfirmed Member who reaches only their own, whatever else is sent', async () => {
-    const wished = {
+  it('a registered user is an unconfirmed Member with scope Self, whatever other fields the body has', async () => {
+    const elevated = {
       role: 'Administrator',
       Role: 'Administrator',
       roleId: 1,
@@ -98,13 +90,13 @@ describe('Registration', () => {
     await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.globex.id]);
     const admin = await world.login(world.acme);
     for (const as of [world.anonymous, admin]) {
-      const sent = await registered({ ...wished, email: newAddress(), as: undefined });
-      const again = form(wished);
+      const sent = await registerUser({ ...elevated, email: newAddress(), as: undefined });
+      const again = newRegistration(elevated);
       const { status, body } = await register(again, { as });
       expect([status, body]).to.deep.equal([202, { status: 'accepted' }]);
       await mail.waitForToken(again.email);
       for (const { email } of [sent, again]) {
-        expect(await user(email)).to.include({
+        expect(await findUser(email)).to.include({
           role: 'Member',
           scope: 'Self',
           entity_id: null,
@@ -113,66 +105,70 @@ describe('Registration', () => {
           first_name: 'Nora',
           last_name: 'Newman',
         });
-        expect(await user(email, world.globex)).to.equal(undefined);
+        expect(await findUser(email, world.globex)).to.equal(undefined);
       }
     }
     await controlSql(world, `update tenants set features = '{}' where id = ?`, [world.globex.id]);
   });
 
-  it('lets nobody log in before the address is confirmed, and says no more than for a wrong password', async () => {
-    const person = await registered();
-    const wrong = comparable(await login({ ...person, password: 'a wrong password' }));
+  it('a login before the address is confirmed gets the same response as a wrong password', async () => {
+    const newUser = await registerUser();
+    const wrong = comparable(await login({ ...newUser, password: 'a wrong password' }));
     expect(wrong.status).to.equal(401);
-    expect(comparable(await login(person))).to.deep.equal(wrong);
-    const { status, body } = await confirm(person.token);
+    expect(comparable(await login(newUser))).to.deep.equal(wrong);
+    const { status, body } = await confirm(newUser.token);
     expect([status, body]).to.deep.equal([204, '']);
-    const answer = await login(person);
-    expect(answer.status).to.equal(200);
-    const me = await world.anonymous.withToken(answer.body.accessToken).get('/api/v1/auth/me');
+    const response = await login(newUser);
+    expect(response.status).to.equal(200);
+    const me = await world.anonymous.withToken(response.body.accessToken).get('/api/v1/auth/me');
     expect(me.body).to.include({ firstName: 'Nora', lastName: 'Newman', role: 'Member', scope: 'Self' });
     expect(me.body.userEntityId).to.equal(null);
   });
 
-  describe('without the feature selfRegistration', () => {
+  describe('registration in a tenant without selfRegistration', () => {
     const at = () => ({ tenant: world.globex });
 
-    it('asks for a token', async () => {
-      const sent = form();
+    it('without selfRegistration, a registration without a token gets 401', async () => {
+      const sent = newRegistration();
       const { status, body, headers } = await register(sent, at());
       expect([status, body.code, headers.get('www-authenticate')]).to.deep.equal([401, 'unauthorized', 'Bearer']);
-      expect(await user(sent.email, world.globex)).to.equal(undefined);
+      expect(await findUser(sent.email, world.globex)).to.equal(undefined);
     });
 
-    it('asks for the permission users.manage, which no other implies', async () => {
-      const sent = form();
+    it('without selfRegistration, a registration requires users.manage; no other permission suffices', async () => {
+      const sent = newRegistration();
       const as = await world.loginAs(world.globex, { permissions: ['users.read', 'users.write', 'full.manage'] });
       const { status, body, headers } = await register(sent, { as, ...at() });
       expect([status, body.code]).to.deep.equal([403, 'forbidden']);
       expect(headers.get('www-authenticate')).to.equal('Bearer error="insufficient_scope", scope="users.manage"');
-      expect(await user(sent.email, world.globex)).to.equal(undefined);
+      expect(await findUser(sent.email, world.globex)).to.equal(undefined);
     });
 
-    it('is done by those who have it, in the tenant of their token, whatever X-Tenant says', async () => {
-      const sent = form();
+    it('a caller with users.manage registers users in the tenant of the token, whatever X-Tenant names', async () => {
+      const sent = newRegistration();
       const as = await world.loginAs(world.globex, { permissions: ['users.manage'] });
       expect((await register(sent, { as, tenant: world.acme })).status).to.equal(202);
       const token = await mail.waitForToken(sent.email);
-      expect(await user(sent.email, world.globex)).to.include({ role: 'Member', scope: 'Self', confirmed_at: null });
-      expect(await user(sent.email)).to.equal(undefined);
+      expect(await findUser(sent.email, world.globex)).to.include({
+        role: 'Member',
+        scope: 'Self',
+        confirmed_at: null,
+      });
+      expect(await findUser(sent.email)).to.equal(undefined);
       expect((await confirm(token, world.globex)).status).to.equal(204);
       expect((await login(sent, world.globex)).status).to.equal(200);
     });
 
-    it('is refused to a token that is not good, also where anybody may register', async () => {
+    it('a registration with an invalid token gets 401, with and without selfRegistration', async () => {
       const as = world.anonymous.withToken('a.b.c');
       for (const tenant of [world.acme, world.globex]) {
-        const { status, body } = await register(form(), { as, tenant });
+        const { status, body } = await register(newRegistration(), { as, tenant });
         expect([status, body.code]).to.deep.equal([401, 'invalid_token']);
       }
     });
   });
 
-  describe('tells nobody whether an address is known', () => {
+  describe('secrecy of registered addresses', () => {
     let known: SampleUser;
     let disabled: SampleUser;
     let foreign: SampleUser;
@@ -185,9 +181,9 @@ describe('Registration', () => {
       for (const { password } of [known, disabled, foreign]) secrets.add(password);
     });
 
-    it('by its answer: the same for new, known, unconfirmed and disabled ones', async () => {
-      const unconfirmed = await registered();
-      const disabledUnconfirmed = await registered();
+    it('the response to a registration is the same for new, known, unconfirmed and disabled addresses', async () => {
+      const unconfirmed = await registerUser();
+      const disabledUnconfirmed = await registerUser();
       await controlSql(world, 'update users set disabled_at = now() where email = ?', [disabledUnconfirmed.email]);
       const addresses = {
         new: newAddress(),
@@ -202,52 +198,53 @@ describe('Registration', () => {
         known.id,
         disabled.id,
       ]);
-      const letters = mail.messages.length;
-      const answers = await toTheEnd({}, async as => {
-        const found: Record<string, unknown> = {};
+      const mailsBefore = mail.messages.length;
+      const responses = await withDrainedServer(world, {}, async as => {
+        const byKind: Record<string, unknown> = {};
         for (const [kind, email] of Object.entries(addresses))
-          found[kind] = comparable(await register(form({ email, firstName: 'Mallory' }), { as }));
-        return found;
+          byKind[kind] = comparable(await register(newRegistration({ email, firstName: 'Mallory' }), { as }));
+        return byKind;
       });
-      for (const [kind, answer] of Object.entries(answers)) expect(answer, kind).to.deep.equal(answers.new);
-      expect(answers.new).to.include({
+      for (const [kind, response] of Object.entries(responses)) expect(response, kind).to.deep.equal(responses.new);
+      expect(responses.new).to.include({
         status: 202,
         body: JSON.stringify({ status: 'accepted', traceId: 'undefined' }),
       });
-      // All that was begun has ended: whoever has no mail gets none.
-      const reached = mail.messages.slice(letters).flatMap(({ to }) => to);
-      expect(reached.sort()).to.deep.equal([addresses.new, foreign.email, unconfirmed.email].sort());
+      // The server has stopped, so no further mail follows.
+      const recipients = mail.messages.slice(mailsBefore).flatMap(({ to }) => to);
+      expect(recipients.sort()).to.deep.equal([addresses.new, foreign.email, unconfirmed.email].sort());
       const after = await controlSql(world, 'select * from users where id in (?, ?) order by id', [
         known.id,
         disabled.id,
       ]);
-      expect(after, 'who was there is unchanged').to.deep.equal(before);
+      expect(after, 'existing users are unchanged').to.deep.equal(before);
       expect((await login(known)).status).to.equal(200);
     });
 
-    it('by its time: it is given after one password was hashed, before anybody has looked', async () => {
-      const unheard = newAddress();
+    it('a registration is accepted after one password hash, before the service looks the address up', async () => {
+      const unknown = newAddress();
       await withUsersLocked(world, async () => {
-        for (const email of [unheard, known.email]) {
+        for (const email of [unknown, known.email]) {
           const before = world.passwords.usage.hashed;
-          expect((await register(form({ email }))).status).to.equal(202);
+          expect((await register(newRegistration({ email }))).status).to.equal(202);
           expect(world.passwords.usage.hashed - before, email).to.equal(1);
         }
       });
-      secrets.add(await mail.waitForToken(unheard));
+      secrets.add(await mail.waitForToken(unknown));
     });
 
-    it('by a look-alike: its mail goes to itself alone, and it is another user', async () => {
+    it('an address that looks like a known one is a separate user, whose mail goes to that address only', async () => {
       const kim = await addSampleUser(world, world.acme, { email: 'kim@acme.test' });
       secrets.add(kim.password);
       const lookAlikes = ['\u212aim@acme.test', 'k\u0131m@acme.test', '\uff4bim@acme.test', '(to)kim@acme.test'];
-      await toTheEnd({}, async as => {
-        for (const email of lookAlikes) expect((await register(form({ email }), { as })).status).to.equal(202);
+      await withDrainedServer(world, {}, async as => {
+        for (const email of lookAlikes)
+          expect((await register(newRegistration({ email }), { as })).status).to.equal(202);
       });
       expect(mail.messages.filter(({ to }) => to.some(address => /kim@/i.test(address)))).to.deep.equal(
         mail.messagesTo('(to)kim@acme.test'),
       );
-      for (const email of lookAlikes) expect(await user(email), email).to.include({ confirmed_at: null });
+      for (const email of lookAlikes) expect(await findUser(email), email).to.include({ confirmed_at: null });
       expect((await login(kim)).status).to.equal(200);
     });
   });
@@ -256,10 +253,10 @@ describe('Registration', () => {
     ['before', true],
     ['after', false],
   ] as const) {
-    it(`whoever registers an address ${order} its owner does not choose the password that the owner confirms`, async () => {
+    it(`an attacker who registers an address ${order} its owner does not set the password of the owner`, async () => {
       const email = newAddress();
-      const owner = form({ email, firstName: 'Olga', lastName: 'Owner' });
-      const attacker = form({ email: email.toUpperCase(), firstName: 'Mallory' });
+      const owner = newRegistration({ email, firstName: 'Olga', lastName: 'Owner' });
+      const attacker = newRegistration({ email: email.toUpperCase(), firstName: 'Mallory' });
       const tokens: string[] = [];
       for (const [index, body] of (attackerFirst ? [attacker, owner] : [owner, attacker]).entries()) {
         expect((await register(body)).status).to.equal(202);
@@ -270,18 +267,18 @@ describe('Registration', () => {
       expect((await confirm(ownersToken)).status).to.equal(204);
       expect((await login({ ...attacker, email })).status, 'the password of the attacker').to.equal(401);
       expect((await login(owner)).status, 'the password of the owner').to.equal(200);
-      expect(await user(email)).to.include({ first_name: 'Olga', last_name: 'Owner' });
+      expect(await findUser(email)).to.include({ first_name: 'Olga', last_name: 'Owner' });
       expect((await confirm(attackersToken)).status, 'the other token, after the address is confirmed').to.equal(400);
       expect((await login(owner)).status).to.equal(200);
     });
   }
 
-  it('ten registrations of one address at once make one user, whom exactly one of the tokens confirms', async () => {
+  it('ten concurrent registrations of one address create one user, and only one token confirms it', async () => {
     const email = newAddress();
-    const answers = await toTheEnd({}, as =>
-      Promise.all(Array.from({ length: 10 }, () => register(form({ email }), { as }))),
+    const responses = await withDrainedServer(world, {}, as =>
+      Promise.all(Array.from({ length: 10 }, () => register(newRegistration({ email }), { as }))),
     );
-    expect(new Set(answers.map(({ status }) => status))).to.deep.equal(new Set([202]));
+    expect(new Set(responses.map(({ status }) => status))).to.deep.equal(new Set([202]));
     const rows = await controlSql(world, 'select * from users where email = ?', [email]);
     expect(rows).to.have.length(1);
     const tokens = mail.messagesTo(email).map(({ content }) => tokenIn(content) ?? '');
@@ -290,20 +287,20 @@ describe('Registration', () => {
     expect(confirmed.filter(({ status }) => status === 204)).to.have.length(1);
   });
 
-  describe('sends a mail', () => {
-    it('from the configured sender to the one address, with the token and where to send it', async () => {
-      const person = await registered();
-      const [letter] = mail.messagesTo(person.email);
-      expect(letter).to.include({ from: 'post@acme.test' });
-      expect(letter?.content).to.match(/^From: Acme <post@acme\.test>\r$/m);
-      expect(letter?.content).to.match(/^Subject: Confirm your address for acme Ltd\r$/m);
-      expect(letter?.content).to.match(/^http:\/\/backoffice\.test\/api\/v1\/auth\/confirm\r$/m);
-      expect(letter?.content).to.not.include(person.password);
-      expect(letter?.content).to.not.include(world.acme.database);
+  describe('mail of a registration', () => {
+    it('the mail has the configured sender, one recipient, a token and the URL to send it to', async () => {
+      const newUser = await registerUser();
+      const [message] = mail.messagesTo(newUser.email);
+      expect(message).to.include({ from: 'post@acme.test' });
+      expect(message?.content).to.match(/^From: Acme <post@acme\.test>\r$/m);
+      expect(message?.content).to.match(/^Subject: Confirm your address for acme Ltd\r$/m);
+      expect(message?.content).to.match(/^http:\/\/backoffice\.test\/api\/v1\/auth\/confirm\r$/m);
+      expect(message?.content).to.not.include(newUser.password);
+      expect(message?.content).to.not.include(world.acme.database);
     });
 
-    it('in which nothing stands that the request’s headers say', async () => {
-      const body = JSON.stringify(form());
+    it('the mail of a registration contains nothing from the headers of the request', async () => {
+      const body = JSON.stringify(newRegistration());
       const { email } = JSON.parse(body) as { email: string };
       const head = [
         `POST ${path} HTTP/1.1`,
@@ -320,13 +317,13 @@ describe('Registration', () => {
       const { statuses } = await sendRaw(world.url, `${head.join('\r\n')}\r\n\r\n${body}`, { until: /accepted/ });
       expect(statuses).to.deep.equal([202]);
       await mail.waitForToken(email);
-      const [letter] = mail.messagesTo(email);
-      expect(letter?.content)
+      const [message] = mail.messagesTo(email);
+      expect(message?.content)
         .to.include('http://backoffice.test/')
         .and.not.match(/evil|gopher/);
     });
 
-    it('that no address can turn into another, or into more', async () => {
+    it('an address that could add or change recipients of the mail is rejected with 400', async () => {
       const hostile = [
         'a@b.test,victim@people.test',
         'a@b.test;victim@people.test',
@@ -345,34 +342,34 @@ describe('Registration', () => {
         `${'x'.repeat(250)}@b.test`,
       ];
       for (const email of hostile) {
-        const { status, body } = await register(form({ email }));
+        const { status, body } = await register(newRegistration({ email }));
         expect([status, Object.keys(body.errors ?? {})], email).to.deep.equal([400, ['email']]);
         expect(JSON.stringify(body)).to.not.include('victim');
       }
       expect(mail.messages.filter(({ to }) => to.includes('victim@people.test'))).to.deep.equal([]);
     });
 
-    it('and answers at once also when the server for mail is away, whose failure is in the log without the token', async () => {
-      const logged = world.logs.length;
-      const sent = form();
-      const ms = await toTheEnd({ SMTP_URL: 'smtp://127.0.0.1:1' }, async as => {
+    it('a registration does not wait for an unreachable mail server, and the log has no token', async () => {
+      const logsBefore = world.logs.length;
+      const sent = newRegistration();
+      const ms = await withDrainedServer(world, { SMTP_URL: 'smtp://127.0.0.1:1' }, async as => {
         const startedAt = performance.now();
         expect((await register(sent, { as })).status).to.equal(202);
         return performance.now() - startedAt;
       });
       expect(ms).to.be.below(1_000);
-      const told = world.logs.slice(logged).map(line => JSON.parse(line));
-      const failures = told.filter(({ event }) => event === 'background_failed');
+      const lines = world.logs.slice(logsBefore).map(line => JSON.parse(line));
+      const failures = lines.filter(({ event }) => event === 'background_failed');
       expect(failures).to.have.length(1);
       expect(failures[0]).to.include({ task: 'register', level: 50 });
       expect(failures[0].err.stack, 'where').to.be.a('string');
-      expect(JSON.stringify(told)).to.not.match(/[\w-]{43}(?![\w-])/);
-      // The address is asked again, and confirms, when mail works again.
+      expect(JSON.stringify(lines)).to.not.match(/[\w-]{43}(?![\w-])/);
+      // Once mail works again, the same registration sends a new token, which confirms the address.
       expect((await register(sent)).status).to.equal(202);
       expect((await confirm(await mail.waitForToken(sent.email))).status).to.equal(204);
     });
 
-    it('and answers at once also when the server for mail says nothing, and others meanwhile', async () => {
+    it('neither a registration nor any other request waits for a mail server that is silent', async () => {
       const silent = createServer();
       const sockets = new Set<Socket>();
       silent.on('connection', socket => sockets.add(socket.on('error', () => {})));
@@ -381,29 +378,29 @@ describe('Registration', () => {
         SMTP_URL: `smtp://127.0.0.1:${(silent.address() as AddressInfo).port}`,
       });
       const startedAt = performance.now();
-      const answers = await Promise.all(
-        Array.from({ length: 10 }, () => register(form(), { as: world.anonymous.at(url) })),
+      const responses = await Promise.all(
+        Array.from({ length: 10 }, () => register(newRegistration(), { as: world.anonymous.at(url) })),
       );
       const me = await (await world.login(world.acme)).at(url).get('/api/v1/auth/me');
       const ms = performance.now() - startedAt;
-      expect([...answers, me].map(({ status }) => status)).to.deep.equal([...Array(10).fill(202), 200]);
+      expect([...responses, me].map(({ status }) => status)).to.deep.equal([...Array(10).fill(202), 200]);
       expect(ms).to.be.below(3_000);
-      console.log(`      10 registrations and a call: ${ms.toFixed(0)} ms`);
-      const logged = world.logs.length;
+      console.log(`      10 registrations and one other request: ${ms.toFixed(0)} ms`);
+      const logsBefore = world.logs.length;
       await eventually(() => sockets.size === 10);
       for (const socket of sockets) socket.destroy();
       silent.close();
       await service.stop();
-      const failures = world.logs.slice(logged).filter(line => line.includes('background_failed'));
+      const failures = world.logs.slice(logsBefore).filter(line => line.includes('background_failed'));
       expect(failures).to.have.length(10);
     });
 
-    it('into a file that only its owner can read, when there is no server for mail; the log tells the file, not the token', async () => {
+    it('without SMTP_URL, the mail is written to a private file; the log has its path, not its token', async () => {
       const folder = await mkdtemp(join(tmpdir(), 'backoffice-mail-'));
       try {
-        const logged = world.logs.length;
-        const sent = form();
-        await toTheEnd({ SMTP_URL: '', DATA_DIR: folder }, as => register(sent, { as }));
+        const logsBefore = world.logs.length;
+        const sent = newRegistration();
+        await withDrainedServer(world, { SMTP_URL: '', DATA_DIR: folder }, as => register(sent, { as }));
         const files = await readdir(join(folder, 'mail'));
         expect(files).to.have.length(1);
         expect(files[0]).to.match(/\.eml$/);
@@ -412,11 +409,11 @@ describe('Registration', () => {
         expect(content).to.match(new RegExp(`^To: ${sent.email}\r$`, 'm'));
         expect((await stat(file)).mode & 0o077).to.equal(0);
         expect((await stat(join(folder, 'mail'))).mode & 0o077).to.equal(0);
-        const told = world.logs.slice(logged).map(line => JSON.parse(line));
-        const [written] = told.filter(({ event }) => event === 'mail_written');
+        const lines = world.logs.slice(logsBefore).map(line => JSON.parse(line));
+        const [written] = lines.filter(({ event }) => event === 'mail_written');
         expect(written).to.include({ file });
         const token = tokenIn(content) ?? '';
-        expect(JSON.stringify(told)).to.not.include(token);
+        expect(JSON.stringify(lines)).to.not.include(token);
         expect((await confirm(token)).status).to.equal(204);
       } finally {
         await rm(folder, { recursive: true });
@@ -424,19 +421,19 @@ describe('Registration', () => {
     });
   });
 
-  describe('is confirmed by a token that', () => {
-    it('stands in the mail alone: the control database holds a hash', async () => {
-      const { token } = await registered();
+  describe('registration token', () => {
+    it('the registration token is in the mail only; the control database stores its hash', async () => {
+      const { token } = await registerUser();
       await expectNotStored(world, [token]);
     });
 
-    it('is good once', async () => {
-      const { token, email } = await registered();
+    it('a registration token confirms an address once', async () => {
+      const { token, email } = await registerUser();
       expect((await confirm(token)).status).to.equal(204);
-      const { confirmed_at } = (await user(email)) ?? {};
+      const { confirmed_at } = (await findUser(email)) ?? {};
       const { status, body } = await confirm(token);
       expect([status, body.code, Object.keys(body.errors)]).to.deep.equal([400, 'validation_failed', ['token']]);
-      expect((await user(email))?.confirmed_at).to.deep.equal(confirmed_at);
+      expect((await findUser(email))?.confirmed_at).to.deep.equal(confirmed_at);
       const [row] = await controlSql<{ count: string }>(
         world,
         'select count(*) from registrations t join users u on u.id = t.user_id where email = ?',
@@ -445,51 +442,49 @@ describe('Registration', () => {
       expect(row?.count).to.equal('0');
     });
 
-    it('is good once when ten use it at the same time', async () => {
+    it('of ten concurrent uses of a registration token, exactly one confirms the address', async () => {
       for (let round = 0; round < 5; round++) {
-        const { token } = await registered();
-        const answers = await Promise.all(Array.from({ length: 10 }, () => confirm(token)));
-        expect(answers.map(({ status }) => status).sort()).to.deep.equal([204, ...Array(9).fill(400)]);
+        const { token } = await registerUser();
+        const responses = await Promise.all(Array.from({ length: 10 }, () => confirm(token)));
+        expect(responses.map(({ status }) => status).sort()).to.deep.equal([204, ...Array(9).fill(400)]);
       }
     });
 
-    it('is good for 24 hours', async () => {
-      const [late, inTime] = [await registered(), await registered()];
-      const age = (email: string, by: string) =>
+    it('a registration token expires after 24 hours, and an expired one looks like an unknown one', async () => {
+      const [late, inTime] = [await registerUser(), await registerUser()];
+      const makeOlder = (email: string, by: string) =>
         controlSql(
           world,
           `update registrations set expires_at = expires_at - ?::interval
             where user_id = (select id from users where email = ?)`,
           [by, email],
         );
-      await age(late.email, '24 hours');
-      await age(inTime.email, '23:59:30');
-      const refused = await confirm(late.token);
-      expect(refused.status).to.equal(400);
-      expect((await user(late.email))?.confirmed_at).to.equal(null);
+      await makeOlder(late.email, '24 hours');
+      await makeOlder(inTime.email, '23:59:30');
+      const rejected = await confirm(late.token);
+      expect(rejected.status).to.equal(400);
+      expect((await findUser(late.email))?.confirmed_at).to.equal(null);
       expect((await confirm(inTime.token)).status).to.equal(204);
-      expect(comparable(await confirm('x')), 'an expired one looks like one that never was').to.deep.equal(
-        comparable(refused),
-      );
+      expect(comparable(await confirm('x')), 'an unknown token').to.deep.equal(comparable(rejected));
     });
 
-    it('is good at its tenant, for its purpose, and as it is: nothing else uses it up', async () => {
-      const { token, email } = await registered();
+    it('a registration token works only unchanged, in its tenant and for confirmation', async () => {
+      const { token, email } = await registerUser();
       const reset = (newPassword: string) =>
         world.anonymous.post('/api/v1/auth/reset-password', { token, newPassword }, { 'X-Tenant': world.acme.guid });
       expect((await confirm(token, world.globex)).status, 'another tenant').to.equal(400);
       expect((await reset('another password')).status, 'another purpose').to.equal(400);
       const others = [...token].map(
-        (letter, at) => token.slice(0, at) + (letter === 'A' ? 'B' : 'A') + token.slice(at + 1),
+        (character, at) => token.slice(0, at) + (character === 'A' ? 'B' : 'A') + token.slice(at + 1),
       );
       others.push(token.slice(1), token.slice(0, -1), `${token}A`, ` ${token}`, `${token}=`, token.toLowerCase());
-      const answers = await Promise.all(others.map(other => confirm(other)));
-      expect(new Set(answers.map(({ status }) => status))).to.deep.equal(new Set([400]));
-      expect((await user(email))?.confirmed_at).to.equal(null);
+      const responses = await Promise.all(others.map(other => confirm(other)));
+      expect(new Set(responses.map(({ status }) => status))).to.deep.equal(new Set([400]));
+      expect((await findUser(email))?.confirmed_at).to.equal(null);
       expect((await confirm(token)).status).to.equal(204);
     });
 
-    it('is a text: anything else is a mistake in the field', async () => {
+    it('the response to a malformed registration token is 400 and names the field token', async () => {
       for (const token of [undefined, null, 7, '', ['x'], {}, true, 'x'.repeat(5_000), '\0', '\ud800']) {
         const { status, body } = await confirm(token);
         expect([status, Object.keys(body.errors)], JSON.stringify(token)).to.deep.equal([400, ['token']]);
@@ -497,9 +492,10 @@ describe('Registration', () => {
     });
   });
 
-  describe('wants a password that', () => {
-    const refused = async (password: unknown): Promise<string> => {
-      const { status, body } = await register(form({ password: password as string }));
+  describe('rules for passwords', () => {
+    /** Registers with this password; returns 'accepted' or the message of the validation error. */
+    const tryPassword = async (password: unknown): Promise<string> => {
+      const { status, body } = await register(newRegistration({ password: password as string }));
       if (status === 202) return 'accepted';
       expect([status, body.code, Object.keys(body.errors)]).to.deep.equal([400, 'validation_failed', ['password']]);
       return body.errors.password[0];
@@ -507,16 +503,16 @@ describe('Registration', () => {
     const keys = (count: number): string =>
       Array.from({ length: count }, (_, i) => String.fromCodePoint(0x1f511 + ((i * 7) % 26))).join('');
 
-    it('has 8 to 128 characters, however many bytes each has', async () => {
+    it('a password has 8 to 128 characters, however many bytes each character has', async () => {
       for (const good of ['q7w8z3rt', 'x'.repeat(64) + 'q7w8z3rt'.repeat(8), keys(8), keys(128)])
-        expect(await refused(good), good).to.equal('accepted');
+        expect(await tryPassword(good), good).to.equal('accepted');
       for (const short of ['q7w8z3r', keys(7), 'e\u0301'.repeat(7)])
-        expect(await refused(short)).to.include('at least 8');
+        expect(await tryPassword(short)).to.include('at least 8');
       for (const long of [keys(129), `${'q7w8z3rt'.repeat(16)}a`])
-        expect(await refused(long)).to.include('at most 128');
+        expect(await tryPassword(long)).to.include('at most 128');
     });
 
-    it('is none of those that guessing begins with, however decorated', async () => {
+    it('a common password is rejected, also with other capitals, other letter forms or added digits', async () => {
       const common = [
         'password',
         'Password',
@@ -528,51 +524,52 @@ describe('Registration', () => {
         'aaaaaaaa',
       ];
       common.push('\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44', '\u{1f511}'.repeat(9), '        ');
-      for (const password of common) expect(await refused(password), password).to.include('common');
+      for (const password of common) expect(await tryPassword(password), password).to.include('common');
       for (const password of [undefined, null, 7, ['long enough'], { length: 12 }])
-        expect((await register({ ...form(), password })).status).to.equal(400);
+        expect((await register({ ...newRegistration(), password })).status).to.equal(400);
     });
 
-    it('needs no capitals, digits or signs', async () => {
+    it('a password needs no capitals, digits or signs', async () => {
       for (const password of ['correct horse battery', 'weathervane', '73927461930']) {
-        expect(await refused(password), password).to.equal('accepted');
+        expect(await tryPassword(password), password).to.equal('accepted');
       }
     });
 
-    it('is the same on every keyboard, and whose spaces and every byte count', async () => {
+    it('a password matches in every Unicode form of the same text, and each space and byte of it counts', async () => {
       const password = ` caf\u00e9 \ufb01ne ${'y'.repeat(72)}`;
-      const person = await registered({ password });
-      expect((await confirm(person.token)).status).to.equal(204);
-      const typed = async (other: string) => (await login({ ...person, password: other })).status;
-      expect(await typed(` cafe\u0301 fine ${'y'.repeat(72)}`)).to.equal(200);
-      expect(await typed(password.trim())).to.equal(401);
-      expect(await typed(`${password} `)).to.equal(401);
-      expect(await typed(`${password.slice(0, -1)}z`)).to.equal(401);
+      const newUser = await registerUser({ password });
+      expect((await confirm(newUser.token)).status).to.equal(204);
+      const loginStatus = async (other: string) => (await login({ ...newUser, password: other })).status;
+      expect(await loginStatus(` cafe\u0301 fine ${'y'.repeat(72)}`)).to.equal(200);
+      expect(await loginStatus(password.trim())).to.equal(401);
+      expect(await loginStatus(`${password} `)).to.equal(401);
+      expect(await loginStatus(`${password.slice(0, -1)}z`)).to.equal(401);
     });
   });
 
-  it('names every field that is wrong, and repeats nothing of it', async () => {
+  it('the response to an invalid registration names every invalid field', async () => {
     const cases: [object, string[]][] = [
       [{}, ['email', 'firstName', 'lastName', 'password']],
       [{ email: 'x', password: 'short', firstName: ' ', lastName: '' }, ['email', 'firstName', 'lastName', 'password']],
-      [{ ...form(), firstName: 'x'.repeat(256) }, ['firstName']],
-      [{ ...form(), lastName: 'a\0b' }, ['lastName']],
-      [{ ...form(), firstName: 7, lastName: ['x'] }, ['firstName', 'lastName']],
-      [{ ...form(), email: { $ne: null } }, ['email']],
+      [{ ...newRegistration(), firstName: 'x'.repeat(256) }, ['firstName']],
+      [{ ...newRegistration(), lastName: 'a\0b' }, ['lastName']],
+      [{ ...newRegistration(), firstName: 7, lastName: ['x'] }, ['firstName', 'lastName']],
+      [{ ...newRegistration(), email: { $ne: null } }, ['email']],
     ];
     for (const [body, fields] of cases) {
-      const answer = await register(body);
-      expect([answer.status, Object.keys(answer.body.errors).sort()]).to.deep.equal([400, fields]);
-      expect(answer.headers.get('cache-control')).to.equal('no-store');
+      const response = await register(body);
+      expect([response.status, Object.keys(response.body.errors).sort()]).to.deep.equal([400, fields]);
+      expect(response.headers.get('cache-control')).to.equal('no-store');
     }
   });
 
-  describe('is told in the log', () => {
-    it('without any password or token', () => {
-      // What guessing begins with is also plain English.
-      const telling = [...secrets].filter(secret => typeof secret === 'string' && /^(?=.*\d).{12,}$/.test(secret));
-      expect(telling.length).to.be.above(100);
-      expectNotLogged(world, telling);
+  // In a group of its own, because Mocha runs the tests outside a group first.
+  describe('log of registrations', () => {
+    it('no log line of a registration contains a password or token', () => {
+      // Common passwords are also English words, which the log may contain.
+      const distinct = [...secrets].filter(secret => typeof secret === 'string' && /^(?=.*\d).{12,}$/.test(secret));
+      expect(distinct.length).to.be.above(100);
+      expectNotLogged(world, distinct);
     });
   });
 });

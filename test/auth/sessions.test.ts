@@ -15,35 +15,36 @@ interface SessionRow {
   revoked_reason: string | null;
 }
 
-describe('Sessions', () => {
+describe('sessions', () => {
   let world: World;
-  /** What every refused refresh looks like. */
-  let refusal: Record<string, unknown>;
+  /** The response that every rejected refresh must equal. */
+  let rejection: Record<string, unknown>;
 
   const refresh = (refreshToken: unknown, tenant: TestTenant = world.acme): Promise<ApiResponse> =>
     world.anonymous.post('/api/v1/auth/refresh', { refreshToken }, { 'X-Tenant': tenant.guid });
   const me = (accessToken: string): Promise<ApiResponse> =>
     world.anonymous.withToken(accessToken).get('/api/v1/auth/me');
   const sid = ({ tokens }: Client): string => String(claimsOf(tokens!.accessToken).sid);
-  const row = async (client: Client): Promise<SessionRow | undefined> =>
+  const findRow = async (client: Client): Promise<SessionRow | undefined> =>
     (await controlSql<SessionRow>(world, 'select * from sessions where id = ?', [sid(client)]))[0];
-  /** Makes a session as old as if it had been used, or opened, that long ago. */
-  const age = (client: Client, column: 'refreshed_at' | 'created_at', interval: string) =>
+  /** Moves the last refresh or the creation of a session this long into the past. */
+  const setAge = (client: Client, column: 'refreshed_at' | 'created_at', interval: string) =>
     controlSql(world, `update sessions set ${column} = now() - interval '${interval}' where id = ?`, [sid(client)]);
-  const refused = async (accessToken: string) =>
+  /** Waits until the access token is rejected, at most 1 s, and returns the response. */
+  const waitForRejection = async (accessToken: string) =>
     eventually(async () => {
-      const answer = await me(accessToken);
-      return answer.status === 401 && answer;
+      const response = await me(accessToken);
+      return response.status === 401 && response;
     }, 1_000);
 
   before(async () => {
     world = await createWorld();
-    refusal = comparable(await refresh('x'));
+    rejection = comparable(await refresh('x'));
   });
   after(() => world.close());
 
-  describe('are refreshed', () => {
-    it('a refresh token works once and returns a new pair, and the old access token stays valid', async () => {
+  describe('refresh of a session', () => {
+    it('a refresh returns a new pair of tokens, and the previous access token stays valid', async () => {
       const client = await world.login(world.acme);
       const { accessToken, refreshToken } = client.tokens!;
       const { status, body, headers } = await refresh(refreshToken);
@@ -62,29 +63,29 @@ describe('Sessions', () => {
     it('a repeated refresh within 10 s returns the same successor, for a client that lost the response', async () => {
       const client = await world.login(world.acme);
       const first = await refresh(client.tokens!.refreshToken);
-      await age(client, 'refreshed_at', '9 seconds');
+      await setAge(client, 'refreshed_at', '9 seconds');
       const again = await refresh(client.tokens!.refreshToken);
       expect(again.status).to.equal(200);
       expect(again.body.refreshToken).to.equal(first.body.refreshToken);
-      expect((await row(client))?.refresh_generation).to.equal(1);
+      expect((await findRow(client))?.refresh_generation).to.equal(1);
       expect((await refresh(again.body.refreshToken)).status, 'the successor').to.equal(200);
     });
 
-    it('50 parallel refreshes of one token return the same successor', async () => {
+    it('50 concurrent refreshes with one token return the same successor', async () => {
       const client = await world.login(world.acme);
-      const answers = await Promise.all(Array.from({ length: 50 }, () => refresh(client.tokens!.refreshToken)));
-      expect(new Set(answers.map(({ status }) => status))).to.deep.equal(new Set([200]));
-      expect(new Set(answers.map(({ body }) => body.refreshToken))).to.have.property('size', 1);
-      expect(await row(client)).to.include({ refresh_generation: 1, revoked_at: null });
-      expect((await refresh(answers[0]!.body.refreshToken)).status).to.equal(200);
+      const responses = await Promise.all(Array.from({ length: 50 }, () => refresh(client.tokens!.refreshToken)));
+      expect(new Set(responses.map(({ status }) => status))).to.deep.equal(new Set([200]));
+      expect(new Set(responses.map(({ body }) => body.refreshToken))).to.have.property('size', 1);
+      expect(await findRow(client)).to.include({ refresh_generation: 1, revoked_at: null });
+      expect((await refresh(responses[0]!.body.refreshToken)).status).to.equal(200);
     });
 
-    it('a session is one row, however often it is refreshed', async () => {
-      const person = await addSampleUser(world, world.acme);
-      const client = await world.login(world.acme, person);
+    it('a session stays one row, however often it is refreshed', async () => {
+      const user = await addSampleUser(world, world.acme);
+      const client = await world.login(world.acme, user);
       let { refreshToken } = client.tokens!;
       for (let i = 0; i < 100; i++) ({ refreshToken } = (await refresh(refreshToken)).body);
-      const rows = await controlSql<SessionRow>(world, 'select * from sessions where user_id = ?', [person.id]);
+      const rows = await controlSql<SessionRow>(world, 'select * from sessions where user_id = ?', [user.id]);
       expect(rows.map(({ refresh_generation }) => refresh_generation)).to.deep.equal([100]);
     });
 
@@ -93,13 +94,15 @@ describe('Sessions', () => {
         world.acme,
         `insert into entities (name, entity_type) values ('Now', 'supplier') returning id`,
       );
-      const person = await addSampleUser(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
-      const client = await world.login(world.acme, person);
+      const user = await addSampleUser(world, world.acme, { scope: 'Self', entityId: Number(entity?.id) });
+      const client = await world.login(world.acme, user);
       await sql(world.acme, `update entities set entity_type = 'customer' where id = $1`, [entity?.id]);
       await controlSql(
         world,
-        `update users set role_id = (select id from roles where tenant_id = users.tenant_id and name = 'Administrator') where id = ?`,
-        [person.id],
+        `update users
+            set role_id = (select id from roles where tenant_id = users.tenant_id and name = 'Administrator')
+          where id = ?`,
+        [user.id],
       );
       let { refreshToken } = client.tokens!;
       await eventually(async () => {
@@ -111,7 +114,7 @@ describe('Sessions', () => {
       }, 1_000);
     });
 
-    it('a refresh token is not used up while the database of the tenant is down', async () => {
+    it('a refresh that fails with 503 does not use up the refresh token', async () => {
       const tenant = world.globex;
       const [entity] = await sql<{ id: string }>(
         tenant,
@@ -135,7 +138,7 @@ describe('Sessions', () => {
           1_000,
         );
         expect((await refresh(client.tokens!.refreshToken, tenant)).status).to.equal(503);
-        await age(client, 'refreshed_at', '1 minute');
+        await setAge(client, 'refreshed_at', '1 minute');
       } finally {
         await setVersion(version[0]!.schema_version);
       }
@@ -143,24 +146,24 @@ describe('Sessions', () => {
     });
   });
 
-  describe('end', () => {
-    /** Whatever was issued for the session is good no more, and the row says why. */
+  describe('end of a session', () => {
+    /** Expects that every token of the session is rejected, and that its row has this reason. */
     const expectEnded = async (client: Client, reason: string, newest = client.tokens!): Promise<void> => {
-      expect((await row(client))?.revoked_reason).to.equal(reason);
-      await refused(newest.accessToken);
-      await refused(client.tokens!.accessToken);
-      expect(comparable(await refresh(newest.refreshToken)), 'the newest refresh token').to.deep.equal(refusal);
+      expect((await findRow(client))?.revoked_reason).to.equal(reason);
+      await waitForRejection(newest.accessToken);
+      await waitForRejection(client.tokens!.accessToken);
+      expect(comparable(await refresh(newest.refreshToken)), 'the newest refresh token').to.deep.equal(rejection);
     };
 
-    it('a refresh token that is used again after 10 s ends the session, with its newest tokens', async () => {
+    it('a refresh token that is reused after 10 s revokes the session with its newest tokens', async () => {
       const client = await world.login(world.acme);
       const newest = (await refresh(client.tokens!.refreshToken)).body;
-      await age(client, 'refreshed_at', '11 seconds');
-      const told = world.logs.length;
-      expect(comparable(await refresh(client.tokens!.refreshToken))).to.deep.equal(refusal);
+      await setAge(client, 'refreshed_at', '11 seconds');
+      const logsBefore = world.logs.length;
+      expect(comparable(await refresh(client.tokens!.refreshToken))).to.deep.equal(rejection);
       await expectEnded(client, 'refresh_reuse', newest);
       const events = world.logs
-        .slice(told)
+        .slice(logsBefore)
         .map(line => JSON.parse(line))
         .filter(({ event }) => event === 'refresh_token_reused');
       expect(events).to.have.length(1);
@@ -169,11 +172,11 @@ describe('Sessions', () => {
         .and.to.have.property('traceId');
     });
 
-    it('a refresh token of an older generation ends the session, also within 10 s', async () => {
+    it('a refresh token of an older generation revokes the session, also within 10 s', async () => {
       const client = await world.login(world.acme);
       const second = (await refresh(client.tokens!.refreshToken)).body;
       const third = (await refresh(second.refreshToken)).body;
-      expect(comparable(await refresh(client.tokens!.refreshToken))).to.deep.equal(refusal);
+      expect(comparable(await refresh(client.tokens!.refreshToken))).to.deep.equal(rejection);
       await expectEnded(client, 'refresh_reuse', third);
     });
 
@@ -192,21 +195,21 @@ describe('Sessions', () => {
 
     it('a session ends after 7 days without a refresh', async () => {
       const client = await world.login(world.acme);
-      await age(client, 'refreshed_at', '6 days 23:59:50');
+      await setAge(client, 'refreshed_at', '6 days 23:59:50');
       const { status, body } = await refresh(client.tokens!.refreshToken);
       expect(status).to.equal(200);
-      await age(client, 'refreshed_at', '7 days 00:00:01');
+      await setAge(client, 'refreshed_at', '7 days 00:00:01');
       for (const token of [body.refreshToken, client.tokens!.refreshToken])
-        expect(comparable(await refresh(token))).to.deep.equal(refusal);
+        expect(comparable(await refresh(token))).to.deep.equal(rejection);
     });
 
     it('a session ends 30 days after the login, however active it is', async () => {
       const client = await world.login(world.acme);
-      await age(client, 'created_at', '29 days 23:59:50');
+      await setAge(client, 'created_at', '29 days 23:59:50');
       const { status, body } = await refresh(client.tokens!.refreshToken);
       expect(status).to.equal(200);
-      await age(client, 'created_at', '30 days 00:00:01');
-      expect(comparable(await refresh(body.refreshToken))).to.deep.equal(refusal);
+      await setAge(client, 'created_at', '30 days 00:00:01');
+      expect(comparable(await refresh(body.refreshToken))).to.deep.equal(rejection);
     });
 
     it('a logout ends its session and no other', async () => {
@@ -221,7 +224,7 @@ describe('Sessions', () => {
       expect((await refresh(other.tokens!.refreshToken)).status).to.equal(200);
     });
 
-    it('an expired token cannot end a session', async () => {
+    it('a logout with an expired access token does not end the session', async () => {
       const client = await world.login(world.acme);
       const now = Math.floor(Date.now() / 1000);
       const expired = resignToken(
@@ -231,63 +234,63 @@ describe('Sessions', () => {
       );
       const { status, body } = await world.anonymous.withToken(expired).post('/api/v1/auth/logout');
       expect([status, body.code]).to.deep.equal([401, 'token_expired']);
-      expect((await row(client))?.revoked_at).to.equal(null);
+      expect((await findRow(client))?.revoked_at).to.equal(null);
     });
 
-    it('a password change ends all sessions of the user, and no other user’s', async () => {
-      const person = await addSampleUser(world, world.acme);
-      const clients = [await world.login(world.acme, person), await world.login(world.acme, person)];
+    it('a password change ends all sessions of the user, and no session of other users', async () => {
+      const user = await addSampleUser(world, world.acme);
+      const clients = [await world.login(world.acme, user), await world.login(world.acme, user)];
       const other = await world.login(world.acme);
       for (const client of clients) expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
-      await setPassword(world.installation, world.passwords, 'acme', person.email, 'a new password');
+      await setPassword(world.installation, world.passwords, 'acme', user.email, 'a new password');
       for (const client of clients) await expectEnded(client, 'password_changed');
       expect((await other.get('/api/v1/auth/me')).status).to.equal(200);
     });
 
-    it('disabling a user ends their sessions, before their access tokens expire', async () => {
-      const person = await addSampleUser(world, world.acme);
-      const client = await world.login(world.acme, person);
+    it('the sessions of a disabled user end within 1 s, before their access tokens expire', async () => {
+      const user = await addSampleUser(world, world.acme);
+      const client = await world.login(world.acme, user);
       expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
-      await controlSql(world, 'update users set disabled_at = now() where id = ?', [person.id]);
-      const answer = await refused(client.tokens!.accessToken);
-      expect(answer.body.code).to.equal('invalid_token');
-      expect(comparable(await refresh(client.tokens!.refreshToken))).to.deep.equal(refusal);
+      await controlSql(world, 'update users set disabled_at = now() where id = ?', [user.id]);
+      const rejected = await waitForRejection(client.tokens!.accessToken);
+      expect(rejected.body.code).to.equal('invalid_token');
+      expect(comparable(await refresh(client.tokens!.refreshToken))).to.deep.equal(rejection);
     });
 
-    it('a revoked session ends in every process within 1 s, permanently', async () => {
+    it('a revoked session is rejected by all servers within 1 s, and never accepted again', async () => {
       const { url } = await world.startAnotherServer();
       const clients = await Promise.all(Array.from({ length: 10 }, () => world.login(world.acme)));
       await Promise.all(
         clients.map(async client => {
-          const everywhere = [client, client.at(url)];
-          const ask = () =>
-            Promise.all(everywhere.map(each => each.get('/api/v1/auth/me').then(({ status }) => status)));
-          expect(await ask()).to.deep.equal([200, 200]);
+          const servers = [client, client.at(url)];
+          const statuses = () =>
+            Promise.all(servers.map(server => server.get('/api/v1/auth/me').then(({ status }) => status)));
+          expect(await statuses()).to.deep.equal([200, 200]);
           const revoking = controlSql(world, 'update sessions set revoked_at = now() where id = ?', [sid(client)]);
-          // Asked without a pause, so that look-ups are under way while the row changes.
-          await eventually(async () => (await ask()).every(status => status === 401), 1_000);
+          // The requests follow each other without a pause, so the session is loaded while its row changes.
+          await eventually(async () => (await statuses()).every(status => status === 401), 1_000);
           await revoking;
-          for (let i = 0; i < 20; i++) expect(await ask()).to.deep.equal([401, 401]);
+          for (let i = 0; i < 20; i++) expect(await statuses()).to.deep.equal([401, 401]);
         }),
       );
     });
   });
 
-  describe('are neither refreshed nor ended', () => {
+  describe('invalid refresh tokens', () => {
     let client: Client;
     beforeEach(async () => {
       client = await world.login(world.acme);
     });
     afterEach(async () => {
-      expect(await row(client)).to.include({ refresh_generation: 0, revoked_at: null });
+      expect(await findRow(client)).to.include({ refresh_generation: 0, revoked_at: null });
       expect((await refresh(client.tokens!.refreshToken)).status).to.equal(200);
       expect((await client.get('/api/v1/auth/me')).status).to.equal(200);
     });
 
-    it('a text that is not a refresh token always gets the same 401', async () => {
+    it('every text that is not a refresh token gets the same 401 response', async () => {
       const { refreshToken, accessToken } = client.tokens!;
-      expect(refusal).to.include({ status: 401 });
-      expect(JSON.parse(String(refusal.body))).to.include({ code: 'invalid_refresh_token' });
+      expect(rejection).to.include({ status: 401 });
+      expect(JSON.parse(String(rejection.body))).to.include({ code: 'invalid_refresh_token' });
       const garbage = [
         'x',
         '.',
@@ -312,10 +315,10 @@ describe('Sessions', () => {
         'A'.repeat(6_000),
       ];
       for (const token of garbage)
-        expect(comparable(await refresh(token)), JSON.stringify(token)).to.deep.equal(refusal);
+        expect(comparable(await refresh(token)), JSON.stringify(token)).to.deep.equal(rejection);
     });
 
-    it('a refresh token with any one bit changed is rejected, and the session continues', async () => {
+    it('a refresh token with one changed bit is rejected, and the session stays active', async () => {
       const bytes = Buffer.from(client.tokens!.refreshToken, 'base64url');
       const changed = Array.from({ length: bytes.length * 8 }, (_, bit) => {
         const copy = Buffer.from(bytes);
@@ -323,38 +326,38 @@ describe('Sessions', () => {
         return copy.toString('base64url');
       });
       for (let at = 0; at < changed.length; at += 26) {
-        const answers = await Promise.all(changed.slice(at, at + 26).map(token => refresh(token)));
-        for (const answer of answers) expect(comparable(answer)).to.deep.equal(refusal);
+        const responses = await Promise.all(changed.slice(at, at + 26).map(token => refresh(token)));
+        for (const response of responses) expect(comparable(response)).to.deep.equal(rejection);
       }
     });
 
-    it('a token of another master key, another tenant or a missing session is rejected', async () => {
+    it('a refresh token of another master key, another tenant or a missing session is rejected', async () => {
       const { secrets } = world.installation;
       const session = { sessionId: sid(client), generation: 0 };
-      expect(encodeRefreshToken(session, world.acme.guid, secrets), 'what we forge with').to.equal(
+      expect(encodeRefreshToken(session, world.acme.guid, secrets), 'the forged form is right').to.equal(
         client.tokens!.refreshToken,
       );
-      const stranger = { ...secrets, mac: () => randomBytes(32) };
+      const foreignSecrets = { ...secrets, mac: () => randomBytes(32) };
       for (const token of [
-        encodeRefreshToken(session, world.acme.guid, stranger),
+        encodeRefreshToken(session, world.acme.guid, foreignSecrets),
         encodeRefreshToken(session, world.globex.guid, secrets),
         encodeRefreshToken({ ...session, sessionId: randomUUID() }, world.acme.guid, secrets),
       ])
-        expect(comparable(await refresh(token))).to.deep.equal(refusal);
+        expect(comparable(await refresh(token))).to.deep.equal(rejection);
     });
 
-    it('a valid refresh token is rejected by another tenant', async () => {
-      expect(comparable(await refresh(client.tokens!.refreshToken, world.globex))).to.deep.equal(refusal);
-      // Even one that has the other tenant's guid in its code is bound to the tenant of the row.
+    it('a refresh token is rejected in another tenant, even if its code is forged for that tenant', async () => {
+      expect(comparable(await refresh(client.tokens!.refreshToken, world.globex))).to.deep.equal(rejection);
+      // The row of the session names its tenant, so a valid code for the other tenant does not help.
       const moved = encodeRefreshToken(
         { sessionId: sid(client), generation: 0 },
         world.globex.guid,
         world.installation.secrets,
       );
-      expect(comparable(await refresh(moved, world.globex))).to.deep.equal(refusal);
+      expect(comparable(await refresh(moved, world.globex))).to.deep.equal(rejection);
     });
 
-    it('a missing refresh token, or one that is not a string, is a validation error', async () => {
+    it('a missing refresh token, or one that is no string, gets 400 with the field refreshToken', async () => {
       for (const token of [undefined, null, 7, '', [client.tokens!.refreshToken], { token: 'x' }, true]) {
         const { status, body } = await refresh(token);
         expect([status, body.code], JSON.stringify(token)).to.deep.equal([400, 'validation_failed']);
@@ -362,14 +365,14 @@ describe('Sessions', () => {
       }
     });
 
-    it('a refresh token as bearer token is rejected', async () => {
+    it('a refresh token is rejected as bearer token', async () => {
       const { status, body, headers } = await me(client.tokens!.refreshToken);
       expect([status, body.code]).to.deep.equal([401, 'invalid_token']);
       expect(headers.get('www-authenticate')).to.equal('Bearer error="invalid_token"');
     });
   });
 
-  it('sessions pause while their tenant is suspended, and continue without a new login', async () => {
+  it('sessions are rejected while their tenant is inactive, and work again once it is active', async () => {
     const tenant = world.globex;
     const client = await world.login(tenant);
     const forged = resignToken(
@@ -380,18 +383,18 @@ describe('Sessions', () => {
     expect((await client.get('/api/v1/EntityStatus')).status).to.equal(200);
     for (const status of ['suspended', 'deleted', 'provisioning']) {
       await controlSql(world, 'update tenants set status = ? where id = ?', [status, tenant.id]);
-      const answer = await eventually(async () => {
-        const found = await client.get('/api/v1/EntityStatus');
-        return found.status !== 200 && found;
+      const rejected = await eventually(async () => {
+        const response = await client.get('/api/v1/EntityStatus');
+        return response.status !== 200 && response;
       }, 1_000);
-      expect([answer.status, answer.body.code], status).to.deep.equal([403, 'tenant_inactive']);
-      expect((await me(forged)).body.code, 'a forged token is not told').to.equal('invalid_token');
-      const required = [
+      expect([rejected.status, rejected.body.code], status).to.deep.equal([403, 'tenant_inactive']);
+      expect((await me(forged)).body.code, 'a forged token').to.equal('invalid_token');
+      const withoutToken = [
         await refresh(client.tokens!.refreshToken, tenant),
         await world.anonymous.post('/api/v1/auth/login', tenant.admin, { 'X-Tenant': tenant.guid }),
         await world.anonymous.get('/api/v1/auth/me', { 'X-Tenant': tenant.guid }),
       ];
-      for (const { status: code, body } of required)
+      for (const { status: code, body } of withoutToken)
         expect([code, body.code], status).to.deep.equal([403, 'tenant_required']);
     }
     await controlSql(world, `update tenants set status = 'active' where id = ?`, [tenant.id]);
