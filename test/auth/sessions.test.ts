@@ -187,9 +187,9 @@ describe('sessions', () => {
       await controlSql(world, 'update sessions set refresh_generation = 1 where id = ?', [sid(client)]);
       const { status, body } = await refresh(tokens[3]);
       expect(status).to.equal(200);
-      expect(await row(client)).to.include({ refresh_generation: 4, revoked_at: null });
+      expect(await findRow(client)).to.include({ refresh_generation: 4, revoked_at: null });
       expect((await refresh(tokens[2])).status).to.equal(401);
-      expect((await row(client))?.revoked_reason).to.equal('refresh_reuse');
+      expect((await findRow(client))?.revoked_reason).to.equal('refresh_reuse');
       expect((await refresh(body.refreshToken)).status).to.equal(401);
     });
 
