@@ -21,7 +21,7 @@ export async function startService(opened: BenchInstallation, script: string): P
     MASTER_KEY: opened.masterKey,
     PORT: String(port),
     MANAGEMENT_PORT: '0',
-    PUBLIC_URL: 'http://bench.test', // the issuer of tokens: both builds accept each other's tokens
+    PUBLIC_URL: 'http://bench.test',
     LOG_LEVEL: 'error',
     RATE_LIMIT_GLOBAL: '1000000/60s',
     RATE_LIMIT_LOGIN: '1000000/15m',

@@ -21,8 +21,6 @@ const inBench = (file: string): string => fileURLToPath(new URL(file, import.met
 
 const v8Flags = join(root, 'src/v8-flags.ts'); // every server runs with the same V8 flags
 
-/** The issuer of tokens: the same for every process of the service, so that tokens stay valid after a restart. */
-const publicUrl = 'http://backoffice.bench';
 const readyMs = 60_000;
 
 /** Settings of the service that differ from its defaults: rate limits that a bench does not reach, and a quiet log. */
@@ -52,7 +50,6 @@ export async function startServer(
       DATABASE_URL: testbed.controlUrl,
       MASTER_KEY: testbed.masterKey,
       DATA_DIR: join(testbed.folder, 'service'),
-      PUBLIC_URL: publicUrl,
       PORT: String(port),
       MANAGEMENT_PORT: String(managementPort),
       ...(testbed.redis ? { REDIS_URL: testbed.redis.url } : {}),

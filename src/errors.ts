@@ -35,12 +35,33 @@ export type ProblemCode = keyof typeof problems;
 /** Messages by the name of the field in the contract. */
 export type FieldErrors = Record<string, string[]>;
 
+/** Why a request got 401. For the operator: the response says only the code. */
+export type UnauthorizedReason =
+  | 'no_token'
+  | 'malformed'
+  | 'tenant'
+  | 'header'
+  | 'key'
+  | 'signature'
+  | 'issuer'
+  | 'audience'
+  | 'claims'
+  | 'not_yet_valid'
+  | 'expired'
+  | 'session'
+  | 'user'
+  | 'legacy_token'
+  | 'reused'
+  | 'client';
+
 interface ProblemOptions {
   detail?: string;
   errors?: FieldErrors;
   headers?: Record<string, string>;
   /** False: the request must not simply be sent again, so a 503 has no `Retry-After`. */
   isRepeatable?: boolean;
+  /** Logged and counted, never sent. */
+  reason?: UnauthorizedReason;
   cause?: unknown;
 }
 
@@ -54,8 +75,12 @@ export class Problem extends Error {
   readonly detail: string | undefined;
   readonly errors: FieldErrors | undefined;
   readonly headers: Record<string, string>;
+  readonly reason: UnauthorizedReason | undefined;
 
-  constructor(code: ProblemCode, { detail, errors, headers = {}, isRepeatable = true, cause }: ProblemOptions = {}) {
+  constructor(
+    code: ProblemCode,
+    { detail, errors, headers = {}, isRepeatable = true, reason, cause }: ProblemOptions = {},
+  ) {
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     super(code, { cause });
@@ -65,6 +90,7 @@ export class Problem extends Error {
     this.status = problems[code].status;
     this.detail = detail;
     this.errors = errors;
+    this.reason = reason;
     this.headers = this.status === 503 && isRepeatable ? { 'Retry-After': '2', ...headers } : headers;
   }
 }

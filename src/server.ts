@@ -12,6 +12,7 @@ import { TenantDatabases } from './connections/tenant-databases.ts';
 import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { createDirectory } from './control/directory.ts';
+import { readInstallationIdentity } from './control/installation-id.ts';
 import { requestDeadlineMs } from './deadline.ts';
 import { createApiServer } from './http/api-server.ts';
 import { createManagementServer } from './http/management.ts';
@@ -60,6 +61,11 @@ interface ServerOptions {
 const maxStopMs = 25_000; // less than the 30 s after which orchestrators kill
 const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop for longer
 const audience = 'sales-back-office';
+/**
+ * Earlier builds named PUBLIC_URL as the issuer of tokens. Such tokens are accepted if they were issued within 24 h after
+ * the control database got its id: the time that an upgrade may take, in which processes of the earlier build still run.
+ */
+const formerIssuerSeconds = 24 * 3_600;
 
 /**
  * Puts the parts of the service together on an open installation, and listens.
@@ -99,7 +105,9 @@ export async function startServer({
   });
   const metrics = createMetrics({ databases, responseCache, feed, passwords, logOutput });
   const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
-  const tokens = { issuer: config.publicUrl, audience, now: unixTime };
+  const { id: issuer, since } = await readInstallationIdentity(control);
+  const formerIssuer = { name: config.publicUrl, until: since + formerIssuerSeconds };
+  const tokens = { issuer, formerIssuer, audience, now: unixTime };
   const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, log, now });
   const background = createBackgroundTasks(log);
   const usage = createUsageCounter(control, error =>

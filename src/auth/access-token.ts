@@ -21,7 +21,10 @@ export interface AccessClaims {
 }
 
 export interface TokenSettings {
+  /** The id of the installation: the same for all processes and addresses. */
   issuer: string;
+  /** An issuer of earlier builds, whose tokens are accepted if they were issued up to a time, in seconds since 1970. */
+  formerIssuer?: { name: string; until: number };
   audience: string;
   /** The wall clock, in seconds since 1970. Tests replace it. */
   now: () => number;
@@ -74,14 +77,14 @@ export function verifyAccessToken(
   try {
     payload = jwt.verify(token, key, { algorithms: ['HS512'], ignoreExpiration: true, ignoreNotBefore: true });
   } catch {
-    throw invalidToken();
+    throw invalidToken('signature');
   }
   return checkClaims(payload, tenant, settings);
 }
 
 /** @throws {Problem} `token_expired` when the token expired more than `clockSkewSeconds` ago */
 export function requireUnexpired(exp: number, { now }: Pick<TokenSettings, 'now'>): void {
-  if (now() > exp + clockSkewSeconds) throw invalidToken('token_expired');
+  if (now() > exp + clockSkewSeconds) throw invalidToken('expired', 'token_expired');
 }
 
 /**
@@ -90,18 +93,20 @@ export function requireUnexpired(exp: number, { now }: Pick<TokenSettings, 'now'
 function verificationKey(header: Record<string, unknown>, tenant: TenantRecord): KeyObject {
   const { alg, typ, kid, ...others } = header;
   const key = typeof kid === 'string' ? tenant.keys.get(kid) : undefined;
-  if (alg !== 'HS512' || typ !== 'at+jwt' || !key || Object.keys(others).length > 0) throw invalidToken();
+  if (alg !== 'HS512' || typ !== 'at+jwt' || Object.keys(others).length > 0) throw invalidToken('header');
+  if (!key) throw invalidToken('key');
   return key;
 }
 
 function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSettings): AccessClaims {
-  const { issuer, audience, now } = settings;
-  if (!isObject(payload)) throw invalidToken();
+  const { audience, now } = settings;
+  if (!isObject(payload)) throw invalidToken('claims');
   const { iss, aud, sub, iat, nbf, exp, jti, sid, user_guid, tenant_id, tenant_guid, email, permissions, entity_type } =
     payload;
+  if (!isIssuer(iss, iat, settings)) throw invalidToken('issuer');
+  if (aud !== audience) throw invalidToken('audience');
+  const latestStart = now() + clockSkewSeconds;
   const valid =
-    iss === issuer &&
-    aud === audience &&
     tenant_id === tenant.id &&
     tenant_guid === tenant.guid &&
     typeof user_guid === 'string' &&
@@ -110,11 +115,11 @@ function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSett
     isUuid(sid) &&
     Number.isSafeInteger(iat) &&
     Number.isSafeInteger(exp) &&
-    (iat as number) <= now() + clockSkewSeconds &&
-    (nbf === undefined || (Number.isSafeInteger(nbf) && (nbf as number) <= now() + clockSkewSeconds)) &&
+    (nbf === undefined || Number.isSafeInteger(nbf)) &&
     (exp as number) > (iat as number) &&
     (exp as number) - (iat as number) <= accessTokenLifetimeSeconds + clockSkewSeconds;
-  if (!valid) throw invalidToken();
+  if (!valid) throw invalidToken('claims');
+  if ((iat as number) > latestStart || ((nbf ?? 0) as number) > latestStart) throw invalidToken('not_yet_valid');
   requireUnexpired(exp as number, settings);
   return {
     user_guid,
@@ -127,4 +132,10 @@ function checkClaims(payload: unknown, tenant: TenantRecord, settings: TokenSett
     jti,
     exp: exp as number,
   };
+}
+
+function isIssuer(iss: unknown, iat: unknown, { issuer, formerIssuer }: TokenSettings): boolean {
+  return (
+    iss === issuer || (formerIssuer !== undefined && iss === formerIssuer.name && Number(iat) <= formerIssuer.until)
+  );
 }

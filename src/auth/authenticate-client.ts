@@ -34,7 +34,10 @@ export function authenticateClient(services: AuthServices & ContextServices): Mi
 
 /** The same problem for every failure: unknown client, wrong secret, revoked client, disabled user. */
 export function basicAuthRequired(): Problem {
-  return problem('unauthorized', { headers: { 'WWW-Authenticate': 'Basic realm="API clients", charset="UTF-8"' } });
+  return problem('unauthorized', {
+    reason: 'client',
+    headers: { 'WWW-Authenticate': 'Basic realm="API clients", charset="UTF-8"' },
+  });
 }
 
 /** Compared with the secret of an unknown client, so that the check takes the same time. */

@@ -34,7 +34,8 @@ export function authenticate(services: AuthenticateServices): Middleware {
   const { directory, tokens, verifiedTokens } = services;
   return async (ctx, next) => {
     const { tenant, token, verified, tokenHeader, legacyToken } = ctx.state as ResolvedState;
-    if (token === undefined) throw problem('unauthorized', { headers: { 'WWW-Authenticate': 'Bearer' } });
+    if (token === undefined)
+      throw problem('unauthorized', { reason: 'no_token', headers: { 'WWW-Authenticate': 'Bearer' } });
     if (legacyToken) {
       bindCaller(ctx, await identifyLegacy(ctx, legacyToken, services));
     } else if (verified) {
@@ -57,9 +58,9 @@ export function authenticate(services: AuthenticateServices): Middleware {
  */
 async function identify(claims: AccessClaims, tenant: TenantRecord, directory: Directory): Promise<VerifiedToken> {
   const session = await directory.session(claims.sid);
-  if (!session || session.revoked || session.tenantId !== tenant.id) throw invalidToken();
+  if (!session || session.revoked || session.tenantId !== tenant.id) throw invalidToken('session');
   const found = await findUser(directory, tenant, session.userId);
-  if (!found || found.user.guid !== claims.user_guid) throw invalidToken();
+  if (!found || found.user.guid !== claims.user_guid) throw invalidToken('user');
   const { user, role } = found;
   const proof = { sessionId: claims.sid, tokenId: claims.jti, entityType: claims.entity_type };
   // A permission counts only while the token carries it *and* the role grants it: revoking one takes effect at once.
@@ -80,13 +81,13 @@ async function identifyLegacy(
 ): Promise<Caller> {
   const { tenant, token } = ctx.state as ResolvedState;
   setSunsetHeaders(ctx);
-  if (legacyToken.revoked || legacyToken.expiresAt <= tokens.now() * 1_000) throw invalidToken();
+  if (legacyToken.revoked || legacyToken.expiresAt <= tokens.now() * 1_000) throw invalidToken('legacy_token');
   if (tenant.status !== 'active') throw problem('tenant_inactive');
   requireLegacyTokens(tenant);
   const hash = hashOfLegacyToken(token ?? '') ?? '';
   const proof = { sessionId: '', tokenId: hash.slice(0, 16), entityType: legacyToken.entityType };
   const caller = await loadCaller(directory, tenant, legacyToken.userId, proof);
-  if (!caller) throw invalidToken();
+  if (!caller) throw invalidToken('user');
   usage.count(hash);
   return caller;
 }

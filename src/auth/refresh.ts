@@ -23,11 +23,11 @@ export function refresh(services: AuthServices): TenantRoute {
     handler: async ({ body }, context) => {
       const { tenant } = context;
       const token = decodeRefreshToken(body.refreshToken, tenant.guid, secrets);
-      if (!token) throw problem('invalid_refresh_token');
+      if (!token) throw problem('invalid_refresh_token', { reason: 'signature' });
       // All loading happens before the rotation: no client may lose its session because the tenant database is down.
       const session = await directory.session(token.sessionId);
       const holder = session && (await loadTokenHolder(services, context, session.userId));
-      if (!holder) throw problem('invalid_refresh_token');
+      if (!holder) throw problem('invalid_refresh_token', { reason: session ? 'user' : 'session' });
       const rotation = await rotateSession(control, tenant.id, token);
       if (rotation.outcome === 'reused') {
         log.warn(
@@ -40,7 +40,8 @@ export function refresh(services: AuthServices): TenantRoute {
           'a refresh token was reused: its session is revoked',
         );
       }
-      if (rotation.outcome !== 'rotated') throw problem('invalid_refresh_token');
+      if (rotation.outcome !== 'rotated')
+        throw problem('invalid_refresh_token', { reason: rotation.outcome === 'reused' ? 'reused' : 'session' });
       return issueTokens(services, tenant, holder, rotation.successor);
     },
   });

@@ -55,7 +55,7 @@ export function register(services: AuthServices): TenantRoute {
 function requireMayRegister({ tenant, optionalCaller }: RequestContext): void {
   if (!optionalCaller) {
     if (!tenant.features.includes('selfRegistration')) {
-      throw problem('unauthorized', { headers: { 'WWW-Authenticate': 'Bearer' } });
+      throw problem('unauthorized', { reason: 'no_token', headers: { 'WWW-Authenticate': 'Bearer' } });
     }
   } else if (!optionalCaller.permissions.has('users.manage')) {
     throw permissionMissing('users.manage');

@@ -12,6 +12,8 @@ export interface RequestOutcome {
   readonly ms: number;
   /** Slug of the tenant of an authenticated caller; undefined for other callers. */
   readonly tenant: string | undefined;
+  /** Why the status is 401: an `UnauthorizedReason`, or the problem code when the code says it all. */
+  readonly reason?: string | undefined;
 }
 
 /**
@@ -24,16 +26,17 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
     const startedAt = performance.now();
     ctx.res.on('close', () => {
       const { method } = ctx;
-      const { traceId, route, tenant, otherTenantNamed, caller, problem, ipAddress } = ctx.state;
+      const { traceId, route, tenant, otherTenantNamed, caller, problem, reason, ipAddress } = ctx.state;
       const status = ctx.res.writableFinished ? ctx.res.statusCode : 499;
       const ms = performance.now() - startedAt;
-      count({ method, route, status, ms, tenant: caller && tenant?.slug });
+      count({ method, route, status, ms, tenant: caller && tenant?.slug, reason: reason ?? problem });
       log.info({
         traceId,
         method,
         route,
         status,
         code: problem,
+        reason,
         ms: Math.round(ms * 10) / 10,
         tenant: tenant?.guid,
         otherTenantNamed,

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { type Problem, problem } from '../errors.ts';
+import { type Problem, problem, type UnauthorizedReason } from '../errors.ts';
 
 const maxTokenLength = 4_096; // characters; the tokens of this service have fewer than 1,500
 
@@ -22,9 +22,12 @@ function isAuthorization(name = ''): boolean {
   return name.length === 'authorization'.length && name.toLowerCase() === 'authorization';
 }
 
-/** Returns a problem with the `WWW-Authenticate` header of RFC 6750 §3. */
-export function invalidToken(code: 'invalid_token' | 'token_expired' = 'invalid_token'): Problem {
-  return problem(code, { headers: { 'WWW-Authenticate': 'Bearer error="invalid_token"' } });
+/** Returns a problem with the `WWW-Authenticate` header of RFC 6750 §3. The reason is logged, and not sent. */
+export function invalidToken(
+  reason: UnauthorizedReason,
+  code: 'invalid_token' | 'token_expired' = 'invalid_token',
+): Problem {
+  return problem(code, { reason, headers: { 'WWW-Authenticate': 'Bearer error="invalid_token"' } });
 }
 
 export interface ParsedToken {
@@ -38,7 +41,7 @@ export interface ParsedToken {
  */
 export function parseToken(token: string): ParsedToken {
   const [header, payload, signature, ...extra] = token.length <= maxTokenLength ? token.split('.') : [];
-  if (!header || !payload || !signature || extra.length > 0) throw invalidToken();
+  if (!header || !payload || !signature || extra.length > 0) throw invalidToken('malformed');
   return { header: parseSegment(header), payload: parseSegment(payload) };
 }
 
@@ -49,7 +52,7 @@ function parseSegment(segment: string): Record<string, unknown> {
   } catch {
     // not JSON, so not a token
   }
-  throw invalidToken();
+  throw invalidToken('malformed');
 }
 
 /** Whether a value is a JSON object: neither null nor an array. */

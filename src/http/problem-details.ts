@@ -18,6 +18,7 @@ export function problemDetails(log: Logger): Middleware {
       const rendered =
         error instanceof Problem ? error : (databaseProblem(error) ?? problem('internal_error', { cause: error }));
       ctx.state.problem = rendered.code;
+      ctx.state.reason = rendered.reason;
       if (rendered.status >= 500) {
         const { code, cause, message } = rendered;
         log.error({ traceId: ctx.state.traceId, code, err: describeError(cause) }, message);

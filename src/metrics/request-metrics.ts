@@ -19,6 +19,7 @@ const maxTenants = 100;
 export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome) => void {
   const byRoute = new Map<string, RouteCount>();
   const byTenant = new Map<string, number>();
+  const byReason = new Map<string, number>();
   addCounter(registry, {
     name: 'http_requests_total',
     help: 'Requests by route and status; status 499 when the client left before the response.',
@@ -38,6 +39,12 @@ export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome)
     labelNames: ['tenant'],
     read: () => [...byTenant].map(([tenant, value]) => ({ labels: { tenant }, value })),
   });
+  addCounter(registry, {
+    name: 'http_unauthorized_total',
+    help: 'Responses with status 401 by reason.',
+    labelNames: ['reason'],
+    read: () => [...byReason].map(([reason, value]) => ({ labels: { reason }, value })),
+  });
 
   const countOf = (method: string, route: string, status: number): RouteCount => {
     const key = `${method} ${route} ${status}`;
@@ -48,10 +55,11 @@ export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome)
     }
     return count;
   };
-  return ({ method, route = 'none', status, ms, tenant }) => {
+  return ({ method, route = 'none', status, ms, tenant, reason = 'none' }) => {
     const count = countOf(method, route, status);
     count.requests++;
     count.duration.observe(ms / 1_000);
+    if (status === 401) byReason.set(reason, (byReason.get(reason) ?? 0) + 1);
     if (tenant === undefined) return;
     const name = byTenant.has(tenant) || byTenant.size < maxTenants ? tenant : 'other';
     byTenant.set(name, (byTenant.get(name) ?? 0) + 1);

@@ -3,7 +3,7 @@ import type { Context, Middleware } from 'koa';
 import type { Directory } from '../control/directory.ts';
 import { isLegacyToken } from '../control/legacy-token.ts';
 import type { TenantRecord } from '../control/records.ts';
-import { problem } from '../errors.ts';
+import { problem, type UnauthorizedReason } from '../errors.ts';
 import { bearerToken, invalidToken, parseToken } from '../http/bearer-token.ts';
 import { isUuid } from '../http/uuid.ts';
 import { bindTenant } from './bind-request.ts';
@@ -45,7 +45,7 @@ async function resolveTenant(ctx: Context, token: string | undefined, directory:
   if (token === undefined) return namedTenant(ctx.req, directory);
   if (isLegacyToken(token)) {
     ctx.state.legacyToken = await directory.legacyToken(token);
-    return tokenTenant(ctx.state.legacyToken?.tenantGuid, directory);
+    return tokenTenant(ctx.state.legacyToken?.tenantGuid, directory, 'legacy_token');
   }
   const { header, payload } = parseToken(token);
   ctx.state.tokenHeader = header;
@@ -62,9 +62,13 @@ export function requestToken(request: IncomingMessage): string | undefined {
   return bearer ?? (typeof apiToken === 'string' && isLegacyToken(apiToken) ? apiToken : undefined);
 }
 
-async function tokenTenant(guid: unknown, directory: Directory): Promise<TenantRecord> {
+async function tokenTenant(
+  guid: unknown,
+  directory: Directory,
+  reason: UnauthorizedReason = 'tenant',
+): Promise<TenantRecord> {
   const tenant = isUuid(guid) ? await directory.tenant(guid) : undefined;
-  if (!tenant) throw invalidToken();
+  if (!tenant) throw invalidToken(reason);
   return tenant;
 }
 

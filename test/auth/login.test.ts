@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { hash } from '@node-rs/argon2';
 import { expect } from 'chai';
+import { readInstallationIdentity } from '../../src/control/installation-id.ts';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
 import type { ApiResponse } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
@@ -60,7 +61,7 @@ describe('login', () => {
         permissions: string[];
       };
       expect(others).to.deep.equal({
-        iss: 'http://backoffice.test',
+        iss: (await readInstallationIdentity(world.control)).id,
         aud: 'sales-back-office',
         sub: known.guid,
         user_guid: known.guid,

@@ -1,0 +1,51 @@
+import { expect } from 'chai';
+import type { TestTenant, World } from '../support/world.ts';
+import { createWorld } from '../support/world.ts';
+import { activeKey, claimsOf, resignToken } from './forge.ts';
+
+const statuses = '/api/v1/EntityStatus';
+
+describe('issuer of access tokens', () => {
+  let world: World;
+  before(async () => {
+    world = await createWorld();
+  });
+  after(() => world.close());
+
+  async function tokenOf(tenant: TestTenant): Promise<string> {
+    return (await world.login(tenant)).tokens?.accessToken ?? '';
+  }
+
+  async function statusOf(token: string, url = world.url): Promise<number> {
+    return (await fetch(`${url}${statuses}`, { headers: { Authorization: `Bearer ${token}` } })).status;
+  }
+
+  it('an access token of one server is accepted by another one with another PUBLIC_URL', async () => {
+    const token = await tokenOf(world.acme);
+    const { url } = await world.startAnotherServer({ PUBLIC_URL: 'http://elsewhere.test' });
+    expect(await statusOf(token, url)).to.equal(200);
+  });
+
+  it('the issuer differs between installations', async () => {
+    const other = await createWorld();
+    await other.control.em.fork().execute('update installation set id = gen_random_uuid()');
+    const { service, url } = await other.startAnotherServer();
+    const login = { method: 'POST', body: JSON.stringify(other.acme.admin) };
+    const headers = { 'X-Tenant': other.acme.guid, 'Content-Type': 'application/json' };
+    const response = await fetch(`${url}/api/v1/auth/login`, { ...login, headers });
+    const { accessToken } = (await response.json()) as { accessToken: string };
+    expect(claimsOf(accessToken).iss).not.to.equal(claimsOf(await tokenOf(world.acme)).iss);
+    await service.stop();
+    await other.close();
+  });
+
+  it('a token whose issuer is PUBLIC_URL is accepted only if it was issued within 24 h after the installation got its id', async () => {
+    const token = await tokenOf(world.acme);
+    const former = resignToken(token, { iss: 'http://backoffice.test' }, await activeKey(world, world.acme));
+    expect(await statusOf(former)).to.equal(200);
+    await world.control.em.fork().execute(`update installation set created_at = now() - interval '25 hours'`);
+    const { url } = await world.startAnotherServer();
+    expect(await statusOf(former, url)).to.equal(401);
+    expect(await statusOf(token, url)).to.equal(200);
+  });
+});
