@@ -62,8 +62,8 @@ export class TenantTransaction {
 
   /**
    * Sends queries; the first call also begins the transaction, in the same packet. If `begin` alone failed, the queries
-   * would run outside of a transaction, and without the actor, which is set for the transaction only: the triggers of
-   * the audit log refuse a change without an actor.
+   * would run outside of a transaction, and without the actor, which is set for the transaction only: triggers of the
+   * audit log and of the activities refuse a change without an actor.
    */
   async #send<Queries extends readonly Promise<unknown>[] | []>(send: () => Queries) {
     if (this.#begun) return this.#client.sendTogether(send);

@@ -1,11 +1,15 @@
 import { expect } from 'chai';
+import { readConfig } from '../../src/config.ts';
 import { owners } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
+import { openInstallation } from '../../src/installation.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { startServer } from '../../src/server.ts';
 import { auditOf, expectRefused, withField } from '../resources/expect.ts';
 import { int, text } from '../resources/field-values.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
+import { startSilentProxy } from '../support/silent-proxy.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 
 const path = '/api/v1/Activity';
@@ -362,6 +366,43 @@ describe('Activity', () => {
           expect(await sqlState(world.acme.adminUrl, statement)).to.equal('42501');
           expect(await sql(world.acme, rows)).to.deep.equal(before);
         });
+
+    it('an activity whose transaction did not begin is not stored, and its client receives an error', async () => {
+      const proxy = await startSilentProxy();
+      const config = readConfig({ ...world.environment, DATABASE_URL: proxy.through(world.installation.controlUrl) });
+      const installation = await openInstallation(config);
+      const service = await startServer({ config, installation, log: world.log, passwords: world.passwords });
+      const count = async () => (await sql(world.acme, 'select from activities')).length;
+      try {
+        const client = admin.at(`http://127.0.0.1:${service.port}`);
+        expect((await client.post(path, { ActivityCode: 1 })).status).to.equal(201);
+        const before = await count();
+        let broken = 0;
+        proxy.edit(world.acme.database, packet => {
+          const at = packet.indexOf('begin\0');
+          if (at >= 0) broken += packet.write('wrong', at);
+        });
+        for (const target of [path, '/api/v1/EntityStatus'])
+          expect((await client.post(target, { ActivityCode: 1, Title: 'No actor' })).status, target).to.be.at.least(
+            500,
+          );
+        expect(broken).to.be.above(0);
+        expect(await count()).to.equal(before);
+      } finally {
+        await service.stop();
+        await installation.close();
+        await proxy.close();
+      }
+    });
+
+    it('every table that the service may write to refuses a change without an actor, itself or by its audit entry', async () => {
+      const unguarded = `
+        select distinct c.relname::text as name from pg_class c, aclexplode(relacl) a
+         where relnamespace = 'public'::regnamespace and relkind = 'r' and grantee <> relowner
+           and privilege_type in ('INSERT', 'UPDATE', 'DELETE')
+           and not exists (select from pg_trigger where tgrelid = c.oid and tgname in ('audit_create_delete', 'require_actor'))`;
+      expect(await sql(world.acme, unguarded)).to.deep.equal([]);
+    });
 
     it('the service can neither disable the trigger, nor assume a role that can, nor insert an audit entry', async () => {
       const [{ owner } = { owner: '' }] = await sql<{ owner: string }>(

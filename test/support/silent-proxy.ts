@@ -16,6 +16,8 @@ export interface SilentProxy {
    * @returns a function that passes what was held back; `isHolding` becomes true when a packet has matched
    */
   hold(database: string, matches: (packet: Buffer) => boolean): { release: () => void; readonly isHolding: boolean };
+  /** Calls `change` with each packet to a database, before it is passed: it may change the bytes in place. */
+  edit(database: string, change: (packet: Buffer) => void): void;
   /** Drops the notifications to a database's connections, or passes them again. */
   dropNotifications(database: string, isDropping: boolean): void;
   /** Connections that were opened to a database, since the start. */
@@ -37,6 +39,7 @@ export async function startSilentProxy(): Promise<SilentProxy> {
   const silent = new Map<string, (packet: Buffer) => boolean>();
   const opened: string[] = [];
   const withoutNotifications = new Set<string>();
+  const edits = new Map<string, (packet: Buffer) => void>();
   const holds = new Map<string, Hold>();
   const sockets = new Set<Socket>();
 
@@ -65,6 +68,7 @@ export async function startSilentProxy(): Promise<SilentProxy> {
       isSilent ||= isLast === nothing;
       if (isSilent) return;
       if (isLast?.(packet)) isSilent = true;
+      edits.get(database)?.(packet);
       const hold = holds.get(database);
       if (hold && !hold.pass && hold.matches(packet)) {
         client.pause();
@@ -98,6 +102,7 @@ export async function startSilentProxy(): Promise<SilentProxy> {
         },
       };
     },
+    edit: (database, change) => void edits.set(database, change),
     dropNotifications: (database, isDropping) => {
       if (isDropping) withoutNotifications.add(database);
       else withoutNotifications.delete(database);
