@@ -22,3 +22,21 @@ export function audit(table: string, resource: string, keyColumn: string, entity
 export function appendOnly(table: string): string {
   return `create trigger append_only before update or delete or truncate on ${table} execute function refuse_change()`;
 }
+
+/**
+ * Limits the rows of a table whose list is served whole, and the text in them: the length, in bytes, of the rows as
+ * PostgreSQL prints them. Counts the rows that the table has.
+ */
+export function limitSize(table: string, { maxRows = 10_000, maxBytes = 4 * 1024 * 1024 } = {}): string {
+  const trigger = (event: string, transitionTables = '') => `
+    create trigger check_table_size_${event} after ${event} on ${table} ${transitionTables}
+      for each statement execute function check_table_size()`;
+  return [
+    `insert into table_sizes (table_name, rows, bytes, max_rows, max_bytes)
+      select '${table}', count(*), coalesce(sum(octet_length(t::text)), 0), ${maxRows}, ${maxBytes} from ${table} t`,
+    trigger('insert', 'referencing new table as added'),
+    trigger('update', 'referencing old table as removed new table as added'),
+    trigger('delete', 'referencing old table as removed'),
+    trigger('truncate'),
+  ].join(';');
+}

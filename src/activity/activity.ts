@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { toRow } from '../casing.ts';
 import { problem } from '../errors.ts';
 import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from '../http/fields.ts';
+import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
 import { type Condition, TableStatements } from '../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
@@ -90,9 +91,8 @@ export function activityRoutes(): TenantRoute[] {
           entityId === undefined ? undefined : ['entity_id = ?', entityId],
         ];
         const newestFirst = { createdAt: 'desc', id: 'desc' } as const;
-        return (await context.read(table.select(conditions, { orderBy: newestFirst, limit }))) as z.input<
-          typeof view
-        >[];
+        const rows = await context.read(table.selectJson(conditions, { orderBy: newestFirst, limit }));
+        return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
       },
     }),
     defineRoute({

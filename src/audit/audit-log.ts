@@ -2,6 +2,7 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { pascalCase } from '../casing.ts';
 import { limit, longId, queryId, text, timestamp } from '../http/fields.ts';
+import { Representation } from '../http/representation.ts';
 import { type Condition, TableStatements } from '../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 
@@ -72,13 +73,19 @@ export function auditRoutes(): TenantRoute[] {
           key === undefined ? undefined : ['record_key = ?', key],
           userId === undefined ? undefined : ['user_id = ?', userId],
         ];
-        const rows = (await context.read(table.select(conditions, { orderBy: { id: 'desc' }, limit }))) as z.input<
-          typeof view
-        >[];
-        return rows.map(row => ({ ...row, Before: toFields(row.Before), After: toFields(row.After) }));
+        const rows = await context.read(table.select(conditions, { orderBy: { id: 'desc' }, limit }));
+        return (await Representation.ofList(entriesOf(rows))) as never;
       },
     }),
   ];
+}
+
+/** The entries of a response, each as JSON text, made one at a time: a page may have 1,000 entries of 32 KB. */
+function* entriesOf(rows: Row[]): Iterable<string> {
+  for (const row of rows) {
+    const { Before, After } = row as { Before: Row | null; After: Row | null };
+    yield JSON.stringify({ ...row, Before: toFields(Before), After: toFields(After) });
+  }
 }
 
 /** The columns of a row as fields of the API: names in PascalCase, timestamps in UTC to the millisecond. */

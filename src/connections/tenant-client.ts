@@ -44,6 +44,11 @@ export class TenantClient extends pg.Client {
     return !this.ended && !this.#isFailing;
   }
 
+  /** Bytes received so far. */
+  get bytesRead(): number {
+    return this.#stream.bytesRead;
+  }
+
   /** True when the next request may use the connection: it is alive, and not inside a transaction. */
   get isReusable(): boolean {
     return this.isAlive && this.getTransactionStatus() === 'I';

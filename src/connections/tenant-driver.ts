@@ -4,6 +4,7 @@ import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { isConnectionLost } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
+import { LargeReads } from './large-reads.ts';
 import { type ResourceState, resourceLockKey, resourceState } from './resource-lock.ts';
 import type { TenantClient } from './tenant-client.ts';
 import { TenantConnection } from './tenant-connection.ts';
@@ -53,6 +54,7 @@ export class TenantDriver extends PostgreSqlDriver {
   declare protected readonly connection: TenantConnection;
   declare protected readonly platform: ReturnType<PostgreSqlDriver['getPlatform']>;
   readonly pool: TenantPool;
+  readonly #largeReads = new LargeReads();
 
   constructor(orm: MikroORM, { url, expected, budget, connectTimeoutMs }: TenantDriverOptions) {
     super(orm.config);
@@ -73,22 +75,25 @@ export class TenantDriver extends PostgreSqlDriver {
 
   /** Returns the rows of a reading statement. If the connection is lost meanwhile, reads once more on another one. */
   async read(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
-    const { rows } = await this.#retryOnce(client => client.query<RowValues>(select), deadline);
-    return rows;
+    return this.#read(select.name, async client => (await client.query<RowValues>(select)).rows, deadline);
   }
 
   /** Returns the rows of a reading statement of a resource, and whether they may be cached. Retries as `read` does. */
   async readCacheable(select: Statement, resource: string, deadline?: Deadline): Promise<ReadResult> {
     const key = resourceLockKey(resource);
-    return this.#retryOnce(async client => {
-      // In one round trip, but one after the other: the lock is tried before the rows are read.
-      const [state, { rows }] = await client.sendTogether(() => [
-        client.query<ResourceState>(resourceState(key)),
-        client.query<RowValues>(select),
-      ]);
-      const { free = false, source = '' } = state.rows[0] ?? {};
-      return { rows, cacheable: free && !client.locks.has(key), source };
-    }, deadline);
+    return this.#read(
+      select.name,
+      async client => {
+        // In one round trip, but one after the other: the lock is tried before the rows are read.
+        const [state, { rows }] = await client.sendTogether(() => [
+          client.query<ResourceState>(resourceState(key)),
+          client.query<RowValues>(select),
+        ]);
+        const { free = false, source = '' } = state.rows[0] ?? {};
+        return { rows, cacheable: free && !client.locks.has(key), source };
+      },
+      deadline,
+    );
   }
 
   /** Makes one change in a transaction that carries the actor. @returns the rows of the statement */
@@ -108,6 +113,16 @@ export class TenantDriver extends PostgreSqlDriver {
   /** Creates an entity manager on this database. It never uses one from MikroORM's async context. */
   entityManager(): EntityManager {
     return this.createEntityManager(false) as EntityManager;
+  }
+
+  /** Reads on a connection, in turn if the statement has large results (`LargeReads`). */
+  #read<T>(statement: string, query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
+    const measured = async (client: TenantClient) => {
+      const { bytesRead } = client;
+      const result = await query(client);
+      return { result, bytes: client.bytesRead - bytesRead };
+    };
+    return this.#largeReads.run(statement, () => this.#retryOnce(measured, deadline));
   }
 
   async #retryOnce<T>(query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {

@@ -1,6 +1,9 @@
 import { createHash } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 
 const maxTextLength = 4_096;
+/** A list is encoded in parts of about so many characters, which takes at most half a millisecond each. */
+const partLength = 32 * 1024;
 
 /** The representation of a response (RFC 9110 §3.2): encoded once, sent any number of times. */
 export class Representation {
@@ -12,10 +15,41 @@ export class Representation {
   /** The strong `ETag` of the representation. */
   readonly tag: string;
 
-  constructor(value: unknown) {
-    const text = JSON.stringify(value);
-    this.body = text.length <= maxTextLength ? text : ownBytes(text);
-    this.tag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 27)}"`;
+  private constructor(body: Buffer | string, hash: string) {
+    this.body = body;
+    this.tag = `"${hash.slice(0, 27)}"`;
+  }
+
+  /** Encodes a value. A value that may be large, such as a list, needs `ofList`. */
+  static of(value: unknown): Representation {
+    return Representation.#ofText(JSON.stringify(value));
+  }
+
+  /** Encodes a list of records, each given as JSON text. Lets the event loop run between the parts of a large list. */
+  static async ofList(records: Iterable<string>): Promise<Representation> {
+    const hash = createHash('sha256');
+    const parts: Buffer[] = [];
+    let text = '[';
+    let separator = '';
+    for (const record of records) {
+      text += separator + record;
+      separator = ',';
+      if (text.length < partLength) continue;
+      const part = Buffer.from(text);
+      hash.update(part);
+      parts.push(part);
+      text = '';
+      await nextTurn();
+    }
+    text += ']';
+    if (parts.length === 0) return Representation.#ofText(text);
+    parts.push(Buffer.from(text));
+    return new Representation(Buffer.concat(parts), hash.update(text).digest('base64url'));
+  }
+
+  static #ofText(text: string): Representation {
+    const body = text.length <= maxTextLength ? text : ownBytes(text);
+    return new Representation(body, createHash('sha256').update(text).digest('base64url'));
   }
 
   /** Upper bound of the memory of the body, in bytes. */

@@ -22,7 +22,7 @@ export function sendResponse(
   if (route.location) res.setHeader('Location', route.location(result as never));
   let body: string | Buffer;
   if (route.cache === 'revalidate') {
-    const representation = result instanceof Representation ? result : new Representation(result);
+    const representation = result instanceof Representation ? result : Representation.of(result);
     res.setHeader('Cache-Control', 'private, no-cache');
     res.setHeader('Vary', 'Authorization');
     res.setHeader('ETag', representation.tag);
@@ -32,7 +32,7 @@ export function sendResponse(
     }
     body = representation.body;
   } else {
-    body = JSON.stringify(result);
+    body = result instanceof Representation ? result.body : JSON.stringify(result);
   }
   res.setHeader('Content-Type', 'application/json; charset=utf-8'); // before the body, or Koa would guess a type
   ctx.body = body;

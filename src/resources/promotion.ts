@@ -154,7 +154,7 @@ export const promotions = defineResource({
     CurrencyId: int32().min(1).nullable().default(null),
     StartsAt: moment().nullable().default(null),
     EndsAt: moment().nullable().default(null),
-    EntityIds: z.array(longId()).max(1_000).default([]),
+    EntityIds: z.array(longId()).max(100).default([]),
     IsActive: z.boolean().default(true),
   }),
   example: { PromoCode: 'SPRING10', Name: 'Spring sale', DiscountType: 'Percentage', DiscountValue: 10 },

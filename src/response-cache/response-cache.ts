@@ -9,7 +9,10 @@ import type { RowValues } from '../postgres/table-statements.ts';
 import { type CachedResource, type CachedResponse, ResponseStore } from './response-store.ts';
 import type { WriteMonitor } from './write-monitor.ts';
 
-/** @throws the problem that the client receives when the rows contain no response */
+/**
+ * Returns the value to encode, or the promise of a `Representation`.
+ * @throws the problem that the client receives when the rows contain no response
+ */
 type ToResponse = (rows: RowValues[]) => unknown;
 
 interface LoadResult {
@@ -136,7 +139,7 @@ export class ResponseCache {
     toResponse: ToResponse,
   ): Promise<Representation> {
     this.counts.misses++;
-    if (!this.#feed.current) return new Representation(toResponse((await read()).rows));
+    if (!this.#feed.current) return represent((await read()).rows, toResponse);
     const earlier = await this.#store.resource(tenant, resource).loading.get(key);
     if (earlier?.cacheable) return earlier.represent();
     // A read that is under way from here on began after this request arrived, so its result may be shared in any case.
@@ -176,12 +179,12 @@ export class ResponseCache {
     const { rows, cacheable, source } = await withDeadline(requestDeadlineMs, read); // requests share it
     let representation: Representation;
     try {
-      representation = new Representation(toResponse(rows));
+      representation = await represent(rows, toResponse);
     } catch (error) {
-      const represent = () => {
+      const rethrow = () => {
         throw error;
       };
-      return { cacheable, represent };
+      return { cacheable, represent: rethrow };
     }
     if (cacheable) {
       const response = { representation, source, readAt, expiresAt: readAt + randomAge() };
@@ -189,6 +192,12 @@ export class ResponseCache {
     }
     return { cacheable, represent: () => representation };
   }
+}
+
+/** @throws what `toResponse` throws */
+export async function represent(rows: RowValues[], toResponse: ToResponse): Promise<Representation> {
+  const response = await toResponse(rows);
+  return response instanceof Representation ? response : Representation.of(response);
 }
 
 function randomAge(): number {

@@ -7,10 +7,10 @@ import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
 import type { Scope } from '../control/user-entities.ts';
 import type { Deadline } from '../deadline.ts';
-import { Representation } from '../http/representation.ts';
+import type { Representation } from '../http/representation.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
-import type { ResponseCache } from '../response-cache/response-cache.ts';
+import { type ResponseCache, represent } from '../response-cache/response-cache.ts';
 
 /** The authenticated caller, as verified by the access token and the control database. */
 export interface Caller {
@@ -111,7 +111,8 @@ export class RequestContext {
    * Returns a response that is the same for every caller with the permission: from the response cache while it is known
    * to be current, else made from the rows of `select`.
    * @param key identifies the response within the resource
-   * @param toBody may throw the problem that the rows lead to, such as `not_found`
+   * @param toBody returns a value, or a list as `Representation.ofList` does; may throw the problem that the rows lead to,
+   *   such as `not_found`
    */
   async cached(
     resource: string,
@@ -120,7 +121,7 @@ export class RequestContext {
     toBody: (rows: RowValues[]) => unknown,
   ): Promise<Representation> {
     const { responseCache } = this.#services;
-    if (this.origin.bypassCache) return new Representation(toBody(await this.read(select())));
+    if (this.origin.bypassCache) return represent(await this.read(select()), toBody);
     const cached = responseCache.find(this.tenant, resource, key);
     if (cached) return cached;
     const database = this.#open();

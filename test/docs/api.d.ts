@@ -1113,7 +1113,7 @@ export interface components {
             title: string;
             status: number;
             /** @enum {string} */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "gone" | "payload_too_large" | "unsupported_media_type" | "rate_limited" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "gone" | "payload_too_large" | "unsupported_media_type" | "rate_limited" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /** Format: uuid */
             traceId: string;
             detail?: string;
@@ -1130,6 +1130,7 @@ export interface components {
          *     `invalid_request`: The request is not well-formed
          *     `duplicate`: A record with this key exists already
          *     `in_use`: Other records refer to this record
+         *     `limit_reached`: The tenant has no room for more of these records
          *     `unknown_record`: There is no such record
          */
         Problem400: {
@@ -1156,7 +1157,7 @@ export interface components {
                     /** @constant */
                     status?: 400;
                     /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "unknown_record";
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record";
                 };
             };
         };

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { problem } from '../../errors.ts';
 import { limit, queryId } from '../../http/fields.ts';
+import { Representation } from '../../http/representation.ts';
 import type { Condition } from '../../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { includeDeleted } from './read-routes.ts';
@@ -25,10 +26,10 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
       const page = query as { limit?: number; after?: number; includeDeleted?: boolean };
       const after: Condition | undefined = page.after === undefined ? undefined : ['id > ?', page.after];
       const select = () =>
-        table.select([...visibleTo(resource, context.caller, page), after], { orderBy, limit: page.limit });
+        table.selectJson([...visibleTo(resource, context.caller, page), after], { orderBy, limit: page.limit });
       return respondWith(resource, context, page.includeDeleted ? 'all' : 'list', select, rows => {
         if (rows.length === 0 && !paged) throw problem('not_found');
-        return rows;
+        return Representation.ofList(rows.map(({ json }) => json as string));
       });
     },
   });

@@ -33,7 +33,7 @@ export function keyCondition(
 }
 
 /**
- * The response that `toResponse` makes of the selected rows: from the response cache if the resource is cached.
+ * The response that `toResponse` makes of the selected rows, a value or the promise of a `Representation`: from the response cache if the resource is cached.
  * The rows have exactly the fields of the view, so the result has the type of the route's response: hence `never`.
  *
  * @param cacheKey names the response among those of the resource
@@ -47,7 +47,7 @@ export async function respondWith(
 ): Promise<never> {
   const response = isCached
     ? await context.cached(name, cacheKey, select, toResponse)
-    : toResponse(await context.read(select()));
+    : await toResponse(await context.read(select()));
   return response as never;
 }
 
