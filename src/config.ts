@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { count, duration, masterKey, port, rate, trustedProxies, url } from './config-values.ts';
+import { readSecretFiles, secretFileWarnings } from './secret-files.ts';
 
 /** The validated, frozen settings of one process. `.env.example` explains each variable. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
@@ -11,18 +12,33 @@ export class ConfigError extends Error {
 }
 
 /**
- * Reads all settings from the environment. An empty variable counts as not set.
+ * Reads all settings from the environment, and secrets from the files that `…_FILE` variables name. An empty variable
+ * counts as not set.
  * @throws {ConfigError} which names every invalid variable
  */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
-  const set = Object.fromEntries(Object.entries(environment).filter(([, value]) => value?.trim()));
+  const set = setVariables(environment);
   const renamed = Object.entries(renamedVariables).filter(([old]) => set[old] !== undefined);
   if (renamed.length > 0) throw new ConfigError(renamed.map(([old, now]) => `${old} is now called ${now}`).join('; '));
-  const parsed = variables.safeParse(set);
+  const { values, errors } = readSecretFiles(set);
+  if (errors.length > 0) throw new ConfigError(errors.join('; '));
+  const parsed = variables.safeParse({ ...set, ...values });
   if (!parsed.success) {
-    throw new ConfigError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}`).join('; '));
+    const nameOf = (variable: string): string =>
+      values[variable] === undefined ? variable : `${variable} (from ${variable}_FILE)`;
+    const texts = parsed.error.issues.map(({ path, message }) => `${nameOf(path.join('.'))} ${message}`);
+    throw new ConfigError(texts.join('; '));
   }
   return Object.freeze(toConfig(parsed.data));
+}
+
+/** Returns a sentence for each setting that is accepted and yet probably wrong. */
+export function settingWarnings(environment: NodeJS.ProcessEnv = process.env): string[] {
+  return secretFileWarnings(setVariables(environment));
+}
+
+function setVariables(environment: NodeJS.ProcessEnv): Record<string, string | undefined> {
+  return Object.fromEntries(Object.entries(environment).filter(([, value]) => value?.trim()));
 }
 
 /** New names of variables by old names. An old name is an error, because an ignored setting misleads operators. */
@@ -69,7 +85,7 @@ const variables = z
   })
   .refine(env => !env.DATABASE_URL || env.MASTER_KEY, {
     path: ['MASTER_KEY'],
-    message: 'is required when DATABASE_URL is set',
+    message: 'is required when DATABASE_URL is set: set it, or MASTER_KEY_FILE',
   });
 
 function toConfig(env: z.output<typeof variables>) {
@@ -84,7 +100,7 @@ function toConfig(env: z.output<typeof variables>) {
     databaseUrl: env.DATABASE_URL,
     /** Encrypts signing keys and database passwords; undefined = generated once and stored under `dataDir`. */
     masterKey: env.MASTER_KEY,
-    /** The previous master key, until no secret encrypted with it is in use. */
+    /** The other master key, while the key is being changed. */
     previousMasterKey: env.MASTER_KEY_PREVIOUS,
     /** Absolute path of the folder for the embedded PostgreSQL, its master key and mails without a mail server. */
     dataDir: resolve(env.DATA_DIR),

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
-import { readConfig } from './config.ts';
+import { readConfig, settingWarnings } from './config.ts';
 import { controlHead, controlVersion } from './control/database.ts';
 import { type Installation, openInstallation } from './installation.ts';
 import { createLog, describeError } from './log.ts';
@@ -9,6 +9,7 @@ import { createControlDatabase, migrateControl } from './operator/migrations/mig
 import { migrateTenants } from './operator/migrations/migrate-tenants.ts';
 import { readManifest } from './operator/provisioning/manifest.ts';
 import { type Provisioned, provision } from './operator/provisioning/provision.ts';
+import { requireMasterKey } from './operator/require-master-key.ts';
 import { explain, OperatorError } from './operator-error.ts';
 import { startServer } from './server.ts';
 import { onStopSignal } from './signals.ts';
@@ -18,6 +19,7 @@ async function main(): Promise<void> {
   const config = readConfig();
   const { log, output } = createLog(config.logLevel);
   process.on('exit', output.flushFinally);
+  for (const warning of settingWarnings()) log.warn({ event: 'setting' }, warning);
   const opening = openInstallation(config);
   const ignoreEarlySignals = exitOnSignals(async () => (await opening).close());
   const installation = await opening;
@@ -25,6 +27,7 @@ async function main(): Promise<void> {
     const passwords = createPasswords();
     if (installation.embedded) await prepareEmbedded(installation);
     await requireControlHead(installation);
+    await requireMasterKey(installation);
     const demo = installation.embedded ? await provisionDemo(installation, passwords) : undefined;
     const service = await startServer({ config, installation, log, passwords, logOutput: output });
     ignoreEarlySignals();

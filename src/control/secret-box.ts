@@ -76,4 +76,5 @@ export const owners = {
   signingKey: (tenantGuid: string, kid: string): string => `signing_key:${tenantGuid}:${kid}`,
   rolePassword: (tenantGuid: string): string => `role_password:${tenantGuid}`,
   serverUrl: (serverName: string): string => `server_url:${serverName}`,
+  canary: (installationId: string): string => `canary:${installationId}`,
 };

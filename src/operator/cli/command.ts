@@ -1,9 +1,10 @@
 import { Command, InvalidArgumentError } from 'commander';
-import { readConfig } from '../../config.ts';
+import { readConfig, settingWarnings } from '../../config.ts';
 import { controlHead, controlVersion } from '../../control/database.ts';
 import { type Installation, openInstallation } from '../../installation.ts';
 import { explain, OperatorError } from '../../operator-error.ts';
 import { createControlDatabase, migrateControl } from '../migrations/migrate-control.ts';
+import { requireMasterKey } from '../require-master-key.ts';
 
 /** Exit codes of the command line. */
 const exitFailed = 1;
@@ -19,13 +20,15 @@ export function createCommand(name: string): Command {
 type Action<Arguments extends unknown[]> = (installation: Installation, ...args: Arguments) => Promise<unknown>;
 
 /**
- * Wraps an action so that it runs on the installation that the environment configures, with the control database at head.
+ * Wraps an action so that it runs on the installation that the environment configures, with the control database at head
+ * and the master key that it was sealed under.
  * An error is explained in one line on stderr and sets the exit code: 2 for wrong usage, otherwise 1.
  * @param action resolves to `false` when it has failed and printed why; the exit code is then 1
  */
 export function withInstallation<Arguments extends unknown[]>(action: Action<Arguments>) {
   return withAnyInstallation(async (installation, ...args: Arguments) => {
     await requireControlHead(installation);
+    await requireMasterKey(installation);
     return action(installation, ...args);
   });
 }
@@ -35,6 +38,7 @@ export function withAnyInstallation<Arguments extends unknown[]>(action: Action<
   return async (...args: Arguments): Promise<void> => {
     let installation: Installation | undefined;
     try {
+      for (const warning of settingWarnings()) process.stderr.write(`Warning: ${warning}\n`);
       installation = await openInstallation(readConfig());
       if ((await action(installation, ...args)) === false) process.exitCode = exitFailed;
     } catch (error) {

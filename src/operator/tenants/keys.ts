@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { Server, SigningKey, Tenant } from '../../control/fleet-entities.ts';
+import { sealCanary } from '../../control/master-key-canary.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
@@ -108,6 +109,7 @@ export async function resealSecrets({ control, secrets }: Installation): Promise
     for (const server of servers)
       if (server.adminUrl) server.adminUrl = reseal(server.adminUrl, owners.serverUrl(server.name));
     await em.flush();
+    await em.execute('update installation set master_key_canary = ?', [await sealCanary(control, secrets)]);
     return tenants.length + keys.length + servers.length;
   });
 }

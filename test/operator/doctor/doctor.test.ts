@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
+import { createSecretBox } from '../../../src/control/secret-box.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { runScript } from '../../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
@@ -422,11 +423,16 @@ describe('doctor', () => {
     await server.control(`delete from servers where name = 'far'`);
   });
 
-  it('doctor --fix with another master key reports every secret and repairs nothing', async () => {
+  it('doctor --fix with another master key is refused on the command line', async () => {
     const environment = { ...server.environment, MASTER_KEY: randomBytes(32).toString('base64') };
-    const { code, stdout } = await runScript('scripts/tenant.ts', ['doctor', '--fix', '--json'], environment);
-    expect(code).to.equal(1);
-    const { findings } = JSON.parse(stdout) as { findings: ReportedFinding[] };
+    const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['doctor', '--fix'], environment);
+    expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
+    expect(stderr).to.match(/^MASTER_KEY is not the master key of this control database: .+\.\n$/);
+  });
+
+  it('doctor --fix with another master key reports every secret and repairs nothing', async () => {
+    const secrets = createSecretBox(randomBytes(32));
+    const { findings } = await diagnose({ ...server.installation, secrets }, { fix: true });
     expect(new Set(findings.map(({ check, fixed }) => `${check} ${fixed}`))).to.deep.equal(
       new Set(['secret_does_not_open false']),
     );

@@ -1,0 +1,44 @@
+import { readFileSync, statSync } from 'node:fs';
+
+/** The settings that hold a secret. Each can be given as the path of a file instead, in a variable that ends in `_FILE`. */
+const secretVariables = ['DATABASE_URL', 'MASTER_KEY', 'MASTER_KEY_PREVIOUS', 'REDIS_URL', 'SMTP_URL'] as const;
+
+type Variables = Readonly<Record<string, string | undefined>>;
+
+const othersMayRead = 0o004;
+
+/**
+ * Reads the secrets that are given as files, without the line feed at the end.
+ * @returns their values by the names of the settings, and a sentence for each file that cannot be used
+ */
+export function readSecretFiles(set: Variables): { values: Record<string, string>; errors: string[] } {
+  const values: Record<string, string> = {};
+  const errors: string[] = [];
+  for (const { name, path } of secretFiles(set)) {
+    if (set[name] !== undefined) {
+      errors.push(`${name} and ${name}_FILE are both set: unset one of them`);
+      continue;
+    }
+    try {
+      values[name] = readFileSync(path, 'utf8').replace(/\r?\n$/, '');
+      if (values[name] === '') errors.push(`${name}_FILE names an empty file`);
+    } catch (error) {
+      errors.push(`${name}_FILE names a file that cannot be read (${(error as NodeJS.ErrnoException).code})`);
+    }
+  }
+  return { values, errors };
+}
+
+/** Returns a sentence for each secret file that every login of the machine may read. */
+export function secretFileWarnings(set: Variables): string[] {
+  return secretFiles(set)
+    .filter(({ path }) => ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & othersMayRead) !== 0)
+    .map(({ name }) => `Every login of this machine may read the file of ${name}_FILE: run chmod 600 on it.`);
+}
+
+function secretFiles(set: Variables): { name: string; path: string }[] {
+  return secretVariables.flatMap(name => {
+    const path = set[`${name}_FILE`];
+    return path === undefined ? [] : [{ name, path }];
+  });
+}
