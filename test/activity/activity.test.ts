@@ -15,7 +15,7 @@ import { createWorld, sql, type World } from '../support/world.ts';
 const path = '/api/v1/Activity';
 const rights = ['full.read', 'full.manage'];
 
-describe('Activity', () => {
+describe('activities', () => {
   let world: World;
   let admin: Client;
   let globex: Client;
@@ -28,9 +28,9 @@ describe('Activity', () => {
   after(() => world.close());
 
   const record = async (body: object, client = admin): Promise<ApiResponse['body']> => {
-    const answer = await client.post(path, { ActivityCode: 1, ...body });
-    expect(answer.status, JSON.stringify(answer.body)).to.equal(201);
-    return answer.body;
+    const response = await client.post(path, { ActivityCode: 1, ...body });
+    expect(response.status, JSON.stringify(response.body)).to.equal(201);
+    return response.body;
   };
   const idsOf = async (query: string, client = admin): Promise<number[]> => {
     const { status, body } = await client.get(`${path}${query}`);
@@ -39,12 +39,12 @@ describe('Activity', () => {
   };
 
   it('a tenant without activities gets an empty list, not 404', async () => {
-    const answer = await globex.get(path);
-    expect([answer.status, answer.body]).to.deep.equal([200, []]);
+    const response = await globex.get(path);
+    expect([response.status, response.body]).to.deep.equal([200, []]);
     expectRefused(await globex.get(`${path}/1`), 404, 'not_found');
   });
 
-  describe('recording', () => {
+  describe('recording of activities', () => {
     it('a recorded activity returns 201, Location and every field as sent, and writes no audit entry', async () => {
       const body = {
         ActivityCode: -7,
@@ -101,18 +101,18 @@ describe('Activity', () => {
     });
 
     it('the service sets id and time, whatever the body contains', async () => {
-      const told = await record({
+      const recorded = await record({
         Id: 1_000_000,
         CreatedAt: '2001-01-01T00:00:00Z',
         createdAt: '2002-01-01T00:00:00Z',
       });
-      expect(told.Id).to.be.below(1_000_000);
-      expect(Date.parse(told.CreatedAt)).to.be.closeTo(Date.now(), 60_000);
+      expect(recorded.Id).to.be.below(1_000_000);
+      expect(Date.parse(recorded.CreatedAt)).to.be.closeTo(Date.now(), 60_000);
     });
 
     it('camelCase names are accepted, and two spellings with different values are rejected', async () => {
-      const told = { activityCode: 5, userId: 6, entityId: 7, comment: 'c', screen: 's', ipAddress: '10.0.0.1' };
-      const { body } = await admin.post(path, told);
+      const sent = { activityCode: 5, userId: 6, entityId: 7, comment: 'c', screen: 's', ipAddress: '10.0.0.1' };
+      const { body } = await admin.post(path, sent);
       expect(body).to.include({ ActivityCode: 5, UserId: 6, EntityId: 7, Comment: 'c', Screen: 's', IPAddress: '10.0.0.1' }); // biome-ignore format: as it was sent
       expectRefused(await admin.post(path, { ActivityCode: 1, IPAddress: 'a', ipAddress: 'b' }), 400, 'validation_failed', ['IPAddress']); // biome-ignore format: one line
     });
@@ -138,8 +138,8 @@ describe('Activity', () => {
       it(`every invalid ${field} is rejected by the name of the field, and nothing is stored`, async () => {
         const before = await idsOf('?limit=1');
         for (const json of bad) {
-          const answer = await admin.post(path, withField({ ActivityCode: 1 }, field, json));
-          expectRefused(answer, 400, 'validation_failed', [field]);
+          const response = await admin.post(path, withField({ ActivityCode: 1 }, field, json));
+          expectRefused(response, 400, 'validation_failed', [field]);
         }
         expect(await idsOf('?limit=1')).to.deep.equal(before);
       });
@@ -152,10 +152,10 @@ describe('Activity', () => {
     });
   });
 
-  describe('the list', () => {
-    it('the newest activities come first, and those of the same time are ordered by id', async () => {
+  describe('list of activities', () => {
+    it('the list of activities has the newest first, and orders those of the same time by id', async () => {
       const insert = `insert into activities (activity_code, created_at, user_id, recorded_by, recorded_from)
-        select code, at::timestamptz, 4242, 1, 'test' from unnest($1::int[], $2::text[]) as told (code, at) returning id`;
+        select code, at::timestamptz, 4242, 1, 'test' from unnest($1::int[], $2::text[]) as sent (code, at) returning id`;
       const rows = await sql<{ id: string }>(world.acme, insert, [
         [1, 2, 3, 4],
         ['2020-01-02', '2020-01-03', '2020-01-01', '2020-01-02'],
@@ -164,7 +164,7 @@ describe('Activity', () => {
       expect(await idsOf('?userId=4242')).to.deep.equal([b, d, a, c]);
     });
 
-    it('a page has 20 activities by default and at most 1,000', async () => {
+    it('the list of activities has 20 activities by default and at most 1,000', async () => {
       await sql(
         world.acme,
         `insert into activities (activity_code, user_id, recorded_by, recorded_from) select n, 4343, 1, 'test' from generate_series(1, 1005) n`,
@@ -177,7 +177,7 @@ describe('Activity', () => {
       expect(await idsOf(`?userId=4343&limit=${'9'.repeat(400)}`)).to.deep.equal(newest);
     });
 
-    it('the list can be filtered by user, by entity, and by both', async () => {
+    it('the list of activities can be filtered by user, by entity, and by both', async () => {
       const [user, entity] = [5_001, 6_001];
       const both = await record({ UserId: user, EntityId: entity });
       const ofUser = await record({ UserId: user, EntityId: entity + 1 });
@@ -194,7 +194,7 @@ describe('Activity', () => {
     });
 
     for (const name of ['limit', 'userId', 'entityId'])
-      it(`the list is rejected when ${name} is not a positive integer, or is repeated`, async () => {
+      it(`a list of activities is rejected if ${name} is not a positive integer or is repeated`, async () => {
         const values = [
           '0',
           '-1',
@@ -220,25 +220,25 @@ describe('Activity', () => {
         }
       });
 
-    it('the list is rejected when an id exceeds the safe integers of JSON', async () => {
+    it('a list of activities is rejected if an id in the query exceeds the safe integers of JSON', async () => {
       for (const id of ['9007199254740992', '9223372036854775808', '1'.repeat(30)]) {
         expectRefused(await admin.get(`${path}?userId=${id}`), 400, 'validation_failed', ['userId']);
       }
       expect(await idsOf('?userId=9007199254740990')).to.deep.equal([]);
     });
 
-    it('unknown query parameters are ignored', async () => {
+    it('unknown query parameters of the list of activities are ignored', async () => {
       expect(await idsOf('?limit=1&UserId=99999&LIMIT=0&sort=asc&offset=-1&select[]=x')).to.have.lengthOf(1);
     });
 
-    it('the list contains no activity of another tenant', async () => {
+    it('the list of activities contains no activity of another tenant', async () => {
       const own = await record({ UserId: 7_001 });
       expect(await idsOf('?userId=7001', globex)).to.deep.equal([]);
       expectRefused(await globex.get(`${path}/${own.Id}`), 404, 'not_found');
     });
   });
 
-  it('a malformed id gets 404', async () => {
+  it('a malformed id of an activity gets 404', async () => {
     for (const id of [
       '0',
       '-1',
@@ -255,7 +255,7 @@ describe('Activity', () => {
     }
   });
 
-  it('reading requires full.read, recording requires full.manage, and neither implies the other', async () => {
+  it('reading activities requires full.read, recording them full.manage, and neither implies the other', async () => {
     const { Id } = await record({});
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
     const writer = await world.loginAs(world.acme, { permissions: ['full.manage'] });
@@ -267,9 +267,9 @@ describe('Activity', () => {
     expect((await writer.post(path, { ActivityCode: 1 })).status).to.equal(201);
   });
 
-  describe('for a caller of scope Self', () => {
+  describe('callers of scope Self', () => {
     let self: Client;
-    let nobody: Client;
+    let withoutEntity: Client;
     let own: number;
     let other: number;
 
@@ -278,11 +278,11 @@ describe('Activity', () => {
         (await admin.post('/api/v1/Entities', { Name, EntityType: 'customer' })).body.Id;
       [own, other] = [await entity('Own'), await entity('Other')];
       self = await world.loginAs(world.acme, { permissions: rights, scope: 'Self', entityId: own });
-      nobody = await world.loginAs(world.acme, { permissions: rights, scope: 'Self', entityId: null });
+      withoutEntity = await world.loginAs(world.acme, { permissions: rights, scope: 'Self', entityId: null });
     });
 
     for (const spelling of ['EntityId', 'EntityID', 'entityId', 'entityID'])
-      it(`${spelling} is replaced by the entity of the caller, whatever is sent`, async () => {
+      it(`for a caller of scope Self, the entity of the caller replaces every value of ${spelling}`, async () => {
         for (const sent of [other, own, null, String(other), 'x', 0, -1, 1.5, true, [other], { id: other }, 2 ** 60]) {
           const activity = await record({ [spelling]: sent }, self);
           expect(activity.EntityId, JSON.stringify(sent)).to.equal(own);
@@ -290,7 +290,7 @@ describe('Activity', () => {
         }
       });
 
-    it('several spellings with different values are all replaced by the entity of the caller', async () => {
+    it('for a caller of scope Self, the entity of the caller replaces all spellings of the property', async () => {
       const sent = { EntityId: other, EntityID: other + 1, entityId: 'x', entityID: null };
       expect((await record(sent, self)).EntityId).to.equal(own);
       const twice = `{"ActivityCode":1,"EntityId":${own},"EntityId":${other}}`;
@@ -299,7 +299,7 @@ describe('Activity', () => {
       expect((await self.post(path, escaped)).body.EntityId).to.equal(own);
     });
 
-    it('a body without the property does not get it, even if the query string or a nested object has it', async () => {
+    it('for a caller of scope Self, a body without the property does not get it', async () => {
       const { status, body } = await self.post(`${path}?EntityId=${other}&entityId=${other}`, {
         ActivityCode: 1,
         Nested: { EntityId: other },
@@ -308,38 +308,39 @@ describe('Activity', () => {
       expect([status, body.EntityId]).to.deep.equal([201, null]);
     });
 
-    it('the property becomes null when the caller has no entity', async () => {
-      for (const sent of [own, null, 'x']) expect((await record({ EntityId: sent }, nobody)).EntityId).to.equal(null);
+    it('for a caller of scope Self without an entity, the property becomes null', async () => {
+      for (const sent of [own, null, 'x'])
+        expect((await record({ EntityId: sent }, withoutEntity)).EntityId).to.equal(null);
     });
 
-    it('the property is stored as sent for a caller of scope All', async () => {
+    it('for a caller of scope All, the property is stored as sent', async () => {
       expect((await record({ EntityId: other })).EntityId).to.equal(other);
       expect((await record({ EntityID: other })).EntityId).to.equal(null);
       expectRefused(await admin.post(path, { ActivityCode: 1, EntityId: 'x' }), 400, 'validation_failed', ['EntityId']);
     });
 
-    it('only activities of the caller’s entity are visible', async () => {
-      const mine = await record({ EntityId: own });
-      const theirs = await record({ EntityId: other });
-      const nobodys = await record({ EntityId: null });
+    it('a caller of scope Self sees only the activities of their entity', async () => {
+      const ownActivity = await record({ EntityId: own });
+      const otherActivity = await record({ EntityId: other });
+      const unowned = await record({ EntityId: null });
       expect(await idsOf('?limit=1000', self))
-        .to.include(mine.Id)
-        .and.not.include(theirs.Id)
-        .and.not.include(nobodys.Id);
-      expect(await idsOf(`?entityId=${own}&limit=1`, self)).to.deep.equal([mine.Id]);
+        .to.include(ownActivity.Id)
+        .and.not.include(otherActivity.Id)
+        .and.not.include(unowned.Id);
+      expect(await idsOf(`?entityId=${own}&limit=1`, self)).to.deep.equal([ownActivity.Id]);
       expect(await idsOf(`?entityId=${other}`, self)).to.deep.equal([]);
-      expect((await self.get(`${path}/${mine.Id}`)).body).to.deep.equal(mine);
-      for (const { Id } of [theirs, nobodys]) expectRefused(await self.get(`${path}/${Id}`), 404, 'not_found');
+      expect((await self.get(`${path}/${ownActivity.Id}`)).body).to.deep.equal(ownActivity);
+      for (const { Id } of [otherActivity, unowned]) expectRefused(await self.get(`${path}/${Id}`), 404, 'not_found');
     });
 
-    it('no activity is visible when the caller has no entity', async () => {
+    it('a caller of scope Self without an entity sees no activity', async () => {
       const { Id } = await record({ EntityId: null });
-      for (const query of ['', `?entityId=${own}`]) expect(await idsOf(query, nobody)).to.deep.equal([]);
-      expectRefused(await nobody.get(`${path}/${Id}`), 404, 'not_found');
+      for (const query of ['', `?entityId=${own}`]) expect(await idsOf(query, withoutEntity)).to.deep.equal([]);
+      expectRefused(await withoutEntity.get(`${path}/${Id}`), 404, 'not_found');
     });
   });
 
-  describe('once recorded', () => {
+  describe('recorded activities', () => {
     it('an activity has no PUT, PATCH or DELETE', async () => {
       const activity = await record({ Comment: 'for ever' });
       for (const method of ['PUT', 'PATCH', 'DELETE']) {
@@ -358,7 +359,7 @@ describe('Activity', () => {
         `delete from ${table}`,
         `truncate ${table}`,
       ])
-        it(`PostgreSQL refuses the service, and even the owner of the tables: ${statement}`, async () => {
+        it(`neither the service nor the owner of the tables may execute "${statement}"`, async () => {
           const rows = `select count(*)::int, max(created_at) from ${table}`;
           const before = await sql<{ count: number }>(world.acme, rows);
           expect(before[0]?.count).to.be.above(0);
@@ -395,7 +396,7 @@ describe('Activity', () => {
       }
     });
 
-    it('every table that the service may write to refuses a change without an actor, itself or by its audit entry', async () => {
+    it('every table that the service may write rejects a change without an actor', async () => {
       const unguarded = `
         select distinct c.relname::text as name from pg_class c, aclexplode(relacl) a
          where relnamespace = 'public'::regnamespace and relkind = 'r' and grantee <> relowner
@@ -404,7 +405,7 @@ describe('Activity', () => {
       expect(await sql(world.acme, unguarded)).to.deep.equal([]);
     });
 
-    it('the service can neither disable the trigger, nor assume a role that can, nor insert an audit entry', async () => {
+    it('the service cannot disable the trigger, nor assume a role that can, nor insert audit entries', async () => {
       const [{ owner } = { owner: '' }] = await sql<{ owner: string }>(
         world.acme,
         `select tableowner as owner from pg_tables where tablename = 'activities'`,
@@ -425,14 +426,14 @@ describe('Activity', () => {
   });
 });
 
-/** Where the service reaches the database of acme: with the tenant's own login role. */
+/** Returns the URL with which the service connects to the database of acme: with the login role of the tenant. */
 async function serviceUrl({ installation, acme }: World): Promise<string> {
   const { roleName: user, rolePassword } = await findTenant(installation, acme.slug);
   const password = installation.secrets.open(rolePassword, owners.rolePassword(acme.guid)).toString();
   return databaseUrl(acme.adminUrl, acme.database, { user, password });
 }
 
-/** The code of the error that a statement ends with; undefined when it succeeds. */
+/** Runs a statement; returns its SQLSTATE if it fails, or undefined. */
 function sqlState(url: string, statement: string): Promise<string | undefined> {
   return withConnection(url, async client => {
     try {

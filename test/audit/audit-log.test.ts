@@ -5,7 +5,7 @@ import { createWorld, sql, type World } from '../support/world.ts';
 
 const path = '/api/v1/AuditLog';
 
-describe('AuditLog', () => {
+describe('audit log', () => {
   let world: World;
   let admin: Client;
 
@@ -29,7 +29,7 @@ describe('AuditLog', () => {
     expect(await read('?resource=Country', initech)).to.deep.equal([]);
   });
 
-  it('an entry has the time, user, address, action, and the record before and after', async () => {
+  it('an audit entry has the time, user, address and action, and the record before and after', async () => {
     const started = Date.now();
     const { body: unit, headers } = await admin.post('/api/v1/UnitsOfMeasure', { Code: 'kg', Name: 'Kilogram' });
     const [entry] = await read('?limit=1');
@@ -86,7 +86,7 @@ describe('AuditLog', () => {
     expect(deletion?.After).to.deep.equal(marked);
   });
 
-  it('a later change of the record does not change its earlier entries', async () => {
+  it('a later change of a record does not change its earlier audit entries', async () => {
     const { body: first } = await admin.post('/api/v1/TaxCodes', { Code: 'VAT', Name: 'First', Rate: 1.5 });
     const [before] = await auditOf(admin, 'TaxCode', first.Id);
     await admin.put(`/api/v1/TaxCodes/${first.Id}`, { Code: 'VAT', Name: 'Second', Rate: 2.25 });
@@ -94,8 +94,8 @@ describe('AuditLog', () => {
     expect((await auditOf(admin, 'TaxCode', first.Id))[0]).to.deep.equal(before);
   });
 
-  describe('the list', () => {
-    it('the newest entries come first, 20 by default and at most 1,000', async () => {
+  describe('list of audit entries', () => {
+    it('the audit log lists the newest entries first, 20 by default and at most 1,000', async () => {
       await sql(
         world.acme,
         `insert into system_options (system_option_type_id, value) select 1, n from generate_series(1, 1005) n`,
@@ -109,31 +109,31 @@ describe('AuditLog', () => {
       expect((await read('?limit=999999999999')).map(({ Id }) => Id)).to.deep.equal(ids);
     });
 
-    it('the list can be filtered by resource, by record, by user, and by all of them', async () => {
+    it('the audit log can be filtered by resource, by record, by user, and by all of them', async () => {
       const editor = await world.loginAs(world.acme, { permissions: ['settings.write'] });
       const { body: a } = await admin.post('/api/v1/Currency', { Code: 'AAA', Name: 'A' });
       const { body: b } = await editor.post('/api/v1/Currency', { Code: 'BBB', Name: 'B' });
       await editor.put(`/api/v1/Currency/${a.Id}`, { Code: 'AAA', Name: 'Again' });
       await editor.post('/api/v1/Countries', { CountryCode: String(a.Id), CountryName: 'Has the key of a currency' });
       const [{ UserId: user } = { UserId: 0 }] = await read(`?resource=Country&key=${a.Id}`);
-      const told = async (query: string) =>
+      const list = async (query: string) =>
         (await read(query)).map(({ Action, Resource, Key }) => `${Action} ${Resource} ${Key}`);
       const [createA, createB, updateA, country] = [
         ...[`create Currency ${a.Id}`, `create Currency ${b.Id}`, `update Currency ${a.Id}`],
         `create Country ${a.Id}`,
       ];
-      expect(await told('?resource=Currency&limit=3')).to.deep.equal([updateA, createB, createA]);
-      expect(await told(`?resource=Currency&key=${a.Id}`)).to.deep.equal([updateA, createA]);
-      expect(await told(`?userId=${user}`)).to.deep.equal([country, updateA, createB]);
-      expect(await told(`?userId=${user}&resource=Currency`)).to.deep.equal([updateA, createB]);
-      expect(await told(`?userId=${user}&resource=Currency&key=${a.Id}&limit=5`)).to.deep.equal([updateA]);
-      expect(await told('?resource=currency')).to.deep.equal([]);
-      expect(await told(`?resource=Currency&key=${encodeURIComponent("' or '1'='1")}`)).to.deep.equal([]);
-      expect(await told('?resource=Curr%25')).to.deep.equal([]);
-      expect(await told('?userId=9007199254740991')).to.deep.equal([]);
+      expect(await list('?resource=Currency&limit=3')).to.deep.equal([updateA, createB, createA]);
+      expect(await list(`?resource=Currency&key=${a.Id}`)).to.deep.equal([updateA, createA]);
+      expect(await list(`?userId=${user}`)).to.deep.equal([country, updateA, createB]);
+      expect(await list(`?userId=${user}&resource=Currency`)).to.deep.equal([updateA, createB]);
+      expect(await list(`?userId=${user}&resource=Currency&key=${a.Id}&limit=5`)).to.deep.equal([updateA]);
+      expect(await list('?resource=currency')).to.deep.equal([]);
+      expect(await list(`?resource=Currency&key=${encodeURIComponent("' or '1'='1")}`)).to.deep.equal([]);
+      expect(await list('?resource=Curr%25')).to.deep.equal([]);
+      expect(await list('?userId=9007199254740991')).to.deep.equal([]);
     });
 
-    it('the list is rejected when a filter is invalid or repeated', async () => {
+    it('an invalid or repeated filter of the audit log is rejected', async () => {
       for (const name of ['limit', 'userId'])
         for (const value of ['0', '-1', 'abc', '1e3', '', '%20', '1.5', '01']) {
           expectRefused(await admin.get(`${path}?${name}=${value}`), 400, 'validation_failed', [name]);
@@ -148,14 +148,14 @@ describe('AuditLog', () => {
         }
     });
 
-    it('the list contains no entry of another tenant', async () => {
+    it('the audit log contains no entry of another tenant', async () => {
       const globex = await world.login(world.globex);
       await admin.post('/api/v1/OrderStatuses', { Name: 'Only here' });
       expect(await read('?resource=OrderStatus', globex)).to.deep.equal([]);
     });
   });
 
-  it('reading requires full.read, and no method writes entries', async () => {
+  it('reading the audit log requires full.read, and no method writes entries', async () => {
     const reader = await world.loginAs(world.acme, { permissions: ['full.read'] });
     const writer = await world.loginAs(world.acme, { permissions: ['full.manage', 'settings.write'] });
     expect((await reader.get(path)).status).to.equal(200);
@@ -178,7 +178,11 @@ describe('AuditLog', () => {
     await admin.put(`/api/v1/Entities/${other}`, { Name: 'Other still', EntityType: 'customer' });
     await admin.put(`/api/v1/Entities/${own}`, { Name: 'Own still', EntityType: 'customer' });
     const self = await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'Self', entityId: own });
-    const nobody = await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'Self', entityId: null });
+    const withoutEntity = await world.loginAs(world.acme, {
+      permissions: ['full.read'],
+      scope: 'Self',
+      entityId: null,
+    });
 
     const seen = await read('?limit=1000', self);
     expect(seen.map(({ Action, Resource, Key }) => `${Action} ${Resource} ${Key}`)).to.deep.equal([
@@ -189,7 +193,7 @@ describe('AuditLog', () => {
     expect(seen[1]?.After).to.include({ EntityId: own });
     expect(await read(`?resource=Entity&key=${other}`, self)).to.deep.equal([]);
     expect(await read('?resource=Promotion', self)).to.deep.equal([]);
-    expect(await read('?limit=1000', nobody)).to.deep.equal([]);
+    expect(await read('?limit=1000', withoutEntity)).to.deep.equal([]);
   });
 
   it('a failed audit entry rolls back the change, and the response does not contain the reason', async () => {
@@ -225,9 +229,9 @@ describe('AuditLog', () => {
         );
         const changed = await admin.put(place === '/api/v1/Countries' ? place : one, others[index]);
         const deleted = await admin.delete(one);
-        for (const answer of [created, changed, deleted]) {
-          expectRefused(answer, 500, 'internal_error');
-          expect(JSON.stringify(answer.body)).not.to.match(/secret|fail\b|audit|trigger|P0001/i);
+        for (const response of [created, changed, deleted]) {
+          expectRefused(response, 500, 'internal_error');
+          expect(JSON.stringify(response.body)).not.to.match(/secret|fail\b|audit|trigger|P0001/i);
         }
       }
     } finally {

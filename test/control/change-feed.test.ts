@@ -12,19 +12,19 @@ import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
-const atOnceMs = 1_000; // what is promised of a revocation
+const maxDelayMs = 1_000; // the service promises that a revocation takes effect within this time
 
-describe('The change feed', () => {
+describe('change feed', () => {
   let world: World;
   let controlName: string;
-  /** Two processes of the service. */
-  let processes: { url: string; managementPort: number }[];
+  /** Two servers of the service. */
+  let servers: { url: string; managementPort: number }[];
 
   before(async () => {
     world = await createWorld();
     controlName = decodeURIComponent(new URL(world.installation.controlUrl).pathname.slice(1));
     const another = await world.startAnotherServer();
-    processes = [
+    servers = [
       { url: world.url, managementPort: world.service.managementPort },
       { url: another.url, managementPort: another.service.managementPort },
     ];
@@ -33,60 +33,60 @@ describe('The change feed', () => {
 
   const control = (text: string, values: unknown[] = []) => world.control.em.fork().execute(text, values);
 
-  describe('makes a change by plain SQL count in every process within a second:', () => {
-    it('a session revoked', async () => {
+  describe('changes by SQL', () => {
+    it('a session revoked by SQL is rejected by all servers within 1 s', async () => {
       const client = await warm(await world.login(world.acme));
       await control('update sessions set revoked_at = now() where id = ?', [sessionOf(client)]);
-      await everywhere(client, 401, 'invalid_token');
+      await expectEverywhere(client, 401, 'invalid_token');
     });
 
-    it('a session deleted', async () => {
+    it('a session deleted by SQL is rejected by all servers within 1 s', async () => {
       const client = await warm(await world.login(world.acme));
       await control('delete from sessions where id = ?', [sessionOf(client)]);
-      await everywhere(client, 401, 'invalid_token');
+      await expectEverywhere(client, 401, 'invalid_token');
     });
 
-    it('a user disabled, and enabled again', async () => {
+    it('disabling and enabling a user by SQL takes effect on all servers within 1 s', async () => {
       const client = await warm(await world.loginAs(world.acme, { permissions: ['full.read'] }));
       const disable = (value: string) =>
         control(`update users set disabled_at = ${value} where id = (select user_id from sessions where id = ?)`, [
           sessionOf(client),
         ]);
       await disable('now()');
-      await everywhere(client, 401, 'invalid_token');
+      await expectEverywhere(client, 401, 'invalid_token');
       await disable('null');
-      await everywhere(client, 200);
+      await expectEverywhere(client, 200);
     });
 
-    it('a user of another scope and entity', async () => {
+    it('a change of the scope and entity of a user by SQL takes effect on all servers within 1 s', async () => {
       const client = await warm(await world.loginAs(world.acme, { permissions: ['full.read'], scope: 'All' }));
       await control(
         `update users set scope = 'Self', entity_id = 4711 where id = (select user_id from sessions where id = ?)`,
         [sessionOf(client)],
       );
-      await everywhere(client, 200, { scope: 'Self', userEntityId: 4711 }, '/api/v1/auth/me');
+      await expectEverywhere(client, 200, { scope: 'Self', userEntityId: 4711 }, '/api/v1/auth/me');
     });
 
-    it('a permission taken from a role, and given back', async () => {
+    it('revoking and granting a permission by SQL takes effect on all servers within 1 s', async () => {
       const client = await warm(await world.loginAs(world.acme, { permissions: ['full.read'] }));
-      const grant = (permissions: string) =>
+      const setPermissions = (permissions: string) =>
         control(
           `update roles set permissions = ?::text[] where id =
             (select role_id from users join sessions on user_id = users.id where sessions.id = ?)`,
           [permissions, sessionOf(client)],
         );
-      await grant('{}');
-      await everywhere(client, 403, 'forbidden');
-      await grant('{full.read}');
-      await everywhere(client, 200);
+      await setPermissions('{}');
+      await expectEverywhere(client, 403, 'forbidden');
+      await setPermissions('{full.read}');
+      await expectEverywhere(client, 200);
     });
 
-    it('a tenant renamed, and given a feature', async () => {
+    it('a new name and feature of a tenant by SQL take effect on all servers within 1 s', async () => {
       const client = await warm(await world.login(world.globex), '/api/v1/auth/me');
       await control(`update tenants set name = 'Globex Corporation', features = '{selfRegistration}' where id = ?`, [
         world.globex.id,
       ]);
-      await everywhere(
+      await expectEverywhere(
         client,
         200,
         { tenantName: 'Globex Corporation', features: ['selfRegistration'] },
@@ -94,7 +94,7 @@ describe('The change feed', () => {
       );
     });
 
-    it('a signing key retired and replaced: it verifies still, and the new one signs', async () => {
+    it('a signing key added by SQL signs on all servers within 1 s, and the retiring key still verifies', async () => {
       const client = await warm(await world.login(world.globex));
       const { globex, installation } = world;
       const kid = `new-key-of-${globex.id}`;
@@ -108,50 +108,50 @@ describe('The change feed', () => {
         ]);
         await session.query('commit');
       });
-      for (const { url } of processes) {
+      for (const { url } of servers) {
         await eventually(async () => {
           const login = await world.anonymous
             .at(url)
             .post('/api/v1/auth/login', globex.admin, { 'X-Tenant': globex.guid });
           return part(login.body.accessToken, 0).kid === kid;
-        }, atOnceMs);
+        }, maxDelayMs);
       }
-      await everywhere(client, 200);
+      await expectEverywhere(client, 200);
       await control(`update signing_keys set status = 'disabled' where tenant_id = ? and kid <> ?`, [globex.id, kid]);
-      await everywhere(client, 401, 'invalid_token');
+      await expectEverywhere(client, 401, 'invalid_token');
     });
 
-    it('a signing key deleted', async () => {
+    it('a signing key deleted by SQL verifies no token on any server after 1 s', async () => {
       const client = await warm(await world.login(world.globex));
       await control('delete from signing_keys where kid = ?', [part(client.tokens?.accessToken, 0).kid]);
-      await everywhere(client, 401, 'invalid_token');
+      await expectEverywhere(client, 401, 'invalid_token');
     });
 
-    it('a server whose address cannot be read, which touches all tenants on it', async () => {
+    it('an unreadable address of a database server makes its tenants unavailable within 1 s', async () => {
       const client = await warm(await world.login(world.acme));
       await control(`update servers set admin_url = 'not sealed'`);
-      await everywhere(client, 503, 'unavailable');
+      await expectEverywhere(client, 503, 'unavailable');
       await control('update servers set admin_url = null');
-      await everywhere(client, 200);
+      await expectEverywhere(client, 200);
     });
 
-    it('every session gone at once', async () => {
+    it('a truncate of the sessions ends every session on all servers within 1 s', async () => {
       const client = await warm(await world.login(world.acme));
       await control('truncate sessions');
-      await everywhere(client, 401, 'invalid_token');
+      await expectEverywhere(client, 401, 'invalid_token');
     });
   });
 
-  it('lets requests be answered from memory: they ask the control database nothing', async () => {
+  it('while the change feed is current, requests with cached entries do not query the control database', async () => {
     const client = await warm(await world.login(world.acme));
     await whileLocked(['servers', 'tenants', 'signing_keys', 'roles', 'users', 'sessions'], async () => {
-      for (let i = 0; i < 20; i++) await atAll(client, answer => expect(answer.status).to.equal(200));
+      for (let i = 0; i < 20; i++) await requestAll(client, response => expect(response.status).to.equal(200));
     });
   });
 
-  describe('when it is down', () => {
+  describe('change feed that is down', () => {
     afterEach(async () => {
-      await connectionsAllowed(true);
+      await allowConnections(true);
       await eventually(async () => (await readiness()).every(status => status === 200), 5_000);
     });
 
@@ -164,60 +164,62 @@ describe('The change feed', () => {
         'invalid_token',
       ],
       [
-        'a role without its permissions',
+        'a user whose role lost its permissions',
         `update roles set permissions = '{}' where id =
           (select role_id from users join sessions on user_id = users.id where sessions.id = ?)`,
         403,
         'forbidden',
       ],
       [
-        'a suspended tenant',
+        'a user of a suspended tenant',
         `update tenants set status = 'suspended' where id = (select tenant_id from sessions where id = ?)`,
         403,
         'tenant_inactive',
       ],
     ] as const) {
-      it(`refuses ${name} with the very next request`, async () => {
+      it(`without the change feed, the next request of ${name} is rejected`, async () => {
         const client = await warm(await world.loginAs(world.acme, { permissions: ['full.read'] }));
-        await goDown();
-        await atAll(client, answer => expect(answer.status).to.equal(200));
+        await stopFeeds();
+        await requestAll(client, response => expect(response.status).to.equal(200));
         await control(change, [sessionOf(client)]);
-        await atAll(client, answer => expect([answer.status, answer.body.code]).to.deep.equal([status, code]));
+        await requestAll(client, response =>
+          expect([response.status, response.body.code]).to.deep.equal([status, code]),
+        );
         await control(`update tenants set status = 'active' where status = 'suspended'`);
       });
     }
 
-    it('says that it is not ready, and comes back by itself', async () => {
-      await goDown();
+    it('a server is not ready without its change feed, and the feed reconnects by itself', async () => {
+      await stopFeeds();
       expect(await readiness()).to.deep.equal([503, 503]);
-      await connectionsAllowed(true);
+      await allowConnections(true);
       await eventually(async () => (await readiness()).every(status => status === 200), 2_000);
       expect(await listeners()).to.have.length(2);
     });
 
-    it('forgets all that was kept before it is trusted again', async () => {
+    it('a reconnected change feed clears all caches before the server is ready again', async () => {
       const client = await warm(await world.login(world.acme));
-      await goDown();
+      await stopFeeds();
       await control('update sessions set revoked_at = now() where id = ?', [sessionOf(client)]);
-      await connectionsAllowed(true);
+      await allowConnections(true);
       await eventually(async () => (await readiness()).every(status => status === 200), 2_000);
-      await atAll(client, answer => expect(answer.status).to.equal(401));
+      await requestAll(client, response => expect(response.status).to.equal(401));
     });
   });
 
-  it('is not believed when it is silent: a revocation that it does not tell counts within a second', async () => {
+  it('a revocation takes effect within 1 s, even if the change feed hangs without an error', async () => {
     const client = await warm(await world.login(world.acme));
     const pids = await listeners();
     expect(pids).to.have.length(2);
     try {
       for (const pid of pids) process.kill(pid, 'SIGSTOP');
-      await atAll(client, answer => expect(answer.status).to.equal(200));
+      await requestAll(client, response => expect(response.status).to.equal(200));
       await control('update sessions set revoked_at = now() where id = ?', [sessionOf(client)]);
-      await everywhere(client, 401, 'invalid_token');
+      await expectEverywhere(client, 401, 'invalid_token');
     } finally {
       for (const pid of pids) process.kill(pid, 'SIGCONT');
     }
-    // Leaves the feeds on new connections, whether or not they have given up the old ones already.
+    // Moves the feeds to new connections, whether or not they have closed the old ones already.
     await endConnections(pids);
     await eventually(async () => {
       const now = await listeners();
@@ -226,77 +228,77 @@ describe('The change feed', () => {
     await eventually(async () => (await readiness()).every(status => status === 200), 2_000);
   });
 
-  it('lets an unknown tenant be refused from memory, until there is such a tenant', async () => {
+  it('an unknown tenant is rejected without a query, until a tenant with its guid is created', async () => {
     const initech = await world.provision('initech');
-    const ask = async (): Promise<(ApiResponse & { url: string })[]> =>
+    const logIn = async (): Promise<(ApiResponse & { url: string })[]> =>
       Promise.all(
-        processes.map(async ({ url }) => ({
+        servers.map(async ({ url }) => ({
           url,
           ...(await world.anonymous.at(url).post('/api/v1/auth/login', initech.admin, { 'X-Tenant': initech.guid })),
         })),
       );
-    const codes = async () => (await ask()).map(({ body }) => body.code);
-    expect((await ask()).map(({ status }) => status)).to.deep.equal([200, 200]);
+    const codes = async () => (await logIn()).map(({ body }) => body.code);
+    expect((await logIn()).map(({ status }) => status)).to.deep.equal([200, 200]);
 
     await withConnection(world.installation.controlUrl, async session => {
-      const kept = [
+      const tables = [
         ['tenants', 'id'],
         ['signing_keys', 'tenant_id'],
         ['roles', 'tenant_id'],
         ['users', 'tenant_id'],
       ];
-      for (const [table, key] of kept)
+      for (const [table, key] of tables)
         await session.query(
-          `create temporary table kept_${table} as select * from ${table} where ${key} = ${initech.id}`,
+          `create temporary table saved_${table} as select * from ${table} where ${key} = ${initech.id}`,
         );
       await session.query('delete from tenants where id = $1', [initech.id]);
-      await eventually(async () => (await codes()).every(code => code === 'tenant_required'), atOnceMs);
+      await eventually(async () => (await codes()).every(code => code === 'tenant_required'), maxDelayMs);
 
       await whileLocked(['tenants', 'signing_keys'], async () => {
         for (let i = 0; i < 50; i++) expect(await codes()).to.deep.equal(['tenant_required', 'tenant_required']);
       });
 
       await session.query('begin');
-      for (const [table] of kept)
-        await session.query(`insert into ${table} overriding system value select * from kept_${table}`);
+      for (const [table] of tables)
+        await session.query(`insert into ${table} overriding system value select * from saved_${table}`);
       await session.query('commit');
     });
-    await eventually(async () => (await ask()).every(({ status }) => status === 200), atOnceMs);
+    await eventually(async () => (await logIn()).every(({ status }) => status === 200), maxDelayMs);
   });
 
-  describe('as a part', () => {
-    it('keeps no answer that was read before a change and came after it', async () => {
+  describe('change feed and control cache', () => {
+    it('a value that was read before a change and arrives after it is not cached', async () => {
       const feed = new ChangeFeed({
         url: world.installation.controlUrl,
         announce: createAnnouncer(world.control),
         log: world.log,
       });
-      const answers: ((value: object) => void)[] = [];
+      const loads: ((value: object) => void)[] = [];
       const cache = new ControlCache({
         feed,
         topic: changeTopics.sessions,
         max: 10,
         ttlMs: 60_000,
-        load: () => new Promise<object>(resolve => answers.push(resolve)),
+        load: () => new Promise<object>(resolve => loads.push(resolve)),
       });
-      const heard = new Promise(resolve => feed.subscribe(changeTopics.roles, key => key === 'end' && resolve(key)));
+      const notified = new Promise(resolve => feed.subscribe(changeTopics.roles, key => key === 'end' && resolve(key)));
       await feed.start();
       try {
         const early = cache.get('key');
         const shared = cache.get('key');
         await control(`select pg_notify('control_changes', 'sessions:key'), pg_notify('control_changes', 'roles:end')`);
-        await heard;
+        await notified;
         const late = cache.get('key');
-        expect(answers).to.have.length(2);
+        expect(loads).to.have.length(2);
         expect(cache.getCached('key'), 'nothing is loaded yet').to.equal(undefined);
-        answers[0]?.({ revoked: false });
+        loads[0]?.({ revoked: false });
         expect([await early, await shared]).to.deep.equal([{ revoked: false }, { revoked: false }]);
-        expect(cache.getCached('key'), 'what came too late').to.equal(undefined);
-        answers[1]?.({ revoked: true });
+        expect(cache.getCached('key'), 'a value read before the change').to.equal(undefined);
+        loads[1]?.({ revoked: true });
         expect(await late).to.deep.equal({ revoked: true });
         expect(cache.getCached('key')?.value).to.equal(await late);
         expect(await cache.get('key')).to.deep.equal({ revoked: true });
-        expect(answers).to.have.length(2);
+        expect(loads).to.have.length(2);
       } finally {
         await feed.stop();
       }
@@ -304,81 +306,87 @@ describe('The change feed', () => {
       expect(cache.getCached('key'), 'without a feed').to.equal(undefined);
     });
 
-    it('keeps no failure: the next look-up asks again', async () => {
+    it('a failed load is not cached, and the next look-up loads again', async () => {
       const feed = new ChangeFeed({
         url: world.installation.controlUrl,
         announce: createAnnouncer(world.control),
         log: world.log,
       });
-      let asked = 0;
+      let loads = 0;
       const cache = new ControlCache({
         feed,
         topic: changeTopics.sessions,
         max: 10,
         ttlMs: 60_000,
         load: async () => {
-          asked++;
-          if (asked === 1) throw new Error('the control database is away');
-          return { asked };
+          loads++;
+          if (loads === 1) throw new Error('the control database is unreachable');
+          return { loads };
         },
       });
       await feed.start();
       try {
-        expect(await cache.get('key').catch((error: Error) => error.message)).to.equal('the control database is away');
-        expect(await cache.get('key')).to.deep.equal({ asked: 2 });
+        expect(await cache.get('key').catch((error: Error) => error.message)).to.equal(
+          'the control database is unreachable',
+        );
+        expect(await cache.get('key')).to.deep.equal({ loads: 2 });
       } finally {
         await feed.stop();
       }
     });
 
-    it('leaves no connection when it is stopped while it comes back', async () => {
-      const line = await startLine(world.installation.controlUrl);
-      const feed = new ChangeFeed({ url: line.url, announce: createAnnouncer(world.control), log: world.log });
+    it('a change feed that stops while it reconnects leaves no open connection', async () => {
+      const proxy = await startProxy(world.installation.controlUrl);
+      const feed = new ChangeFeed({ url: proxy.url, announce: createAnnouncer(world.control), log: world.log });
       try {
         await feed.start();
         expect(feed.current).to.equal(true);
-        line.hold();
-        line.cut();
-        await line.held();
+        proxy.hold();
+        proxy.cut();
+        await proxy.held();
         await feed.stop();
-        line.letThrough();
-        await eventually(() => line.open() === 0, 2_000);
+        proxy.forward();
+        await eventually(() => proxy.open() === 0, 2_000);
         expect(feed.current).to.equal(false);
       } finally {
-        await line.close();
+        await proxy.close();
       }
     });
   });
 
-  /** Asks both processes, so that they keep what they need to answer. */
-  /** Called so often at both that whatever may be kept of the token or its user is kept. */
+  /** Sends requests to both servers until their caches contain the token, its user and its tenant. */
   async function warm(client: Client, target = path): Promise<Client> {
-    for (let i = 0; i < 4; i++) await atAll(client, answer => expect(answer.status).to.equal(200), target);
+    for (let i = 0; i < 4; i++) await requestAll(client, response => expect(response.status).to.equal(200), target);
     return client;
   }
 
-  /** One request to each process. */
-  async function atAll(client: Client, check: (answer: ApiResponse) => void, target = path): Promise<void> {
-    for (const { url } of processes) check(await client.at(url).get(target));
+  /** Sends one request to each server. */
+  async function requestAll(client: Client, check: (response: ApiResponse) => void, target = path): Promise<void> {
+    for (const { url } of servers) check(await client.at(url).get(target));
   }
 
-  /** Both processes answer so, at the latest a second from now. */
-  async function everywhere(client: Client, status: number, body: string | object = {}, target = path): Promise<void> {
+  /** Expects that both servers return this response within 1 s. */
+  async function expectEverywhere(
+    client: Client,
+    status: number,
+    body: string | object = {},
+    target = path,
+  ): Promise<void> {
     const expected = typeof body === 'string' ? { code: body } : body;
     await eventually(async () => {
-      await atAll(
+      await requestAll(
         client,
-        answer => {
-          expect(answer.status).to.equal(status);
-          for (const [name, value] of Object.entries(expected)) expect(answer.body[name]).to.deep.equal(value);
+        response => {
+          expect(response.status).to.equal(status);
+          for (const [name, value] of Object.entries(expected)) expect(response.body[name]).to.deep.equal(value);
         },
         target,
       );
       return true;
-    }, atOnceMs);
+    }, maxDelayMs);
   }
 
-  /** Holds locks with which every query of these tables waits. */
+  /** Runs `work` while locks make every query of these tables wait. */
   async function whileLocked(tables: string[], work: () => Promise<void>): Promise<void> {
     await withConnection(world.installation.controlUrl, async session => {
       await session.query('begin');
@@ -388,11 +396,11 @@ describe('The change feed', () => {
     });
   }
 
-  /** Ends the feeds of both processes and keeps them from coming back; other connections stay. */
-  async function goDown(): Promise<void> {
+  /** Ends the feeds of both servers and prevents their reconnection; other connections stay open. */
+  async function stopFeeds(): Promise<void> {
     const lost = () => world.logs.filter(line => line.includes('"change_feed_lost"')).length;
     const before = lost();
-    await connectionsAllowed(false);
+    await allowConnections(false);
     const pids = await listeners();
     expect(pids).to.have.length(2);
     await endConnections(pids);
@@ -403,11 +411,11 @@ describe('The change feed', () => {
     return operator(`select pg_terminate_backend(pid, 2000) from unnest('{${pids}}'::int[]) pid`);
   }
 
-  function connectionsAllowed(allowed: boolean): Promise<unknown> {
+  function allowConnections(allowed: boolean): Promise<unknown> {
     return operator(`alter database "${controlName}" allow_connections ${allowed}`);
   }
 
-  /** The server's processes that the feeds are connected to. */
+  /** Returns the PostgreSQL processes of the feeds. */
   async function listeners(): Promise<number[]> {
     const rows = await operator<{ pid: number }>(
       `select pid from pg_stat_activity where application_name = 'backoffice-change-feed' and datname = '${controlName}'`,
@@ -417,7 +425,7 @@ describe('The change feed', () => {
 
   function readiness(): Promise<number[]> {
     return Promise.all(
-      processes.map(
+      servers.map(
         async ({ managementPort }) => (await fetch(`http://127.0.0.1:${managementPort}/health/ready`)).status,
       ),
     );
@@ -436,8 +444,8 @@ function sessionOf({ tokens }: Client): unknown {
   return part(tokens?.accessToken, 1).sid;
 }
 
-/** A line to the database that can be cut, and that can hold new connections back before the server sees them. */
-async function startLine(target: string) {
+/** Starts a proxy to the database that can cut its connections, and can hold back new ones. */
+async function startProxy(target: string) {
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
   let holding = false;
@@ -474,7 +482,7 @@ async function startLine(target: string) {
       holding = true;
     },
     held: () => arrival,
-    letThrough: () => {
+    forward: () => {
       holding = false;
       for (const pass of waiting) pass();
       waiting = [];

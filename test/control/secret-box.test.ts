@@ -7,7 +7,7 @@ import { createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
-describe('Secrets at rest', () => {
+describe('secrets at rest', () => {
   let world: World;
   let acme: Client;
   let globex: Client;
@@ -22,8 +22,8 @@ describe('Secrets at rest', () => {
   const control = (text: string, values: unknown[] = []) =>
     world.control.em.fork().execute<Record<string, unknown>[]>(text, values);
 
-  describe('of a tenant', () => {
-    /** What the row holds as it was made; put back after each test. */
+  describe('stored secrets of a tenant', () => {
+    /** The stored secrets before the tests; each test restores them. */
     let password: unknown;
     let kid: string;
     let key: unknown;
@@ -47,7 +47,7 @@ describe('Secrets at rest', () => {
         'update tenants set role_password = (select role_password from tenants where id = ?) where id = ?',
         [world.globex.id, world.acme.id],
       );
-      await expectOnlyAcmeRefused();
+      await expectOnlyAcmeUnavailable();
     });
 
     it('a signing key cannot be decrypted in the row of another tenant', async () => {
@@ -55,7 +55,7 @@ describe('Secrets at rest', () => {
         'update signing_keys set secret = (select secret from signing_keys where tenant_id = ?) where kid = ?',
         [world.globex.id, kid],
       );
-      await expectOnlyAcmeRefused();
+      await expectOnlyAcmeUnavailable();
     });
 
     it('a signing key cannot be decrypted under another key id of the same tenant', async () => {
@@ -64,25 +64,25 @@ describe('Secrets at rest', () => {
           from signing_keys where kid = ?`,
         [kid],
       );
-      await expectOnlyAcmeRefused();
+      await expectOnlyAcmeUnavailable();
     });
 
     it('a secret cannot be decrypted in the place of another kind of secret', async () => {
       await control('update tenants set role_password = ? where id = ?', [key, world.acme.id]);
-      await expectOnlyAcmeRefused();
+      await expectOnlyAcmeUnavailable();
     });
 
     it('a secret with one changed bit cannot be decrypted', async () => {
       await control('update signing_keys set secret = set_bit(secret, 100, 1 - get_bit(secret, 100)) where kid = ?', [
         kid,
       ]);
-      await expectOnlyAcmeRefused();
+      await expectOnlyAcmeUnavailable();
     });
 
     it('a truncated or empty secret cannot be decrypted', async () => {
       for (const length of [0, 1, 12, 28, 40]) {
         await control('update signing_keys set secret = substring(?::bytea for ?) where kid = ?', [key, length, kid]);
-        await expectOnlyAcmeRefused();
+        await expectOnlyAcmeUnavailable();
       }
     });
 
@@ -93,9 +93,9 @@ describe('Secrets at rest', () => {
           secrets.seal(randomBytes(length), owners.signingKey(world.acme.guid, kid)),
           kid,
         ]);
-        await expectOnlyAcmeRefused();
+        await expectOnlyAcmeUnavailable();
       }
-      // Of 64 bytes it is used, and what another key signed is not accepted.
+      // A key of 64 bytes is used, and tokens that another key signed are rejected.
       await control('update signing_keys set secret = ? where kid = ?', [
         secrets.seal(randomBytes(64), owners.signingKey(world.acme.guid, kid)),
         kid,
@@ -104,28 +104,28 @@ describe('Secrets at rest', () => {
       expect((await (await world.login(world.acme)).get(path)).status).to.equal(200);
     });
 
-    /** The tenant is not served, with a token or at the login; its operator is told; nobody else notices. */
-    async function expectOnlyAcmeRefused(): Promise<void> {
-      const since = world.logs.length;
+    /** Expects that acme is not served, with a token or at login, that the log says so, and that globex is served. */
+    async function expectOnlyAcmeUnavailable(): Promise<void> {
+      const logsBefore = world.logs.length;
       await eventually(async () => (await acme.get(path)).status !== 200, 1_000);
       const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
       for (const { status, body } of [await acme.get(path), login]) {
         expect([status, body.code]).to.deep.equal([503, 'unavailable']);
         expect(Object.keys(body).sort()).to.deep.equal(['code', 'status', 'title', 'traceId', 'type']);
       }
-      const told = world.logs.slice(since).map(line => JSON.parse(line) as Record<string, unknown>);
+      const lines = world.logs.slice(logsBefore).map(line => JSON.parse(line) as Record<string, unknown>);
       expect(
-        told.some(({ event, tenant }) => event === 'tenant_secrets_unusable' && tenant === world.acme.guid),
+        lines.some(({ event, tenant }) => event === 'tenant_secrets_unusable' && tenant === world.acme.guid),
       ).to.equal(true);
       expect((await globex.get(path)).status).to.equal(200);
     }
   });
 
-  describe('in a box', () => {
+  describe('secret box', () => {
     const masterKey = randomBytes(32);
     const box = createSecretBox(masterKey);
 
-    it('a secret is decrypted unchanged for its owner', () => {
+    it('a secret box decrypts a secret unchanged for its owner', () => {
       for (const secret of [Buffer.alloc(0), Buffer.from([0]), randomBytes(64), randomBytes(10_000)]) {
         expect(box.open(box.seal(secret, 'owner'), 'owner').equals(secret)).to.equal(true);
       }
@@ -145,7 +145,7 @@ describe('Secrets at rest', () => {
       }
     });
 
-    it('a secret with any byte changed, removed or added cannot be decrypted', () => {
+    it('a secret with a changed, removed or added byte cannot be decrypted', () => {
       const sealed = box.seal('secret', 'owner');
       for (let i = 0; i < sealed.length; i++) {
         const changed = Buffer.from(sealed);
@@ -158,13 +158,13 @@ describe('Secrets at rest', () => {
     });
 
     it('a secret with a shortened authentication tag cannot be decrypted', () => {
-      // With a code of 4 bytes, which AES-GCM as such allows, one of 2³² guesses would open.
+      // AES-GCM itself allows a tag of 4 bytes, for which one of 2³² guesses would be accepted.
       for (const length of [4, 8, 12, 15]) {
         expect(() => box.open(Buffer.alloc(length), 'owner')).to.throw(/tag length/);
       }
     });
 
-    it('the ciphertext differs every time, and reveals only the length', () => {
+    it('encrypting a secret twice gives different ciphertexts, which reveal only its length', () => {
       const sealed = Array.from({ length: 100 }, () => box.seal('the same secret', 'owner'));
       expect(new Set(sealed.map(text => text.toString('hex'))).size).to.equal(100);
       expect(new Set(sealed.map(text => text.subarray(0, 12).toString('hex'))).size).to.equal(100);

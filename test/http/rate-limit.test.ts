@@ -191,7 +191,7 @@ describe('rate limits', function () {
     const responses = [];
     for (let i = 0; i < 5; i++) responses.push(await getToken());
     expect(statusCounts(responses)).to.deep.equal({ 401: 5 });
-    const rejected = await getToken(); // would never arrive if it were delayed: nobody ends its delay
+    const rejected = await getToken(); // a delayed rejection would never arrive: this test ends no delay
     expect(rejected.status).to.equal(429);
     expect(rejected.headers.get('retry-after')).to.equal('60');
     expect(limitOf(await limited.get(anyPath, headers))).to.include({ limit: 500, remaining: 473 });

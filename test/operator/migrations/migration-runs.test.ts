@@ -17,20 +17,20 @@ interface Outcome {
   error?: string;
 }
 
-describe('a migration run', function () {
+describe('migration runs', function () {
   this.timeout(60_000);
   let world: World;
   let next: NextBuild;
-  /** In the order of their slugs. */
+  /** All tenants, sorted by slug. */
   let tenants: TestTenant[];
   let service: RunningScript;
   let serviceUrl: string;
 
   before(async () => {
     [world, next] = await Promise.all([createWorld(), makeNextBuild()]);
-    const more = Array.from({ length: 10 }, (_, index) => `tenant-${String(index + 1).padStart(2, '0')}`);
+    const slugs = Array.from({ length: 10 }, (_, index) => `tenant-${String(index + 1).padStart(2, '0')}`);
     tenants = [world.acme, world.globex];
-    for (const slug of more) tenants.push(await world.provision(slug));
+    for (const slug of slugs) tenants.push(await world.provision(slug));
     service = startScript(next.file('src/main.ts'), [], world.environment);
     const port = await eventually(() => /"event":"listening","port":(\d+)/.exec(service.output.stdout)?.[1], 10_000);
     serviceUrl = `http://127.0.0.1:${port}`;
@@ -46,13 +46,13 @@ describe('a migration run', function () {
   });
   beforeEach(async () => {
     await query('delete from migration_runs');
-    await Promise.all(tenants.map(takeBack));
+    await Promise.all(tenants.map(resetTenant));
   });
 
   const query = <Row extends object>(text: string, values: unknown[] = []) =>
     world.control.em.fork().execute<Row[]>(text, values);
-  const tenant = (args: string[]) => runScript(next.file('scripts/tenant.ts'), args, world.environment);
-  const migrate = (...args: string[]) => tenant(['migrate', '--json', ...args]);
+  const runTenant = (args: string[]) => runScript(next.file('scripts/tenant.ts'), args, world.environment);
+  const migrate = (...args: string[]) => runTenant(['migrate', '--json', ...args]);
   const linesOf = ({ stdout }: { stdout: string }): Outcome[] =>
     stdout
       .split('\n')
@@ -60,22 +60,23 @@ describe('a migration run', function () {
       .map(line => JSON.parse(line));
   const slugs = () => tenants.map(({ slug }) => slug);
 
-  /** A tenant at the migrations of this build, whatever a test has made of it. */
-  async function takeBack(each: TestTenant): Promise<void> {
+  /** Puts a tenant back to the migrations of this build, after the changes of a test. */
+  async function resetTenant(tenant: TestTenant): Promise<void> {
     await sql(
-      each,
+      tenant,
       `drop table if exists labels;
        delete from migrations where name = '${next.head}';
        create index if not exists entities_status_id_index on entities (status_id)`,
     );
     await query('update tenants set schema_version = ?, schema_fingerprint = null where id = ?', [
       next.currentHead,
-      each.id,
+      tenant.id,
     ]);
   }
 
-  async function failIn(...failing: TestTenant[]): Promise<void> {
-    for (const each of failing) await sql(each, 'create table labels (in_the_way text)');
+  /** Makes the next migration fail for these tenants: its table exists already. */
+  async function blockMigration(...blocked: TestTenant[]): Promise<void> {
+    for (const tenant of blocked) await sql(tenant, 'create table labels (in_the_way text)');
   }
 
   const versions = async (): Promise<Record<string, string | null>> =>
@@ -85,7 +86,7 @@ describe('a migration run', function () {
       ),
     );
   const runs = () => query<{ id: string; state: string }>('select id, state from migration_runs order by id');
-  /** What the books say about each tenant of the newest run. */
+  /** Returns the state of each tenant in the newest recorded run. */
   const states = async (): Promise<Record<string, string>> =>
     Object.fromEntries(
       (
@@ -95,35 +96,36 @@ describe('a migration run', function () {
         )
       ).map(({ slug, state }) => [slug, state]),
     );
-  const all = (state: string, which = slugs()) => Object.fromEntries(which.map(slug => [slug, state]));
+  const all = (value: string) => Object.fromEntries(slugs().map(slug => [slug, value]));
 
   async function expectAllMigratedOnce(): Promise<void> {
     expect(await versions()).to.deep.equal(all(next.head));
-    for (const each of tenants) {
-      expect(await sql(each, 'select title from labels'), each.slug).to.deep.equal([{ title: 'once' }]);
-      const applied = await sql(each, 'select from migrations where name = $1', [next.head]);
-      expect(applied, each.slug).to.have.length(1);
-      expect(await sql(each, 'select id from entity_statuses order by id'), each.slug).to.have.length(3);
+    for (const tenant of tenants) {
+      expect(await sql(tenant, 'select title from labels'), tenant.slug).to.deep.equal([{ title: 'once' }]);
+      const applied = await sql(tenant, 'select from migrations where name = $1', [next.head]);
+      expect(applied, tenant.slug).to.have.length(1);
+      expect(await sql(tenant, 'select id from entity_statuses order by id'), tenant.slug).to.have.length(3);
     }
-    const prints = await query('select distinct schema_fingerprint from tenants');
-    expect(prints).to.have.length(1);
+    const fingerprints = await query('select distinct schema_fingerprint from tenants');
+    expect(fingerprints).to.have.length(1);
   }
 
-  async function at(url: string, each: TestTenant): Promise<Client> {
-    return (await world.login(each)).at(url);
+  /** Logs in to a tenant, and returns a client for the server with this URL. */
+  async function loginAt(url: string, tenant: TestTenant): Promise<Client> {
+    return (await world.login(tenant)).at(url);
   }
 
-  describe('of which one tenant fails', () => {
-    it('stops after its canaries, or when enough have failed, and the next run does the rest', async () => {
-      await failIn(tenants[1] as TestTenant);
+  describe('migration runs with a failed tenant', () => {
+    it('a run halts after failed canaries or after --max-failures, and the next run migrates the rest', async () => {
+      await blockMigration(tenants[1] as TestTenant);
       const canary = await migrate('--all', '--canary', '2');
       expect(canary.code).to.equal(1);
       expect(linesOf(canary)).to.have.length(2);
       expect(await states()).to.deep.equal({ ...all('skipped'), acme: 'migrated', globex: 'failed' });
       expect((await runs()).map(({ state }) => state)).to.deep.equal(['halted']);
 
-      await failIn(tenants[2] as TestTenant);
-      const limited = await tenant(['migrate', '--all', '--max-failures', '2', '--concurrency', '1']);
+      await blockMigration(tenants[2] as TestTenant);
+      const limited = await runTenant(['migrate', '--all', '--max-failures', '2', '--concurrency', '1']);
       expect([limited.code, limited.stdout]).to.satisfy(
         ([code, text]: [number, string]) => code === 1 && /^Halted: 0 migrated, 2 failed, 9 not started\.$/m.test(text),
       );
@@ -134,32 +136,32 @@ describe('a migration run', function () {
       await expectAllMigratedOnce();
     });
 
-    it('brings all others to head under load, without an error, and tells which and why', async () => {
+    it('a run migrates all other tenants under load without errors, and reports the failed one', async () => {
       const [broken, ...others] = tenants as [TestTenant, ...TestTenant[]];
-      // Two are at head when the load begins; the rest are behind.
+      // Two tenants are at head when the load begins; the others are behind.
       const [first, second] = others as [TestTenant, TestTenant];
       expect((await migrate(first.slug, second.slug)).code).to.equal(0);
-      // The build before serves tenants at its own version, so logins are had from it before.
-      await takeBack(first);
+      // The current build logs in only tenants of its own version, so the logins precede the migration.
+      await resetTenant(first);
       const logins = new Map<string, Client>();
-      for (const each of tenants) {
-        if (each !== second) logins.set(each.slug, await at(serviceUrl, each));
+      for (const tenant of tenants) {
+        if (tenant !== second) logins.set(tenant.slug, await loginAt(serviceUrl, tenant));
       }
       await migrate(first.slug);
-      await failIn(broken);
+      await blockMigration(broken);
 
       let running = true;
       const seen = new Map<string, string[]>();
       const load = [...logins].map(async ([slug, client]) => {
-        const answers: string[] = [];
-        seen.set(slug, answers);
+        const results: string[] = [];
+        seen.set(slug, results);
         while (running) {
           const { status, body } = await client.get(path);
-          answers.push(status === 200 ? '200' : `${status} ${body.code}`);
+          results.push(status === 200 ? '200' : `${status} ${body.code}`);
         }
       });
       const { code, stdout, stderr } = await migrate('--all');
-      await eventually(() => [...seen].every(([slug, answers]) => slug === broken.slug || answers.at(-1) === '200'));
+      await eventually(() => [...seen].every(([slug, results]) => slug === broken.slug || results.at(-1) === '200'));
       running = false;
       await Promise.all(load);
 
@@ -169,23 +171,23 @@ describe('a migration run', function () {
       expect(failed.map(({ slug }) => slug)).to.deep.equal([broken.slug]);
       expect(failed[0]?.error).to.match(new RegExp(`^${next.head}: .*labels`));
       expect(await versions()).to.deep.equal({ ...all(next.head), [broken.slug]: next.currentHead });
-      for (const [slug, answers] of seen) {
-        const kinds = [...new Set(answers)];
+      for (const [slug, results] of seen) {
+        const kinds = [...new Set(results)];
         const expected = slug === broken.slug ? ['503 migration_pending'] : slug === first.slug ? ['200'] : undefined;
         if (expected) expect(kinds, slug).to.deep.equal(expected);
         else expect(kinds.slice(-2), slug).to.deep.equal(['503 migration_pending', '200']);
-        // Once served, always served.
-        expect(answers.lastIndexOf('503 migration_pending'), slug).to.satisfy(
-          (last: number) => slug === broken.slug || last < answers.indexOf('200'),
+        // After its first success, a tenant never fails again.
+        expect(results.lastIndexOf('503 migration_pending'), slug).to.satisfy(
+          (last: number) => slug === broken.slug || last < results.indexOf('200'),
         );
       }
 
-      const text = await tenant(['status']);
+      const text = await runTenant(['status']);
       expect(text.stdout)
         .to.match(/failed/)
         .and.to.include(broken.slug)
         .and.to.include('labels');
-      const status = JSON.parse((await tenant(['status', '--json'])).stdout);
+      const status = JSON.parse((await runTenant(['status', '--json'])).stdout);
       expect(status.lastRun).to.deep.include({ state: 'failed', head: next.head });
       expect(status.lastRun.failures).to.have.length(1);
       expect(status.fleet).to.deep.equal([
@@ -194,9 +196,9 @@ describe('a migration run', function () {
       ]);
 
       await sql(broken, 'drop table labels');
-      // A run that did not come to it does not make it forgotten.
+      // A later run without the failed tenant does not clear its failure.
       expect((await migrate(first.slug)).code).to.equal(0);
-      expect(JSON.parse((await tenant(['status', '--json'])).stdout).failing).to.have.length(1);
+      expect(JSON.parse((await runTenant(['status', '--json'])).stdout).failing).to.have.length(1);
       const retried = await migrate('--retry-failed');
       expect(linesOf(retried).map(({ slug, state }) => [slug, state])).to.deep.equal([[broken.slug, 'migrated']]);
       expect(await states()).to.deep.equal({ [broken.slug]: 'migrated' });
@@ -205,7 +207,7 @@ describe('a migration run', function () {
     });
   });
 
-  it('that is only planned prints the SQL for each version, and touches nothing', async () => {
+  it('migrate --dry-run prints the SQL for each version and opens no tenant database', async () => {
     await query('update tenants set schema_version = ? where slug = ?', ['0001-foundation', 'acme']);
     await closeDatabases(async () => {
       const document = JSON.parse((await migrate('--all', '--dry-run')).stdout);
@@ -216,13 +218,13 @@ describe('a migration run', function () {
       expect(old.migrations.length).to.be.greaterThan(2);
       expect([recent.version, recent.tenants]).to.deep.equal([next.currentHead, slugs().slice(1)]);
       expect(recent.migrations[0].sql[0]).to.match(/^create table labels/);
-      const text = await tenant(['migrate', 'globex', '--dry-run']);
+      const text = await runTenant(['migrate', 'globex', '--dry-run']);
       expect(text.stdout).to.include('create table labels').and.not.include('acme');
     });
     expect(await runs()).to.deep.equal([]);
   });
 
-  it('shares the work with another one that is started at the same time', async () => {
+  it('two concurrent migration runs share the tenants, and each tenant is migrated once', async () => {
     const both = await Promise.all([migrate('--all'), migrate('--all')]);
     expect(both.map(({ code, stderr }) => [code, stderr])).to.deep.equal([
       [0, ''],
@@ -234,13 +236,13 @@ describe('a migration run', function () {
   });
 
   for (const killedAfter of [0, 3, 9]) {
-    it(`killed after ${killedAfter} tenants is completed by the next one, and nothing runs twice`, async () => {
+    it(`a run killed after ${killedAfter} tenants is completed by the next run, and nothing runs twice`, async () => {
       const killed = startScript(
         next.file('scripts/tenant.ts'),
         ['migrate', '--all', '--json', '--concurrency', '2'],
         world.environment,
       );
-      // At the moment of the first one, it is in the middle of it.
+      // For 0, the run is killed while it migrates its first tenant.
       await eventually(async () =>
         killedAfter === 0
           ? (await query(`select from migration_outcomes where state = 'running'`)).length > 0
@@ -253,13 +255,13 @@ describe('a migration run', function () {
       const after = linesOf(again).map(({ slug }) => slug);
       expect(after.filter(slug => before.includes(slug))).to.deep.equal([]);
       expect((await runs()).map(({ state }) => state)).to.deep.equal(['abandoned', 'succeeded']);
-      const left = await query(`select from migration_outcomes where state in ('pending', 'running')`);
-      expect(left).to.deep.equal([]);
+      const unfinished = await query(`select from migration_outcomes where state in ('pending', 'running')`);
+      expect(unfinished).to.deep.equal([]);
       await expectAllMigratedOnce();
     });
   }
 
-  it('fails a tenant whose schema is not the template’s, names what differs, and leaves it as it was', async () => {
+  it('a tenant whose schema differs from the template fails with the differences and is not changed', async () => {
     await sql(world.globex, 'drop index entities_status_id_index');
     const { code, stdout } = await migrate('globex', 'acme');
     expect(code).to.equal(1);
@@ -267,19 +269,19 @@ describe('a migration run', function () {
     expect(globex).to.include({ state: 'failed', from: next.currentHead, to: next.currentHead });
     expect(globex?.error).to.include('index entities_status_id_index is missing');
     expect(await sql(world.globex, `select to_regclass('labels') as found`)).to.deep.equal([{ found: null }]);
-    expect((await tenant(['status'])).stdout).to.include('index entities_status_id_index is missing');
+    expect((await runTenant(['status'])).stdout).to.include('index entities_status_id_index is missing');
   });
 
-  it('with nothing to do opens no tenant database', async () => {
+  it('a migration run with nothing to do opens no tenant database', async () => {
     await migrate('--all');
     await closeDatabases(async () => {
-      const { code, stdout } = await tenant(['migrate', '--all']);
+      const { code, stdout } = await runTenant(['migrate', '--all']);
       expect([code, stdout]).to.deep.equal([0, 'Nothing to do.\n']);
     });
     expect(await states()).to.deep.equal(all('current'));
   });
 
-  it('is refused for a database that is newer than the build, or another tenant’s', async () => {
+  it('a database that is newer than the build, or of another tenant, is not migrated', async () => {
     await migrate('acme');
     const old = await runScript('scripts/tenant.ts', ['migrate', 'acme', '--json'], world.environment);
     expect(old.code).to.equal(1);
@@ -299,21 +301,21 @@ describe('a migration run', function () {
     }
   });
 
-  it('can be undone for one tenant, which the build before serves then, and done again', async () => {
+  it('a rollback returns one tenant to the previous build, and the tenant can be migrated again', async () => {
     const old = await world.login(world.acme);
     const recent = old.at(serviceUrl);
-    const neighbour = await at(serviceUrl, world.globex);
-    const answers = async (): Promise<(string | number)[]> =>
+    const otherTenant = await loginAt(serviceUrl, world.globex);
+    const results = async (): Promise<(string | number)[]> =>
       (await Promise.all([old.get(path), recent.get(path)])).map(({ status, body }) => body.code ?? status);
-    expect(await answers()).to.deep.equal([200, 'migration_pending']);
+    expect(await results()).to.deep.equal([200, 'migration_pending']);
     await migrate('acme', 'globex');
-    await eventually(async () => expect(await answers()).to.deep.equal(['migration_pending', 200]));
+    await eventually(async () => expect(await results()).to.deep.equal(['migration_pending', 200]));
 
-    expect((await tenant(['rollback', 'acme'])).code, 'without a yes').to.equal(2);
-    const undone: ScriptResult = await tenant(['rollback', 'acme', '--yes', '--json']);
-    expect(JSON.parse(undone.stdout)).to.deep.equal({ slug: 'acme', from: next.head, to: next.currentHead });
-    await eventually(async () => expect(await answers()).to.deep.equal([200, 'migration_pending']));
-    expect((await neighbour.get(path)).status).to.equal(200);
+    expect((await runTenant(['rollback', 'acme'])).code, 'without --yes').to.equal(2);
+    const rolledBack: ScriptResult = await runTenant(['rollback', 'acme', '--yes', '--json']);
+    expect(JSON.parse(rolledBack.stdout)).to.deep.equal({ slug: 'acme', from: next.head, to: next.currentHead });
+    await eventually(async () => expect(await results()).to.deep.equal([200, 'migration_pending']));
+    expect((await otherTenant.get(path)).status).to.equal(200);
     expect((await runs()).at(-1)?.state).to.equal('succeeded');
     const [row] = await query(
       'select state, from_version, to_version, error from migration_outcomes where run_id = ?',
@@ -328,16 +330,16 @@ describe('a migration run', function () {
     expect(await sql(world.acme, `select to_regclass('labels') as found`)).to.deep.equal([{ found: null }]);
 
     expect((await migrate('acme')).code).to.equal(0);
-    await eventually(async () => expect(await answers()).to.deep.equal(['migration_pending', 200]));
+    await eventually(async () => expect(await results()).to.deep.equal(['migration_pending', 200]));
 
     await query('update tenants set schema_version = null where slug = ?', ['acme']);
-    const unclear = await tenant(['rollback', 'acme', '--yes']);
+    const unclear = await runTenant(['rollback', 'acme', '--yes']);
     expect([unclear.code, unclear.stderr]).to.satisfy(
       ([code, text]: [number, string]) => code === 1 && /migrate it first/.test(text),
     );
   });
 
-  /** Runs `work` while a connection to any tenant's database is refused. */
+  /** Runs `work` while every tenant database refuses connections. */
   async function closeDatabases(work: () => Promise<void>): Promise<void> {
     const allow = (allowed: boolean) =>
       withConnection(postgresUrl(), async client => {

@@ -64,8 +64,8 @@ const catalogue = `
 describe('migrations', () => {
   const made: string[] = [];
 
-  /** An empty database of the test's own. */
-  async function scratch(): Promise<string> {
+  /** Creates an empty database, and returns its URL. */
+  async function createScratch(): Promise<string> {
     const name = `scratch_${randomBytes(5).toString('hex')}`;
     await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
     made.push(name);
@@ -82,15 +82,15 @@ describe('migrations', () => {
     withConnection(url, async client => (await client.query(text)).rows as Row[]);
 
   for (const folder of folders) {
-    describe(`of the ${folder} database`, () => {
-      it('are numbered without a gap, and each is in a file of its own', async () => {
+    describe(`migrations of the ${folder} database`, () => {
+      it('the migrations are numbered without a gap, and each has a file of its own', async () => {
         const names = await migrationNames(folder);
         expect(names.map(name => Number(name.slice(0, 4)))).to.deep.equal(names.map((_, index) => index + 1));
         expect(await loadMigrations(folder)).to.have.length(names.length);
       });
 
       it('the migrations create the columns, types and nullability of the entities', async () => {
-        const url = await scratch();
+        const url = await createScratch();
         await runMigrations(url, await loadMigrations(folder), settingsOf(folder));
         const columns = await rowsOf<Column>(
           url,
@@ -123,7 +123,7 @@ describe('migrations', () => {
           await orm.close();
         }
         expect(mapped.size).to.be.greaterThan(8);
-        // A column that no entity knows is filled by the database, or every insert fails.
+        // The database must fill a column that no entity has, or every insert fails.
         const tables = new Set([...mapped].map(key => key.split('.')[0]));
         for (const { table, name, nullable, filled } of columns)
           if (tables.has(table) && !mapped.has(`${table}.${name}`) && !nullable && !filled)
@@ -132,7 +132,7 @@ describe('migrations', () => {
       });
 
       it('each migration can be reverted and repeated without loss of data', async () => {
-        const url = await scratch();
+        const url = await createScratch();
         const migrationsList = await loadMigrations(folder);
         const flags = Object.entries(settingsOf(folder)).map(([name, value]) => `-c ${name}=${value}`);
         const orm = new MikroORM({
@@ -171,7 +171,7 @@ describe('migrations', () => {
       });
 
       it('a migration runs once, also when the command is repeated', async () => {
-        const url = await scratch();
+        const url = await createScratch();
         const names = await migrationNames(folder);
         expect(await runMigrations(url, await loadMigrations(folder), settingsOf(folder))).to.deep.equal(names);
         const before = await rowsOf(url, 'select * from migrations order by id');
@@ -182,7 +182,7 @@ describe('migrations', () => {
   }
 
   it('a failed migration changes nothing', async () => {
-    const url = await scratch();
+    const url = await createScratch();
     await withConnection(url, client => client.query('create table entity_statuses (in_the_way text)'));
     const settings = settingsOf('tenant');
     const migrations = await loadMigrations('tenant');
@@ -199,7 +199,7 @@ describe('migrations', () => {
   });
 
   it('a migration and a concurrent read of the tenant identity do not deadlock', async () => {
-    const url = await scratch();
+    const url = await createScratch();
     await runMigrations(url, await loadMigrations('tenant'), migrationSettings(server));
     await withConnection(url, client => client.query('insert into tenant_identity (guid) values (gen_random_uuid())'));
     const waiting = (client: pg.Client, count: number) =>
@@ -209,21 +209,21 @@ describe('migrations', () => {
         );
         return rows.length === count;
       });
-    for (const ask of [
+    for (const read of [
       (client: pg.Client) => client.query('select guid, schema_version from tenant_identity'),
       (client: pg.Client) => client.query('select guid, (select max(name) from migrations) from tenant_identity'),
       (client: pg.Client) => readSchemaState(client),
     ]) {
       await withConnection(url, dump =>
         withConnection(url, migrating =>
-          withConnection(url, async asking => {
+          withConnection(url, async reading => {
             await dump.query('begin; lock table migrations in access share mode');
             const changed = changeSchema(migrating, { role: 'nobody', change: async () => {} });
             await waiting(dump, 1);
-            const answer = ask(asking);
+            const result = read(reading);
             await waiting(dump, 2);
             await dump.query('commit');
-            await Promise.all([changed, answer]);
+            await Promise.all([changed, result]);
           }),
         ),
       );
@@ -231,7 +231,7 @@ describe('migrations', () => {
   });
 
   it('a new tenant has three statuses, and the next one gets id 4', async () => {
-    const url = await scratch();
+    const url = await createScratch();
     await runMigrations(url, await loadMigrations('tenant'), settingsOf('tenant'));
     await withConnection(url, client => client.query(`insert into entity_statuses (title) values ('Next')`));
     const rows = await rowsOf<{ id: number; title: string }>(url, 'select id, title from entity_statuses order by id');

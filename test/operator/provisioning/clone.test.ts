@@ -6,7 +6,7 @@ import { runScript } from '../../support/command-line.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 
-describe('A clone', () => {
+describe('clones of tenants', () => {
   let world: World;
   let admin: Client;
   let clone: TestTenant;
@@ -51,7 +51,7 @@ describe('A clone', () => {
     expect((await copy.post('/api/v1/Activity', { ActivityCode: 8 })).body.Id).to.equal(2);
   });
 
-  it('names its own users in activities and audit entries', async () => {
+  it('the activities and audit entries of a clone name users of the clone', async () => {
     const copy = await world.login(clone);
     const { userGuid } = (await copy.get('/api/v1/auth/me')).body;
     expect(userGuid).not.to.equal((await admin.get('/api/v1/auth/me')).body.userGuid);
@@ -80,7 +80,7 @@ describe('A clone', () => {
     expect(counts).to.deep.equal({ clients: 0, keys: 1, users: 2, originals: 2 });
   });
 
-  it('a change of the clone does not change the source, nor the reverse', async () => {
+  it('a change of a clone does not change its source, and the reverse', async () => {
     const copy = await world.login(clone);
     await copy.put('/api/v1/EntityStatus/1', { Title: 'Changed in the copy' });
     expect((await admin.get('/api/v1/EntityStatus/1')).body.Title).to.equal('Prospect');

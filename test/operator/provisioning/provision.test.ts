@@ -32,7 +32,7 @@ interface Document {
   users?: { email: string; password: string }[];
 }
 
-describe('provision', () => {
+describe('provision of tenants', () => {
   let world: World;
   let folder: string;
 
@@ -45,7 +45,7 @@ describe('provision', () => {
     await rm(folder, { recursive: true });
   });
 
-  const provision = (...args: string[]): Promise<ScriptResult> =>
+  const runProvision = (...args: string[]): Promise<ScriptResult> =>
     runScript('scripts/tenant.ts', ['provision', ...args, '--json'], world.environment);
   const argumentsOf = (slug: string): string[] => [
     slug,
@@ -55,13 +55,14 @@ describe('provision', () => {
     `admin@${slug}.test`,
   ];
 
-  async function provisioned(...args: string[]): Promise<Document> {
-    const { code, stdout, stderr } = await provision(...args);
+  /** Provisions a tenant and returns the printed document. */
+  async function provision(...args: string[]): Promise<Document> {
+    const { code, stdout, stderr } = await runProvision(...args);
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
     return JSON.parse(stdout) as Document;
   }
 
-  /** The tenant's administrator logs in over HTTP and sees the three statuses that every tenant begins with. */
+  /** Expects that the administrator of the tenant logs in and reads the three statuses of every new tenant. */
   async function expectServed({ guid, admin }: Document): Promise<void> {
     const login = await world.anonymous.post('/api/v1/auth/login', admin, { 'X-Tenant': guid });
     expect(login.status).to.equal(200);
@@ -79,8 +80,8 @@ describe('provision', () => {
       .fork()
       .execute('select guid, status, database_name as database from tenants where slug = ?', [slug]);
 
-  /** Databases and roles on the server that were made for a slug. */
-  async function madeFor(slug: string): Promise<{ databases: string[]; roles: string[] }> {
+  /** Returns the databases and roles on the server that belong to a slug. */
+  async function listServer(slug: string): Promise<{ databases: string[]; roles: string[] }> {
     const named = `^${server.prefix}_${slug}_\\d+$`;
     return withConnection(postgresUrl(), async client => ({
       databases: (await client.query('select datname from pg_database where datname ~ $1', [named])).rows.map(
@@ -92,12 +93,12 @@ describe('provision', () => {
     }));
   }
 
-  /** One active tenant, one database, and what belongs to both. */
-  async function expectWhole(slug: string): Promise<void> {
+  /** Expects one active tenant with one database, one role, one user, one signing key and two roles of users. */
+  async function expectComplete(slug: string): Promise<void> {
     const tenants = await tenantsOf(slug);
     expect(tenants.map(({ status }) => status)).to.deep.equal(['active']);
     const databases = tenants.map(({ database }) => database);
-    expect(await madeFor(slug)).to.deep.equal({ databases, roles: databases });
+    expect(await listServer(slug)).to.deep.equal({ databases, roles: databases });
     const [counts] = await world.control.em.fork().execute<Record<string, string>[]>(
       `select (select count(*) from users where tenant_id = t.id) as users,
               (select count(*) from signing_keys where tenant_id = t.id) as keys,
@@ -108,18 +109,18 @@ describe('provision', () => {
     expect(counts).to.deep.equal({ users: '1', keys: '1', roles: '2' });
   }
 
-  /** Nobody is let in: neither as the first administrator nor with any other name. */
-  async function expectRefused(guid: string): Promise<void> {
-    const answer = await world.anonymous.post(
+  /** Expects that no login to the tenant is possible. */
+  async function expectNotServed(guid: string): Promise<void> {
+    const { status, body } = await world.anonymous.post(
       '/api/v1/auth/login',
       { email: 'a@b.test', password: 'some password' },
       { 'X-Tenant': guid },
     );
-    expect([answer.status, answer.body.code]).to.deep.equal([403, 'tenant_required']);
+    expect([status, body.code]).to.deep.equal([403, 'tenant_required']);
   }
 
-  it('prints one document, whose administrator logs in and sees Prospect, Active and Inactive', async () => {
-    const document = await provisioned(...argumentsOf('vandelay'), '--app-id', 'vandelay-app');
+  it('provision prints one document, whose administrator can log in and read three statuses', async () => {
+    const document = await provision(...argumentsOf('vandelay'), '--app-id', 'vandelay-app');
     expect(Object.keys(document)).to.deep.equal([
       'id',
       'guid',
@@ -146,19 +147,19 @@ describe('provision', () => {
     expect(Object.keys(document.admin ?? {})).to.deep.equal(['email', 'password']);
     expect(document.admin?.password).to.have.length.at.least(16);
     await expectServed(document);
-    await expectWhole('vandelay');
+    await expectComplete('vandelay');
   });
 
-  it('of a slug that is taken fails and changes nothing', async () => {
+  it('provision of an existing slug fails and changes nothing', async () => {
     const before = await tenantsOf('acme');
-    const { code, stdout, stderr } = await provision('acme', '--name', 'Other', '--admin-email', 'other@acme.test');
+    const { code, stdout, stderr } = await runProvision('acme', '--name', 'Other', '--admin-email', 'other@acme.test');
     expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
     expect(stderr).to.match(/acme/);
     expect(await tenantsOf('acme')).to.deep.equal(before);
     await world.login(world.acme);
   });
 
-  it('of a manifest twice changes nothing the second time', async () => {
+  it('a second provision with the same manifest changes nothing', async () => {
     const file = join(folder, 'hooli.json');
     await writeFile(
       file,
@@ -174,7 +175,7 @@ describe('provision', () => {
         ],
       }),
     );
-    const first = await provisioned('--file', file);
+    const first = await provision('--file', file);
     expect(first).to.deep.include({ created: true, appId: 'hooli' });
     expect(first.admin?.email).to.equal('gavin@hooli.test');
     expect(first.users?.map(({ email }) => email)).to.deep.equal(['bighead@hooli.test']);
@@ -185,7 +186,7 @@ describe('provision', () => {
     expect(body).to.include({ tenantName: 'Hooli', scope: 'Self', role: 'Member' });
     expect(body.features).to.deep.equal(['legacyTokens']);
 
-    const second = await provisioned('--file', file);
+    const second = await provision('--file', file);
     const { admin: _, users: __, ...unchanged } = first;
     expect(second).to.deep.equal({ ...unchanged, created: false });
     const entities = await sql<{ name: string }>(at(first), 'select name from entities order by name');
@@ -194,19 +195,20 @@ describe('provision', () => {
     expect([text.code, text.stdout]).to.deep.equal([0, 'hooli exists already: nothing was changed.\n']);
   });
 
-  it('of a name that is none is refused, and nothing is made', async () => {
+  it('provision with an invalid slug or manifest fails with exit code 2 and creates nothing', async () => {
     const before = await world.control.em.fork().execute('select id from tenants');
-    const databases = () =>
+    const readDatabases = () =>
       withConnection(
         postgresUrl(),
         async client =>
           (
             await client.query(
-              `select datname from pg_database where datname !~ '^(world|${server.prefix})_[a-z0-9-]+(_[0-9]+)?$' order by 1`,
+              `select datname from pg_database
+                where datname !~ '^(world|${server.prefix})_[a-z0-9-]+(_[0-9]+)?$' order by 1`,
             )
           ).rows,
       );
-    const had = await databases();
+    const databases = await readDatabases();
 
     const slugs = [
       'a',
@@ -255,39 +257,42 @@ describe('provision', () => {
       }),
     );
     expect(await world.control.em.fork().execute('select id from tenants')).to.deep.equal(before);
-    expect(await databases()).to.deep.equal(had);
+    expect(await readDatabases()).to.deep.equal(databases);
   });
 
-  it('of one slug by two operators at once makes one tenant, and the other is told', async () => {
-    const both = await Promise.all([provision(...argumentsOf('contested')), provision(...argumentsOf('contested'))]);
+  it('of two concurrent provisions of one slug, one creates the tenant and the other fails', async () => {
+    const both = await Promise.all([
+      runProvision(...argumentsOf('contested')),
+      runProvision(...argumentsOf('contested')),
+    ]);
     expect(both.map(({ code }) => code).sort()).to.deep.equal([0, 1]);
-    const made = both.find(({ code }) => code === 0);
-    await expectServed(JSON.parse(made?.stdout ?? ''));
-    await expectWhole('contested');
+    const created = both.find(({ code }) => code === 0);
+    await expectServed(JSON.parse(created?.stdout ?? ''));
+    await expectComplete('contested');
   });
 
-  it('of several slugs at once makes each of them', async () => {
+  it('concurrent provisions of different slugs create each tenant', async () => {
     const slugs = ['one-of-three', 'two-of-three', 'three-of-three'];
-    const documents = await Promise.all(slugs.map(slug => provisioned(...argumentsOf(slug))));
+    const documents = await Promise.all(slugs.map(slug => provision(...argumentsOf(slug))));
     await Promise.all(documents.map(expectServed));
     expect(new Set(documents.map(({ guid }) => guid)).size).to.equal(3);
   });
 
-  it('makes a database anew that was half dropped', async () => {
-    // A run that is stopped when everything but the people is made leaves the row and the database.
+  it('provision replaces a database whose drop was interrupted', async () => {
+    // A run that is killed before it adds its users leaves the row and the database.
     const stopped = await stopAt('halved', 'lock table users in exclusive mode', /(insert into|delete from) "users"/i);
     await withConnection(postgresUrl(), client =>
       client.query('update pg_database set datconnlimit = -2 where datname = $1', [stopped.database]),
     );
-    const document = await provisioned(...argumentsOf('halved'));
+    const document = await provision(...argumentsOf('halved'));
     expect(document).to.include({ guid: stopped.guid, database: stopped.database, created: true });
     await expectServed(document);
-    await expectWhole('halved');
+    await expectComplete('halved');
   });
 
   /**
-   * Starts a run that is held up by a lock at one moment, sees that the tenant is not served, and kills it there.
-   * @returns what stands in the control database afterwards
+   * Starts a provision that waits for a lock, checks that the tenant is not served, and kills the process there.
+   * @returns The row of the tenant in the control database afterwards; status 'none' without a row.
    */
   async function stopAt(
     slug: string,
@@ -305,13 +310,13 @@ describe('provision', () => {
         const { rows } = await withConnection(postgresUrl(), client =>
           client.query('select query, datname from pg_stat_activity where wait_event_type = $1', ['Lock']),
         );
-        // Other test files may be at work on the same server.
+        // Other test files may use the same server.
         return rows.some(
           ({ query, datname }) => waiting.test(query) && (query.includes(slug) || datname === controlName),
         );
       }, 10_000);
       const [tenant] = await tenantsOf(slug);
-      if (tenant) await expectRefused(tenant.guid);
+      if (tenant) await expectNotServed(tenant.guid);
       running.process.kill('SIGKILL');
       expect((await running.ended).signal).to.equal('SIGKILL');
     } finally {
@@ -319,33 +324,34 @@ describe('provision', () => {
       await holder.end();
       running.process.kill('SIGKILL');
     }
-    // What it had asked for may still be done; the next run waits for that as well.
-    const [left] = await tenantsOf(slug);
-    return left ?? { guid: '', status: 'none', database: '' };
+    // The server may still execute the last statement of the killed process; the next run waits for it.
+    const [row] = await tenantsOf(slug);
+    return row ?? { guid: '', status: 'none', database: '' };
   }
 
+  const addUsers = /(insert into|delete from) "users"/i;
   const moments: [string, string, RegExp, string][] = [
-    ['before its row', 'lock table tenants in exclusive mode', /insert into "tenants"/i, 'none'],
-    ['before its role', 'lock table pg_authid in share mode', /^create role/i, 'provisioning'],
-    ['before its database', 'lock table pg_database in share mode', /^create database/i, 'provisioning'],
-    ['before its people', 'lock table users in exclusive mode', /(insert into|delete from) "users"/i, 'provisioning'],
+    ['before it writes its row', 'lock table tenants in exclusive mode', /insert into "tenants"/i, 'none'],
+    ['before it creates its role', 'lock table pg_authid in share mode', /^create role/i, 'provisioning'],
+    ['before it creates its database', 'lock table pg_database in share mode', /^create database/i, 'provisioning'],
+    ['before it adds its users', 'lock table users in exclusive mode', addUsers, 'provisioning'],
   ];
-  for (const [moment, lock, waiting, left] of moments) {
-    it(`killed ${moment} is completed by the next run, and is not served before that`, async () => {
-      const slug = `killed-${moment.replaceAll(' ', '-')}`;
-      expect((await stopAt(slug, lock, waiting)).status).to.equal(left);
-      const document = await provisioned(...argumentsOf(slug));
+  for (const [index, [moment, lock, waiting, status]] of moments.entries()) {
+    it(`a provision killed ${moment} is completed by the next one, and the tenant is not served before`, async () => {
+      const slug = `killed-at-lock-${index}`;
+      expect((await stopAt(slug, lock, waiting)).status).to.equal(status);
+      const document = await provision(...argumentsOf(slug));
       expect(document.created).to.equal(true);
       await expectServed(document);
-      await expectWhole(slug);
+      await expectComplete(slug);
     });
   }
 
-  it('killed at any other moment is completed by the next run, and is not served before that', async () => {
+  it('a provision killed at any moment is completed by the next one, and the tenant is not served before', async () => {
     const twoAtOnce = <Result>(work: (number: number) => Promise<Result>, first: number): Promise<Result[]> =>
       Promise.all([work(first), work(first + 1)]);
     const startedAt = performance.now();
-    await twoAtOnce(number => provisioned(...argumentsOf(`undisturbed-${number}`)), 1);
+    await twoAtOnce(number => provision(...argumentsOf(`not-killed-${number}`)), 1);
     const duration = performance.now() - startedAt;
     const kills = 8;
     const killAndRepeat = async (kill: number): Promise<void> => {
@@ -355,41 +361,41 @@ describe('provision', () => {
         ['provision', ...argumentsOf(slug), '--json'],
         world.environment,
       );
-      // The first half of a run is the start of Node.
+      // Node takes the first half of the duration to start.
       await sleep(duration * (0.5 + (0.5 * kill) / (kills + 1)));
       running.process.kill('SIGKILL');
       await running.ended;
       const [tenant] = await tenantsOf(slug);
-      if (tenant?.status === 'provisioning') await expectRefused(tenant.guid);
-      const { stdout, code } = await provision(...argumentsOf(slug));
+      if (tenant?.status === 'provisioning') await expectNotServed(tenant.guid);
+      const { stdout, code } = await runProvision(...argumentsOf(slug));
       if (tenant?.status === 'active') {
-        // Killed after its last step.
+        // The process was killed after its last step.
         expect(code).to.equal(1);
         expect(await sql(at(tenant), 'select title from entity_statuses')).to.have.length(3);
       } else {
         expect(code).to.equal(0);
         await expectServed(JSON.parse(stdout));
       }
-      await expectWhole(slug);
+      await expectComplete(slug);
     };
     for (let kill = 1; kill <= kills; kill += 2) await twoAtOnce(killAndRepeat, kill);
   });
 
-  it('begun by the build before, which knew less, is completed by this one', async () => {
-    const made = await world.provision('older');
+  it('a provision that an older build began, with fewer migrations, is completed by this build', async () => {
+    const older = await world.provision('older');
     const steps = await readSchemaSteps();
     for (const { name, down } of steps.filter(step => step.name > '0005').reverse())
-      await sql(made, [...down, `delete from migrations where name = '${name}'`].join(';'));
-    await sql(made, 'delete from tenant_identity');
+      await sql(older, [...down, `delete from migrations where name = '${name}'`].join(';'));
+    await sql(older, 'delete from tenant_identity');
     await world.control.em
       .fork()
-      .execute(`update tenants set status = 'provisioning', schema_version = null where id = ?`, [made.id]);
-    const { code, stdout, stderr } = await provision(...argumentsOf('older'));
+      .execute(`update tenants set status = 'provisioning', schema_version = null where id = ?`, [older.id]);
+    const { code, stdout, stderr } = await runProvision(...argumentsOf('older'));
     expect([code, stderr.match(/error|schema_version/i)?.[0]], stderr).to.deep.equal([0, undefined]);
     await expectServed(JSON.parse(stdout));
   });
 
-  it('leaves no database without a tenant', async () => {
+  it('every database of a killed provision belongs to a tenant', async () => {
     const { rows } = await withConnection(postgresUrl(), client =>
       client.query<{ datname: string }>(`select datname from pg_database where datname ~ '^${server.prefix}_.*killed'`),
     );
@@ -401,7 +407,7 @@ describe('provision', () => {
     for (const { datname } of rows) expect(names).to.include(datname);
   });
 
-  /** A document as `sql` wants it. */
+  /** Returns a tenant for `sql`, from a printed document. */
   function at({ database }: { database: string }): TestTenant {
     const url = new URL(postgresUrl());
     url.pathname = `/${database}`;

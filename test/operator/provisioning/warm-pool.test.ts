@@ -14,7 +14,7 @@ import { runScript, type ScriptResult, startScript } from '../../support/command
 import { createDedicatedServer, type DedicatedServer, manifestOf } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
 
-describe('The warm pool', () => {
+describe('warm pool', () => {
   let server: DedicatedServer;
   const passwords = createPasswords();
 
@@ -23,14 +23,16 @@ describe('The warm pool', () => {
   });
   after(() => server.close());
 
-  const tenant = (...args: string[]): Promise<ScriptResult> => runScript('scripts/tenant.ts', args, server.environment);
+  const runTenant = (...args: string[]): Promise<ScriptResult> =>
+    runScript('scripts/tenant.ts', args, server.environment);
   const fill = async (size: number): Promise<FillResult | undefined> => (await fillPool(server.installation, size))[0];
-  const inPool = async () => (await listPool(server.installation)).map(({ database, state }) => `${database} ${state}`);
-  const wrong = async (fix = false) =>
+  const poolLines = async () =>
+    (await listPool(server.installation)).map(({ database, state }) => `${database} ${state}`);
+  const findings = async (fix = false) =>
     (await diagnose(server.installation, { fix })).findings.map(({ check, tenant: slug }) => [check, slug]);
 
-  /** All that is on the server, beside templates and the control database. */
-  async function made(): Promise<{ databases: string[]; roles: string[] }> {
+  /** Returns the databases and roles of the service on the server, without templates and the control database. */
+  async function listServer(): Promise<{ databases: string[]; roles: string[] }> {
     const names = async (text: string) => (await server.sql<{ name: string }>(text)).map(({ name }) => name);
     return {
       databases: await names(
@@ -42,31 +44,31 @@ describe('The warm pool', () => {
     };
   }
 
-  /** Every tenant has one database and one role, the pool has the rest, and nothing else is there. */
+  /** Expects one database and one role for each tenant and each warm database, and no others. */
   async function expectNoOrphan(): Promise<void> {
     const known = await server.control<{ name: string }>(
       `select database_name as name from tenants union all select 'office_warm_' || id from warm_databases order by 1`,
     );
     const names = known.map(({ name }) => name).sort();
-    const { databases, roles } = await made();
+    const { databases, roles } = await listServer();
     expect(databases.sort()).to.deep.equal(names);
     expect(roles.sort()).to.deep.equal(names);
-    expect(await wrong()).to.deep.equal([]);
+    expect(await findings()).to.deep.equal([]);
   }
 
-  it('is filled and listed by command, and filled again it has nothing to do', async () => {
-    const { code, stdout, stderr } = await tenant('pool', 'fill', '--size', '2', '--json');
+  it('pool fill fills the pool, pool list prints it, and another fill of the same size changes nothing', async () => {
+    const { code, stdout, stderr } = await runTenant('pool', 'fill', '--size', '2', '--json');
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
     expect(JSON.parse(stdout)).to.deep.equal([{ server: 'default', ready: 2, made: 2, dropped: 0, error: null }]);
     expect(await fill(2)).to.include({ ready: 2, made: 0, dropped: 0 });
-    const list = JSON.parse((await tenant('pool', 'list', '--json')).stdout);
+    const list = JSON.parse((await runTenant('pool', 'list', '--json')).stdout);
     expect(list).to.have.length(2);
     expect(list[0]).to.include({ server: 'default', state: 'ready' });
-    expect((await tenant('pool', 'fill', '--size', '0')).code).to.equal(2);
+    expect((await runTenant('pool', 'fill', '--size', '0')).code).to.equal(2);
     await expectNoOrphan();
   });
 
-  it('has databases that nobody can enter', async () => {
+  it('a warm database accepts no connection, and its role cannot log in', async () => {
     const [{ database = '' } = {}] = await listPool(server.installation);
     const url = new URL(server.url);
     url.pathname = `/${database}`;
@@ -83,12 +85,12 @@ describe('The warm pool', () => {
     expect(role).to.deep.equal({ rolcanlogin: false, rolpassword: null });
   });
 
-  it('gives a new tenant a database, which then bears its slug, its guid and its rights alone', async () => {
-    const [first = ''] = await inPool();
+  it('a new tenant gets a warm database, renamed to its slug, with its own guid and roles only', async () => {
+    const [first = ''] = await poolLines();
     const { tenant: acme } = await server.provision('acme');
     expect(first).to.equal(`office_warm_${acme.id} ready`);
     expect([acme.databaseName, acme.roleName]).to.deep.equal([`office_acme_${acme.id}`, `office_acme_${acme.id}`]);
-    expect(await inPool()).to.have.length(1);
+    expect(await poolLines()).to.have.length(1);
     expect(await server.sql('select guid from tenant_identity', acme.databaseName)).to.deep.equal([
       { guid: acme.guid },
     ]);
@@ -96,43 +98,43 @@ describe('The warm pool', () => {
     await expectNoOrphan();
   });
 
-  it('that is empty makes nobody wait', async () => {
+  it('with an empty pool, a tenant is provisioned without it', async () => {
     await server.provision('globex');
-    expect(await inPool()).to.deep.equal([]);
+    expect(await poolLines()).to.deep.equal([]);
     const { tenant: initech } = await server.provision('initech');
     expect(initech.databaseName).to.equal(`office_initech_${initech.id}`);
     await expectNoOrphan();
   });
 
-  it('gives nobody a database of other migrations, and drops it when it is filled', async () => {
+  it('a warm database of other migrations is never used for a tenant, and the next fill drops it', async () => {
     await fill(1);
     await server.control(`update warm_databases set digest = 'another'`);
-    expect(await inPool()).to.match(/outdated/);
+    expect(await poolLines()).to.match(/outdated/);
     await server.provision('hooli');
-    expect(await inPool()).to.match(/outdated/);
+    expect(await poolLines()).to.match(/outdated/);
     expect(await fill(1)).to.include({ ready: 1, made: 1, dropped: 1 });
     await expectNoOrphan();
   });
 
-  it('that lost a database goes on without it', async () => {
+  it('warm databases that were dropped by hand are skipped, and tenants are still provisioned', async () => {
     await fill(2);
     const [first, second] = await listPool(server.installation);
     await server.sql(`drop database "${first?.database}"`);
     await server.sql(`update pg_database set datconnlimit = -2 where datname = '${second?.database}'`);
-    expect(await wrong()).to.deep.equal([
+    expect(await findings()).to.deep.equal([
       ['missing_database', null],
       ['missing_database', null],
     ]);
     await server.provision('umbrella');
     await server.provision('vandelay');
-    expect(await wrong(true)).to.deep.equal([
+    expect(await findings(true)).to.deep.equal([
       ['warm_leftover', null],
       ['warm_leftover', null],
     ]);
     await expectNoOrphan();
   });
 
-  it('gives what a purged tenant had claimed and not taken to nobody else', async () => {
+  it('a warm database that a purged tenant had claimed is never given to another tenant', async () => {
     await fill(1);
     await stopAt('soylent', 'lock table pg_database in share mode', /alter database/);
     await purgeTenant(server.installation, 'soylent');
@@ -140,17 +142,17 @@ describe('The warm pool', () => {
     await expectNoOrphan();
   });
 
-  it('gives no two of many tenants the same, and leaves none behind', async () => {
+  it('16 concurrent provisions get different warm databases and leave none behind', async () => {
     await fill(8);
     const slugs = Array.from({ length: 16 }, (_, number) => `many-${number}`);
     const all = await Promise.all(slugs.map(slug => provision(server.installation, passwords, manifestOf(slug))));
     expect(all.every(({ created }) => created)).to.equal(true);
     expect(new Set(all.map(({ tenant: { id } }) => id)).size).to.equal(16);
-    expect(await inPool()).to.deep.equal([]);
+    expect(await poolLines()).to.deep.equal([]);
     await expectNoOrphan();
   });
 
-  it('is filled while several processes provision the same 24 tenants: each is made by one of them, and no two get the same database', async () => {
+  it('three processes that provision the same 24 tenants during a fill create each tenant once', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
     try {
       const slugs = Array.from({ length: 24 }, (_, number) => `folder-${number}`);
@@ -159,10 +161,10 @@ describe('The warm pool', () => {
       await writeFile(join(folder, 'broken.json'), '{');
       await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
       const [filling, ...runs] = await Promise.all([
-        tenant('pool', 'fill', '--size', '12', '--json'),
-        tenant('provision', '--file', folder, '--json'),
-        tenant('provision', '--file', folder, '--json'),
-        tenant('provision', '--file', folder, '--json'),
+        runTenant('pool', 'fill', '--size', '12', '--json'),
+        runTenant('provision', '--file', folder, '--json'),
+        runTenant('provision', '--file', folder, '--json'),
+        runTenant('provision', '--file', folder, '--json'),
       ]);
       expect(filling?.code, filling?.stderr).to.equal(0);
       const made = new Map<string, number>();
@@ -187,7 +189,7 @@ describe('The warm pool', () => {
       );
       for (const { guid, database } of guids)
         expect(await server.sql('select guid from tenant_identity', database), database).to.deep.equal([{ guid }]);
-      const again = await tenant('provision', '--file', folder);
+      const again = await runTenant('provision', '--file', folder);
       expect(again.code).to.equal(1);
       expect(again.stdout)
         .to.include('folder-0 exists already: nothing was changed.')
@@ -198,7 +200,7 @@ describe('The warm pool', () => {
     }
   });
 
-  it('and doctor --fix drop the templates of other builds, but none that somebody is at', async () => {
+  it('pool fill and doctor --fix drop the templates of other builds, except a locked one', async () => {
     const templates = async () =>
       (
         await server.sql<{ name: string }>(
@@ -220,22 +222,22 @@ describe('The warm pool', () => {
       await holder.end();
     }
     await server.sql(`alter database ${old} allow_connections false`);
-    expect(await wrong()).to.deep.equal([['old_template', null]]);
-    expect(await wrong(true)).to.deep.equal([['old_template', null]]);
+    expect(await findings()).to.deep.equal([['old_template', null]]);
+    expect(await findings(true)).to.deep.equal([['old_template', null]]);
     expect(await templates()).to.deep.equal([own]);
     await expectNoOrphan();
   });
 
-  it('aside, a tenant whose names another installation has given is refused, and purging it takes nothing from the other', async () => {
-    const { tenant: theirs } = await server.provision('shared');
-    const secret = () => server.sql(`select rolpassword from pg_authid where rolname = '${theirs.roleName}'`);
+  it('a tenant whose names belong to another installation is refused, and its purge drops nothing', async () => {
+    const { tenant: existing } = await server.provision('shared');
+    const secret = () => server.sql(`select rolpassword from pg_authid where rolname = '${existing.roleName}'`);
     const before = await secret();
     await server.sql('create database other');
     const environment = { ...server.environment, DATABASE_URL: databaseUrl(server.url, 'other') };
     const other = async (...args: string[]) => runScript('scripts/tenant.ts', args, environment);
     expect((await runScript('scripts/control.ts', ['migrate'], environment)).code).to.equal(0);
     await server.sql(
-      `update servers set prefix = 'office'; alter table tenants alter id restart with ${theirs.id}`,
+      `update servers set prefix = 'office'; alter table tenants alter id restart with ${existing.id}`,
       'other',
     );
     const { code, stderr } = await other('provision', 'shared', '--name', 'S', '--admin-email', 'a@shared.test');
@@ -243,47 +245,47 @@ describe('The warm pool', () => {
     expect(await secret()).to.deep.equal(before);
     expect((await other('purge', 'shared', '--yes')).code).to.equal(0);
     expect(await secret()).to.deep.equal(before);
-    expect(await server.sql('select guid from tenant_identity', theirs.databaseName)).to.deep.equal([
-      { guid: theirs.guid },
+    expect(await server.sql('select guid from tenant_identity', existing.databaseName)).to.deep.equal([
+      { guid: existing.guid },
     ]);
     await expectNoOrphan();
   });
 
-  it('needs no superuser: a login that may create databases and roles fills it, claims from it, and is told what is wrong', async () => {
+  it('the pool and doctor need no superuser, only the rights createdb and createrole', async () => {
     await server.sql(`create role operator login createdb createrole password 'secret'`);
     await server.sql('create database operator owner operator');
     const url = databaseUrl(server.url, 'operator', { user: 'operator', password: 'secret' });
     const environment = { ...server.environment, DATABASE_URL: url };
-    const ask = async (script: string, ...args: string[]) => {
+    const run = async (script: string, ...args: string[]) => {
       const { code, stdout, stderr } = await runScript(`scripts/${script}.ts`, args, environment);
       expect({ code, stderr }, stdout).to.deep.equal({ code: 0, stderr: '' });
       return stdout;
     };
-    await ask('control', 'migrate');
-    await ask('tenant', 'pool', 'fill', '--size', '2');
-    const made = await ask('tenant', 'provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test', '--json');
+    await run('control', 'migrate');
+    await run('tenant', 'pool', 'fill', '--size', '2');
+    const made = await run('tenant', 'provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test', '--json');
     expect(JSON.parse(made).database).to.match(/^operator_acme_/);
-    expect(JSON.parse(await ask('tenant', 'pool', 'list', '--json'))).to.have.length(1);
+    expect(JSON.parse(await run('tenant', 'pool', 'list', '--json'))).to.have.length(1);
     await server.sql(`update warm_databases set digest = 'another'`, 'operator');
-    const [filled] = JSON.parse(await ask('tenant', 'pool', 'fill', '--size', '1', '--json'));
+    const [filled] = JSON.parse(await run('tenant', 'pool', 'fill', '--size', '1', '--json'));
     expect(filled).to.include({ ready: 1, made: 1, dropped: 1, error: null });
-    await ask('tenant', 'doctor');
+    await run('tenant', 'doctor');
   });
 
   const moments: [string, string, RegExp, string][] = [
-    ['before its row', 'lock table tenants in exclusive mode', /insert into "tenants"/i, 'none'],
-    ['before it has renamed', 'lock table pg_database in share mode', /alter database/, 'provisioning'],
+    ['before it writes its row', 'lock table tenants in exclusive mode', /insert into "tenants"/i, 'none'],
+    ['before it renames', 'lock table pg_database in share mode', /alter database/, 'provisioning'],
     ['while it renames', 'lock table pg_authid in share mode', /alter database/, 'provisioning'],
-    ['before its people', 'lock table users in exclusive mode', /delete from "users"/i, 'provisioning'],
+    ['before it adds its users', 'lock table users in exclusive mode', /delete from "users"/i, 'provisioning'],
   ];
   for (const [moment, lock, waiting, left] of moments) {
-    it(`loses nothing when a provision is killed ${moment}`, async () => {
+    it(`a provision that is killed ${moment} loses no warm database and is completed by the next run`, async () => {
       await fill(1);
-      const [ready = '', ...rest] = await inPool();
+      const [ready = '', ...rest] = await poolLines();
       const slug = `killed-${moment.replaceAll(' ', '-')}`;
       expect(await stopAt(slug, lock, waiting)).to.equal(left);
-      expect(await inPool()).to.deep.equal(left === 'none' ? [ready, ...rest] : rest);
-      expect(await wrong(true)).to.deep.equal(left === 'none' ? [] : [['stuck_provisioning', slug]]);
+      expect(await poolLines()).to.deep.equal(left === 'none' ? [ready, ...rest] : rest);
+      expect(await findings(true)).to.deep.equal(left === 'none' ? [] : [['stuck_provisioning', slug]]);
       await fill(1);
       const { tenant: completed, created } = await server.provision(slug);
       expect([created, completed.status]).to.deep.equal([true, 'active']);
@@ -296,16 +298,16 @@ describe('The warm pool', () => {
   }
 
   for (const [moment, lock, waiting] of [
-    ['before its database', 'lock table pg_database in share mode', /create database/],
-    ['before its role', 'lock table pg_authid in share mode', /create role/],
+    ['before it creates its database', 'lock table pg_database in share mode', /create database/],
+    ['before it creates its role', 'lock table pg_authid in share mode', /create role/],
   ] as const) {
-    it(`is filled by the next command when one is killed ${moment}`, async () => {
-      const size = (await inPool()).length + 2;
+    it(`a pool fill that is killed ${moment} is completed by the next pool fill`, async () => {
+      const size = (await poolLines()).length + 2;
       const holder = await hold(lock);
       const filling = startScript('scripts/tenant.ts', ['pool', 'fill', '--size', String(size)], server.environment);
       await killWhen(filling, waiting, holder);
-      await eventually(async () => (await inPool()).some(line => line.endsWith('unfinished')));
-      expect(await wrong(true)).to.deep.include(['warm_leftover', null]);
+      await eventually(async () => (await poolLines()).some(line => line.endsWith('unfinished')));
+      expect(await findings(true)).to.deep.include(['warm_leftover', null]);
       expect(await fill(size)).to.include({ ready: size, error: null });
       await expectNoOrphan();
     });
@@ -319,11 +321,13 @@ describe('The warm pool', () => {
     return holder;
   }
 
-  /** Kills a process when it waits for the lock, and waits until what it had asked for is done or given up. */
+  /** Kills a process once it waits for the lock, and waits until its database sessions have ended. */
   async function killWhen(running: ReturnType<typeof startScript>, waiting: RegExp, holder: pg.Client): Promise<void> {
     const sessions = () =>
       server.sql<{ query: string; waits: boolean }>(
-        `select query, coalesce(wait_event_type = 'Lock', false) as waits from pg_stat_activity where application_name in ('backoffice-operator', 'backoffice-control') and backend_type = 'client backend' and query <> '' and state <> 'idle' and pid <> pg_backend_pid()`,
+        `select query, coalesce(wait_event_type = 'Lock', false) as waits from pg_stat_activity
+          where application_name in ('backoffice-operator', 'backoffice-control') and backend_type = 'client backend'
+            and query <> '' and state <> 'idle' and pid <> pg_backend_pid()`,
       );
     try {
       await eventually(async () => (await sessions()).some(({ query, waits }) => waits && waiting.test(query)), 10_000);
@@ -337,7 +341,7 @@ describe('The warm pool', () => {
     await eventually(async () => (await sessions()).length === 0);
   }
 
-  /** @returns the state that the tenant is left in */
+  /** Kills a provision that waits for the lock; returns the state of its tenant afterwards. */
   async function stopAt(slug: string, lock: string, waiting: RegExp): Promise<string> {
     const holder = await hold(lock);
     const args = ['provision', slug, '--name', slug, '--admin-email', `admin@${slug}.test`];
