@@ -1,3 +1,4 @@
+import type { EntityManager } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { Role, User } from '../control/user-entities.ts';
 import { problem } from '../errors.ts';
@@ -73,12 +74,9 @@ async function addUnconfirmed(
 ): Promise<void> {
   const em = control.em.fork();
   const token = await em.transactional(async tx => {
-    const known = await tx.findOne(User, { tenant: tenant.id, email: person.email });
-    if (known?.confirmedAt || known?.disabledAt) return undefined;
-    const role = await tx.findOneOrFail(Role, { tenant: tenant.id, name: 'Member' });
-    // Password and names of an unconfirmed user are placeholders: confirming sets those of the confirmed registration.
-    const user = known ?? tx.create(User, { ...person, tenant: tenant.id, role, scope: 'Self' });
-    await tx.flush();
+    const key = { tenant: tenant.id, email: person.email };
+    const user = (await tx.findOne(User, key)) ?? (await insertUnconfirmed(tx, tenant.id, person));
+    if (user.confirmedAt || user.disabledAt) return undefined;
     return createRegistration(tx, { id: user.id, tenantId: tenant.id }, person);
   });
   if (token === undefined) return;
@@ -92,4 +90,14 @@ async function addUnconfirmed(
       'If it was not you, do nothing: without it the account cannot be used.',
     ),
   });
+}
+
+/**
+ * Inserts a user, or returns the one that another registration of the address has just inserted. Password and names of an
+ * unconfirmed user are placeholders: confirming sets those of the confirmed registration.
+ */
+async function insertUnconfirmed(em: EntityManager, tenant: number, person: Registration): Promise<User> {
+  const role = await em.findOneOrFail(Role, { tenant, name: 'Member' });
+  const user = { ...person, tenant, role, scope: 'Self' as const };
+  return em.upsert(User, user, { onConflictFields: ['tenant', 'email'], onConflictAction: 'ignore' });
 }

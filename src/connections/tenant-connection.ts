@@ -1,5 +1,5 @@
-import { PostgreSqlConnection } from '@mikro-orm/postgresql';
 import { PostgresDialect } from 'kysely';
+import { BoundConnection } from '../postgres/bound-connection.ts';
 import type { TenantPool } from './tenant-pool.ts';
 
 /**
@@ -7,7 +7,7 @@ import type { TenantPool } from './tenant-pool.ts';
  * pool, for good: MikroORM's own connection would open a new pool for the next query. A transaction that is under way
  * finishes on the connection that it has.
  */
-export class TenantConnection extends PostgreSqlConnection {
+export class TenantConnection extends BoundConnection {
   pool!: TenantPool;
 
   override createKyselyDialect() {

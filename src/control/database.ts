@@ -1,6 +1,7 @@
 import { Migrator } from '@mikro-orm/migrations';
-import { defineConfig, MikroORM, type Options } from '@mikro-orm/postgresql';
+import { defineConfig, MikroORM, type Options, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import type pg from 'pg';
+import { BoundConnection } from '../postgres/bound-connection.ts';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationNames, migrationOptions } from '../postgres/migration-steps.ts';
@@ -21,10 +22,21 @@ export function controlOptions(url: string): Options {
   });
 }
 
+/** MikroORM's driver, whose entity managers keep the values out of the statements. */
+class ControlDriver extends PostgreSqlDriver {
+  declare protected readonly connection: BoundConnection;
+
+  constructor(config: ConstructorParameters<typeof PostgreSqlDriver>[0]) {
+    super(config);
+    this.connection = new BoundConnection(config);
+  }
+}
+
 /** Creates a connection pool, which connects on first use. Close it with `control.close()`. */
 export function openControlDatabase(url: string, connections = 2): ControlDatabase {
   return new MikroORM({
     ...controlOptions(url),
+    driver: ControlDriver,
     driverOptions: {
       ...connectionConfig(url, 'control', { datestyle: 'ISO' }), // timestamps as text look the same in every session
       max: connections,

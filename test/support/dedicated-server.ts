@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createPasswords } from '../../src/auth/passwords.ts';
@@ -24,12 +24,16 @@ export interface DedicatedServer {
   sql<Row extends object>(text: string, database?: string): Promise<Row[]>;
   /** Runs SQL as superuser in the control database. */
   control<Row extends object>(text: string): Promise<Row[]>;
+  /** Returns what the server has logged. */
+  log(): Promise<string>;
   close(): Promise<void>;
 }
 
-export async function createDedicatedServer(): Promise<DedicatedServer> {
+/** @param extraSettings further settings of the server, `name=value` */
+export async function createDedicatedServer(extraSettings: string[] = []): Promise<DedicatedServer> {
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-dedicated-'));
   const settings = ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'max_connections=120'];
+  settings.push(...extraSettings);
   const postgres = await startEmbeddedPostgres(folder, { settings });
   const controlUrl = databaseUrl(postgres.url, 'office');
   await withConnection(postgres.url, client => client.query('create database office'));
@@ -46,6 +50,7 @@ export async function createDedicatedServer(): Promise<DedicatedServer> {
     provision: slug => provision(installation, passwords, manifestOf(slug)),
     sql: (text, database = 'postgres') => query(databaseUrl(postgres.url, database), text),
     control: text => query(controlUrl, text),
+    log: () => readFile(join(folder, 'postgres.log'), 'utf8'),
     close: async () => {
       await installation.close();
       await postgres.leave();

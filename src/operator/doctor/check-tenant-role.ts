@@ -1,7 +1,7 @@
 import type { Tenant } from '../../control/fleet-entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
-import { roleComment } from '../provisioning/tenant-database.ts';
+import { roleComment, tenantVerifier } from '../provisioning/tenant-database.ts';
 import { tenantGroup } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 import { checkUnprivileged, placeOf } from './check-unprivileged.ts';
@@ -35,7 +35,7 @@ function reportMissingRole(tenant: Tenant, { server, facts, secrets, report }: C
     problem,
     remedy: `Create role ${roleName} with its stored password`,
     statements: [
-      `create role ${quote(roleName)} login password ${quoteLiteral(password)}`,
+      `create role ${quote(roleName)} login password ${quoteLiteral(tenantVerifier(password))}`,
       roleComment(tenant),
       `grant ${quote(tenantGroup(server))} to ${quote(roleName)}`,
       ...(hasDatabase ? [`grant connect on database ${quote(databaseName)} to ${quote(roleName)}`] : []),

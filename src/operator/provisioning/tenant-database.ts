@@ -8,6 +8,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { migrationNames } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
+import { scramVerifier } from '../../postgres/scram.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { ensureTemplate, tenantGroup } from '../schema/template.ts';
 import { warmName } from './physical-names.ts';
@@ -89,22 +90,22 @@ async function takeWarmDatabase(client: pg.Client, tenant: Tenant, password: str
     [warm, tenant.databaseName, tenant.roleName],
   );
   if (!rowCount) return false;
-  await client.query(fewScramIterations);
   await client.query(`
     alter database ${quote(warm)} rename to ${database};
     alter role ${quote(warm)} rename to ${role};
-    alter role ${role} login password ${quoteLiteral(password)};
+    alter role ${role} login password ${quoteLiteral(tenantVerifier(password))};
     ${roleComment(tenant)};
     alter database ${database} allow_connections true`);
   return true;
 }
 
 /**
- * Thousands of iterations (RFC 7677 §4) make guessing dear where people choose passwords. Those of tenants are random, so
- * nobody can guess, and every new connection would pay for it with a millisecond or two. For the session; a PostgreSQL
- * before 16 knows nothing of it, and does not mind.
+ * Thousands of iterations (RFC 7677 §4) make guessing dear where people choose passwords. Those of tenants are 192 random
+ * bits, so nobody can guess, and every new connection would pay for it with a millisecond or two.
  */
-const fewScramIterations = `select set_config('scram_iterations', '1', false) from pg_settings where name = 'scram_iterations'`;
+export function tenantVerifier(password: string): string {
+  return scramVerifier(password, 1);
+}
 
 /**
  * Logs in to one database, owns nothing, and has what the group of all tenants is granted inside that database. A new role
@@ -122,8 +123,7 @@ async function makeRole(client: pg.Client, tenant: Tenant, password: string): Pr
     const what = `${server.name} has a login role ${roleName} already, which is not this tenant's`;
     throw new OperatorError(`${what}: nothing was changed. Does another installation there have the same prefix?`);
   }
-  await client.query(fewScramIterations);
-  const make = `${rows[0] ? 'alter' : 'create'} role ${role} login password ${quoteLiteral(password)}`;
+  const make = `${rows[0] ? 'alter' : 'create'} role ${role} login password ${quoteLiteral(tenantVerifier(password))}`;
   await client.query(`${make}; ${roleComment(tenant)}; grant ${quote(tenantGroup(server))} to ${role}`);
 }
 

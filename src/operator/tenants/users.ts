@@ -73,11 +73,15 @@ export async function insertUser(
   if (!isEmail(email)) throw new OperatorError(`${user.email} is not an e-mail address`, { usage: true });
   const role = await em.findOne(Role, { tenant, name: roleName });
   if (!role) throw new OperatorError(`${slug} has no role ${roleName}`);
-  if (await em.findOne(User, { tenant, email })) throw new OperatorError(`${slug} has a user ${email} already`);
   const passwordHash = await passwords.hash(requireAcceptable(password));
-  const added = em.create(User, { ...user, tenant, email, role, passwordHash, confirmedAt: new Date() });
-  await em.flush();
-  return added;
+  // An error of the unique index instead would put the address into the log of the server.
+  const [added] = await em.execute<{ id: string }[]>(
+    `insert into users (tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id, confirmed_at)
+      values (?, ?, ?, ?, ?, ?, ?, ?, now()) on conflict (tenant_id, email) do nothing returning id`,
+    [tenant, role.id, email, passwordHash, user.firstName, user.lastName, user.scope, user.entityId],
+  );
+  if (!added) throw new OperatorError(`${slug} has a user ${email} already`);
+  return em.findOneOrFail(User, { id: Number(added.id) });
 }
 
 /**
