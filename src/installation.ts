@@ -1,9 +1,12 @@
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Config } from './config.ts';
 import { type ControlDatabase, openControlDatabase } from './control/database.ts';
 import { createSecretBox, type SecretBox } from './control/secret-box.ts';
 import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
 import { embeddedMasterKey } from './embedded/master-key.ts';
 import { embeddedControlUrl, startEmbeddedPostgres } from './embedded/postgres.ts';
+import { OperatorError } from './operator-error.ts';
 
 /** What the service and the command line share: the control database, the keys, the servers of the tenants. */
 export interface Installation {
@@ -21,9 +24,26 @@ export interface Installation {
 /** Opens the configured control database. If none is configured, starts or joins the embedded PostgreSQL. */
 export async function openInstallation(config: Config): Promise<Installation> {
   if (config.databaseUrl && config.masterKey) return assemble(config, config.databaseUrl, config.masterKey);
+  await requireWritableFolder(config.dataDir);
   const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
   const postgres = await startEmbeddedPostgres(config.dataDir);
   return assemble(config, embeddedControlUrl(postgres.url), masterKey, postgres.leave);
+}
+
+/** @throws {OperatorError} when the folder does not exist and cannot be created, or files in it cannot be created */
+async function requireWritableFolder(folder: string): Promise<void> {
+  const probe = join(folder, `.write-test-${process.pid}`);
+  try {
+    await mkdir(folder, { recursive: true });
+    await writeFile(probe, 'x');
+    await rm(probe);
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    throw new OperatorError(
+      `DATA_DIR cannot be written (${code}): set it to a folder that this login may write, or set DATABASE_URL`,
+      { cause },
+    );
+  }
 }
 
 function assemble(config: Config, controlUrl: string, masterKey: Buffer, leave?: () => Promise<void>): Installation {

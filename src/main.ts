@@ -2,15 +2,14 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { readConfig, settingWarnings } from './config.ts';
-import { controlHead, controlVersion } from './control/database.ts';
 import { type Installation, openInstallation } from './installation.ts';
 import { createLog, describeError } from './log.ts';
-import { createControlDatabase, migrateControl } from './operator/migrations/migrate-control.ts';
+import { requireControlHead } from './operator/control-head.ts';
 import { migrateTenants } from './operator/migrations/migrate-tenants.ts';
 import { readManifest } from './operator/provisioning/manifest.ts';
 import { type Provisioned, provision } from './operator/provisioning/provision.ts';
 import { requireMasterKey } from './operator/require-master-key.ts';
-import { explain, OperatorError } from './operator-error.ts';
+import { explain } from './operator-error.ts';
 import { startServer } from './server.ts';
 import { onStopSignal } from './signals.ts';
 
@@ -25,7 +24,6 @@ async function main(): Promise<void> {
   const installation = await opening;
   try {
     const passwords = createPasswords();
-    if (installation.embedded) await prepareEmbedded(installation);
     await requireControlHead(installation);
     await requireMasterKey(installation);
     const demo = installation.embedded ? await provisionDemo(installation, passwords) : undefined;
@@ -82,22 +80,6 @@ function logFault(log: Logger, error: unknown): void {
   } catch {
     log.fatal({ event: 'fault' }, 'an error was not handled, and cannot be described');
   }
-}
-
-async function prepareEmbedded(installation: Installation): Promise<void> {
-  await createControlDatabase(installation.controlUrl);
-  await migrateControl(installation.controlUrl);
-}
-
-/**
- * Checks that the control database is at the version of this build. Only the operator migrates a configured one.
- * @throws {OperatorError} when it is not
- */
-async function requireControlHead({ control }: Installation): Promise<void> {
-  const [version, head] = await Promise.all([controlVersion(control), controlHead()]);
-  if (version === head) return;
-  const state = version === undefined ? 'has no schema yet' : `is at version ${version}, this build needs ${head}`;
-  throw new OperatorError(`the control database ${state}; run: npm run control -- migrate`);
 }
 
 /** On the embedded PostgreSQL, provisions the demo tenant and migrates all tenants to head. */

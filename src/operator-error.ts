@@ -22,6 +22,10 @@ const connectFailures: Record<string, string> = {
   ENOTFOUND: 'its host does not exist',
   EAI_AGAIN: 'its host name cannot be resolved at the moment',
   ETIMEDOUT: 'it does not respond',
+  ECONNRESET: 'it closes the connection',
+  EHOSTUNREACH: 'no network leads to its host',
+  ENETUNREACH: 'no network leads to its host',
+  '08006': 'it does not respond, or closes the connection',
   POOL_TIMEOUT: 'it does not respond',
   '28P01': 'the password is wrong',
   '28000': 'it refuses the login',
@@ -51,5 +55,5 @@ export function explain(error: unknown): string {
 
 /** Adds a full stop, except after a command, so that the command can be pasted. */
 function asSentence(message: string): string {
-  return /[.?!]$|: npm run [^.:]*$/.test(message) ? message : `${message}.`;
+  return /[.?!]$|: (npm run|psql) [^.:]*$/.test(message) ? message : `${message}.`;
 }

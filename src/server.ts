@@ -140,8 +140,8 @@ export async function startServer({
   const api = createApiServer({ handle: requestListener(app), keepAliveMs: config.keepAliveMs });
   const management = createManagementServer({ isReady: () => feed.current && !signal.aborted, metrics });
   try {
-    await listen(api.http, config.port, config.host, 'PORT');
-    await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_PORT');
+    await listen(api.http, config.port, config.host, '');
+    await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_');
   } catch (error) {
     api.http.close();
     rateLimitStore.close();
@@ -172,15 +172,21 @@ export async function startServer({
   };
 }
 
-function listen(server: Server, port: number, host: string, variable: string): Promise<void> {
+/** @param prefix of the variables that hold host and port: '' or `MANAGEMENT_` */
+function listen(server: Server, port: number, host: string, prefix: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => {
-      const reason =
-        error.code === 'EADDRINUSE' ? 'is in use by another process' : `cannot be listened on (${error.code})`;
-      reject(new OperatorError(`port ${port} on ${host} ${reason}: set ${variable} to another one`));
-    });
+    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error.code ?? '', port, host, prefix)));
     server.listen(port, host, resolve);
   });
+}
+
+function listenError(code: string, port: number, host: string, prefix: string): OperatorError {
+  if (code === 'EADDRINUSE')
+    return new OperatorError(`port ${port} on ${host} is in use by another process: set ${prefix}PORT to another one`);
+  if (code === 'EACCES')
+    return new OperatorError(`this login may not listen on port ${port}: set ${prefix}PORT to one above 1023`);
+  const remedy = `set ${prefix}HOST to an address of this machine, or to 0.0.0.0 for all of them`;
+  return new OperatorError(`${host} is not an address that this process can listen on (${code}): ${remedy}`);
 }
 
 function portOf(server: Server): number {

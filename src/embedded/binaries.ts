@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { lstat } from 'node:fs/promises';
+import { OperatorError } from '../operator-error.ts';
 
 /** How to start a PostgreSQL program under a user that PostgreSQL accepts; it refuses to run as root. */
 export interface Runner {
@@ -35,7 +36,7 @@ export async function postgresBinaries(): Promise<{ initdb: string; postgres: st
   try {
     return await import(platform);
   } catch {
-    throw new Error(
+    throw new OperatorError(
       `there is no embedded PostgreSQL for ${process.platform}-${process.arch}: set DATABASE_URL and MASTER_KEY`,
     );
   }

@@ -2,6 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { chown, lstat, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { OperatorError } from '../operator-error.ts';
 import { postgresBinaries, type Runner, runBinary } from './binaries.ts';
 
 /** The role that owns the cluster. */
@@ -52,7 +53,7 @@ async function waitForInitdb(child: ChildProcess): Promise<void> {
   const code = await new Promise<number | null>((resolve, reject) =>
     child.once('error', reject).once('close', resolve),
   );
-  if (code !== 0) throw new Error(`initdb failed: ${output.trim().split('\n').at(-1)}`);
+  if (code !== 0) throw new OperatorError(`initdb failed: ${output.trim().split('\n').at(-1)}`);
 }
 
 export async function pathExists(path: string): Promise<boolean> {

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseMasterKey } from '../config-values.ts';
+import { OperatorError } from '../operator-error.ts';
 
 /**
  * Returns the master key of an installation with an embedded PostgreSQL: `master.key` in its data folder, beside the data
@@ -19,6 +20,6 @@ export async function embeddedMasterKey(folder: string): Promise<Buffer> {
   });
   await rm(temporary);
   const key = parseMasterKey((await readFile(path, 'utf8')).trim());
-  if (!key) throw new Error(`${path} does not hold a key of 32 bytes`);
+  if (!key) throw new OperatorError(`${path} does not hold a key of 32 bytes: restore the file from your backup`);
   return key;
 }

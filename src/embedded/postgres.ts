@@ -3,6 +3,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
+import { OperatorError } from '../operator-error.ts';
 import { createRunner } from './binaries.ts';
 import { createCluster, passwordFile } from './cluster.ts';
 import { joinServer, keepMembership, serverUrl } from './membership.ts';
@@ -57,7 +58,7 @@ export async function startEmbeddedPostgres(
     }
     await sleep(pollMs);
   }
-  throw new Error(`the embedded PostgreSQL did not start: ${await lastLogLine(folder)}`);
+  throw new OperatorError(`the embedded PostgreSQL did not start: ${await lastLogLine(folder)}`);
 }
 
 /** Leaves the databases `postgres` and `template1` to the superuser. */
@@ -74,7 +75,7 @@ async function revokePublicRights(client: pg.Client): Promise<void> {
 export async function runningEmbeddedUrl(folder: string): Promise<string> {
   const data = join(folder, 'postgres');
   const server = await findServer(data).catch(() => undefined);
-  if (!server) throw new Error('no embedded PostgreSQL is running: start the service, or set DATABASE_URL');
+  if (!server) throw new OperatorError('no embedded PostgreSQL is running: start the service, or set DATABASE_URL');
   return embeddedControlUrl(serverUrl(server.port, await readFile(join(data, passwordFile), 'utf8')));
 }
 

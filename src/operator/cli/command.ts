@@ -1,9 +1,8 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { readConfig, settingWarnings } from '../../config.ts';
-import { controlHead, controlVersion } from '../../control/database.ts';
 import { type Installation, openInstallation } from '../../installation.ts';
 import { explain, OperatorError } from '../../operator-error.ts';
-import { createControlDatabase, migrateControl } from '../migrations/migrate-control.ts';
+import { requireControlHead } from '../control-head.ts';
 import { requireMasterKey } from '../require-master-key.ts';
 
 /** Exit codes of the command line. */
@@ -48,18 +47,6 @@ export function withAnyInstallation<Arguments extends unknown[]>(action: Action<
       await installation?.close();
     }
   };
-}
-
-/** Migrates an embedded control database. Throws when a configured one is not at head: only its operator migrates it. */
-async function requireControlHead({ control, controlUrl, embedded }: Installation): Promise<void> {
-  if (embedded) {
-    await createControlDatabase(controlUrl);
-    await migrateControl(controlUrl);
-  } else if ((await controlVersion(control)) !== (await controlHead())) {
-    throw new OperatorError(
-      'The control database is not at the version of this build. Migrate it: npm run control -- migrate',
-    );
-  }
 }
 
 /** Parses the value of an option that must be a whole number above 0. */

@@ -34,7 +34,9 @@ export async function addServer(
     throw new OperatorError('Give the URL of the server on stdin, beginning with postgresql://', { usage: true });
   await requireUsable(url).catch(cause => {
     const reason = connectFailure(cause);
-    throw reason === undefined ? cause : new OperatorError(`The new server cannot be used: ${reason}`, { cause });
+    if (reason === undefined) throw cause;
+    const remedy = `Correct its URL, and run again: npm run -s tenant -- server add ${name}`;
+    throw new OperatorError(`The server ${name} cannot be used: ${reason}. ${remedy}`, { cause });
   });
   const em = control.em.fork();
   if (await em.findOne(Server, { name })) throw new OperatorError(`There is a server ${name} already`);

@@ -42,7 +42,10 @@ describe('servers', () => {
     const unreachable = await run(['server', 'add', 'third'], 'postgresql://u:very-secret@127.0.0.1:1/x');
     expect(unreachable.code).to.equal(1);
     expect(unreachable.stderr).not.to.include('very-secret');
-    expect(unreachable.stderr).to.equal('The new server cannot be used: nothing listens at its address.\n');
+    expect(unreachable.stderr).to.equal(
+      'The server third cannot be used: nothing listens at its address. ' +
+        'Correct its URL, and run again: npm run -s tenant -- server add third\n',
+    );
     const { stdout } = await run(['server', 'list', '--json']);
     expect(JSON.parse(stdout).map(({ name, tenants }: Record<string, unknown>) => [name, tenants])).to.deep.equal([
       ['default', 2],

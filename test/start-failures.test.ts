@@ -1,0 +1,69 @@
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { databaseUrl } from '../src/control/server-urls.ts';
+import { runScript, type ScriptResult } from './support/command-line.ts';
+import { postgresUrl } from './support/test-server.ts';
+import { createWorld, type World } from './support/world.ts';
+
+describe('failures that an operator can resolve', () => {
+  let world: World;
+  before(async () => {
+    world = await createWorld();
+  });
+  after(() => world.close());
+
+  function expectOneLine({ code, stdout, stderr }: ScriptResult, text: string): void {
+    expect({ code, stdout, stderr }).to.deep.equal({ code: 1, stdout: '', stderr: `${text}\n` });
+  }
+
+  it('a DATA_DIR that cannot be written is named by the service and by the command line', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'backoffice-file-'));
+    const file = join(folder, 'file');
+    await writeFile(file, '');
+    const text =
+      'DATA_DIR cannot be written (ENOTDIR): set it to a folder that this login may write, or set DATABASE_URL.';
+    expectOneLine(await runScript('src/main.ts', [], { DATA_DIR: join(file, 'data') }), text);
+    expectOneLine(await runScript('scripts/tenant.ts', ['list'], { DATA_DIR: join(file, 'data') }), text);
+    await rm(folder, { recursive: true });
+  });
+
+  it('a HOST or MANAGEMENT_HOST that is no address of the machine is named, and not the port', async () => {
+    const remedy = 'to an address of this machine, or to 0.0.0.0 for all of them.';
+    for (const prefix of ['', 'MANAGEMENT_']) {
+      const result = await runScript('src/main.ts', [], { ...world.environment, [`${prefix}HOST`]: '192.0.2.1' });
+      const text = `192.0.2.1 is not an address that this process can listen on (EADDRNOTAVAIL): set ${prefix}HOST`;
+      expectOneLine(result, `${text} ${remedy}`);
+    }
+  });
+
+  it('a control database that does not exist is refused with the command that creates it', async () => {
+    const missing = databaseUrl(postgresUrl(), `missing_${randomBytes(5).toString('hex')}`);
+    const environment = { ...world.environment, DATABASE_URL: missing };
+    const text = 'The control database does not exist. Create it: npm run control -- migrate';
+    expectOneLine(await runScript('src/main.ts', [], environment), text);
+    expectOneLine(await runScript('scripts/tenant.ts', ['list'], environment), text);
+  });
+
+  it('a wrong password of the control database names DATABASE_URL and a command that tests it', async () => {
+    const url = new URL(world.installation.controlUrl);
+    url.password = 'secret-word';
+    expectOneLine(
+      await runScript('scripts/tenant.ts', ['list'], { ...world.environment, DATABASE_URL: url.href }),
+      'The control database cannot be used: the password is wrong. Correct DATABASE_URL, or start the server, ' +
+        `and test it: psql "$DATABASE_URL" -c 'select 1'`,
+    );
+  });
+
+  it('server add with a wrong password names the server, and not DATABASE_URL', async () => {
+    const url = new URL(postgresUrl());
+    url.password = 'secret-word';
+    expectOneLine(
+      await runScript('scripts/tenant.ts', ['server', 'add', 'second'], world.environment, url.href),
+      'The server second cannot be used: the password is wrong. ' +
+        'Correct its URL, and run again: npm run -s tenant -- server add second',
+    );
+  });
+});
