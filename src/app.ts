@@ -3,6 +3,7 @@ import compose from 'koa-compose';
 import type { AuthServices } from './auth/auth-services.ts';
 import { authenticate } from './auth/authenticate.ts';
 import { authenticateClient } from './auth/authenticate-client.ts';
+import { limitFailures } from './auth/limit-failures.ts';
 import { loginAccount } from './auth/login.ts';
 import type { Config } from './config.ts';
 import type { TenantDatabases } from './connections/tenant-databases.ts';
@@ -52,6 +53,8 @@ export function createApp(services: AppServices): Koa {
     user: compose([resolveTenant(false), authenticate({ ...services, verifiedTokens })]),
     client: authenticateClient(services),
   };
+  const rate = config.rateLimits.failures;
+  const limitLoginFailures = limitFailures({ ...services, store: rateLimitStore, rate });
   const scheduleFairly = fairScheduler();
   const routers = createRouters(
     routes.map(route => ({
@@ -60,6 +63,7 @@ export function createApp(services: AppServices): Koa {
         nameRoute(route),
         limits.ofRoute(route),
         identifyFor(route.access, identify),
+        route.rateLimit === 'login' ? limitLoginFailures : undefined,
         scheduleFairly,
         requirePermission(route),
         respond(route),

@@ -61,6 +61,7 @@ const variables = z
     REDIS_URL: url('redis:', 'rediss:').optional(),
     RATE_LIMIT_GLOBAL: rate.default({ max: 500, windowMs: 60_000 }),
     RATE_LIMIT_LOGIN: rate.default({ max: 5, windowMs: 900_000 }),
+    RATE_LIMIT_FAILURES: rate.default({ max: 100, windowMs: 86_400_000 }),
     RATE_LIMIT_ACCOUNT: rate.default({ max: 10, windowMs: 900_000 }),
     RATE_LIMIT_TOKEN: rate.default({ max: 5, windowMs: 60_000 }),
     LOG_LEVEL: z
@@ -113,10 +114,14 @@ function toConfig(env: z.output<typeof variables>) {
     trustedProxies: env.TRUSTED_PROXIES,
     /** The Redis in which all processes count requests together; undefined = each process counts by itself. */
     redisUrl: env.REDIS_URL,
-    /** Maximum requests of a client in a time: all requests, logins to one account, account changes, legacy tokens. */
+    /**
+     * Maximum requests of a client in a time: all requests, logins to one account, account changes, legacy tokens.
+     * `failures`: maximum failed logins to one account, of all clients together.
+     */
     rateLimits: {
       global: env.RATE_LIMIT_GLOBAL,
       login: env.RATE_LIMIT_LOGIN,
+      failures: env.RATE_LIMIT_FAILURES,
       account: env.RATE_LIMIT_ACCOUNT,
       token: env.RATE_LIMIT_TOKEN,
     },

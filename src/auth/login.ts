@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { queryControl } from '../control/database.ts';
 import { problem } from '../errors.ts';
+import { clientNetwork } from '../http/client-address.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
@@ -49,6 +50,7 @@ export function login(services: AuthServices): TenantRoute {
     handler: async ({ body: { email, password } }, context) => {
       const { tenant } = context;
       const requester = hashRequester(context);
+      const network = clientNetwork(context.origin.ipAddress);
       for (let attempt = 1; attempt <= maxAttempts; attempt++) {
         const [found] = await queryControl<{ id: string; hash: string; mayLogIn: boolean }>(
           control,
@@ -61,7 +63,7 @@ export function login(services: AuthServices): TenantRoute {
         const holder = await loadTokenHolder(services, context, Number(found.id));
         if (!holder) break;
         const renewedHash = passwords.isOutdated(found.hash) ? await passwords.hash(password, requester) : undefined;
-        const opening = await openSession(control, holder.user, found.hash, renewedHash);
+        const opening = await openSession(control, holder.user, network, found.hash, renewedHash);
         if (opening.outcome === 'opened') return issueTokens(services, tenant, holder, opening.token);
         if (opening.outcome === 'refused') break;
       }

@@ -9,6 +9,9 @@ const repeatable = `interval '10 seconds'`; // for a client whose response was l
 /** A session expires 7 days after its last refresh, and at the latest 30 days after the login. */
 export const unexpired = `refreshed_at > now() - interval '7 days' and created_at > now() - interval '30 days'`;
 
+/** A network stays known for this long after a login from it. */
+export const knownNetworkAge = `interval '30 days'`;
+
 type OpenResult = { outcome: 'opened'; token: RefreshToken } | { outcome: 'refused' | 'changed' };
 
 // One login per user at a time, so that the limit of sessions holds. `no key update` does not block foreign key checks.
@@ -22,18 +25,26 @@ const insertSession = `
          update sessions set revoked_at = now(), revoked_reason = 'too_many'
           where revoked_at is null and id in (
             select id from sessions where user_id = $2 and revoked_at is null and ${unexpired}
-             order by created_at desc, id offset ${sessionsPerUser - 1}))
+             order by created_at desc, id offset ${sessionsPerUser - 1})),
+       forgotten as (
+         delete from login_networks
+          where user_id = $2 and network <> $3 and last_login_at < now() - ${knownNetworkAge}),
+       known as (
+         insert into login_networks (user_id, network) values ($2, $3)
+         on conflict (user_id, network) do update set last_login_at = now()
+          where login_networks.last_login_at < now() - interval '1 day')
   insert into sessions (tenant_id, user_id) values ($1, $2) returning id`;
 
 /**
  * Opens a session for a user whose password was verified, and stores the renewed hash if there is one. Keeps the newest
- * 20 sessions of the user: older ones are revoked, and expired ones are deleted.
+ * 20 sessions of the user: older ones are revoked, and expired ones are deleted. Remembers the client's network.
  * @param hash the hash that the password was verified with. If another hash is stored by now, the password was changed,
  *   which ended all sessions, and the outcome is `changed`
  */
 export async function openSession(
   control: ControlDatabase,
   { id, tenantId }: Pick<UserRecord, 'id' | 'tenantId'>,
+  network: string,
   hash: string,
   renewedHash?: string,
 ): Promise<OpenResult> {
@@ -42,7 +53,7 @@ export async function openSession(
     if (!user?.unchanged) return { outcome: 'changed' };
     if (!user.mayLogIn) return { outcome: 'refused' };
     if (renewedHash) await query('renew_hash', renewHash, [id, renewedHash]);
-    const [session] = await query<{ id: string }>('insert_session', insertSession, [tenantId, id]);
+    const [session] = await query<{ id: string }>('insert_session', insertSession, [tenantId, id, network]);
     return session ? { outcome: 'opened', token: { sessionId: session.id, generation: 0 } } : { outcome: 'refused' };
   });
 }

@@ -111,6 +111,17 @@ function slidingWindowsInRedis(): void {
         expect(await store.hit(key, rate), String(now)).to.deep.equal(inMemory.hit(key, rate, now));
       }
     });
+
+    it(`a peek at a window of ${rate.max} in ${rate.windowMs} ms counts nothing, in Redis and in memory`, async () => {
+      const inMemory = new SlidingWindows(10);
+      const key = `rl:peek:${rate.max}`;
+      for (now of callTimes(rate, 200)) {
+        const expected = inMemory.peek(key, rate, now);
+        expect(await store.peek(key, rate), String(now)).to.deep.equal(expected);
+        expect(inMemory.hit(key, rate, now).remaining).to.equal(expected.remaining);
+        expect((await store.hit(key, rate)).remaining).to.equal(expected.remaining);
+      }
+    });
   }
 
   it('a window in Redis counts by the clock of Redis, in one small key that expires with it', async () => {

@@ -202,6 +202,7 @@ describe('rate limits', function () {
     expect(rateLimits).to.deep.equal({
       global: { max: 100, windowMs: 7_200_000 },
       login: { max: 5, windowMs: 900_000 },
+      failures: { max: 100, windowMs: 86_400_000 },
       account: { max: 10, windowMs: 900_000 },
       token: { max: 1, windowMs: 30_000 },
     });
@@ -214,6 +215,7 @@ describe('rate limits', function () {
 const described = {
   RATE_LIMIT_GLOBAL: '500/60s',
   RATE_LIMIT_LOGIN: '5/15m',
+  RATE_LIMIT_FAILURES: '100/24h',
   RATE_LIMIT_ACCOUNT: '10/15m',
   RATE_LIMIT_TOKEN: '5/60s',
 };

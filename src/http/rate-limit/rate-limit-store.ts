@@ -7,6 +7,8 @@ import { type Rate, type RateLimitResult, SlidingWindows } from './sliding-windo
 export interface RateLimitStore {
   /** Counts a call if the rate allows it. Never throws, and waits at most 80 ms (for Redis). */
   hit(key: string, rate: Rate): Promise<RateLimitResult>;
+  /** Returns the state of a window, without counting a call. Never throws, and waits at most 80 ms (for Redis). */
+  peek(key: string, rate: Rate): Promise<RateLimitResult>;
   close(): void;
 }
 
@@ -30,7 +32,12 @@ const probe = { key: 'rl:probe', rate: { max: 1_000_000, windowMs: 1_000 } };
 export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStoreOptions): Promise<RateLimitStore> {
   const ownWindows = new SlidingWindows(maxClients);
   const clock = now ?? monotonicUnixTime;
-  if (!redisUrl) return { hit: async (key, rate) => ownWindows.hit(key, rate, clock()), close: () => {} };
+  if (!redisUrl)
+    return {
+      hit: async (key, rate) => ownWindows.hit(key, rate, clock()),
+      peek: async (key, rate) => ownWindows.peek(key, rate, clock()),
+      close: () => {},
+    };
 
   const shared = createRedisStore(redisUrl, now);
   const breaker = createBreaker({
@@ -54,6 +61,12 @@ export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStor
       if (sharedResult === undefined) return ownResult;
       if (sharedResult.remaining === 0) ownWindows.undo(key, at);
       return sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
+    },
+    peek: async (key, rate) => {
+      const ownResult = ownWindows.peek(key, rate, clock());
+      if (ownResult.remaining === 0) return ownResult;
+      const sharedResult = await breaker.call(() => shared.peek(key, rate));
+      return sharedResult && sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
     },
     close: () => {
       breaker.stop();

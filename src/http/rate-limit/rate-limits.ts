@@ -27,7 +27,8 @@ interface RateLimitOptions {
   loginAccount: (body: object) => string;
 }
 
-const rejectionDelayMs = 2_000;
+/** Delay of the rejection of a login or a change of an account, in milliseconds. */
+export const rejectionDelayMs = 2_000;
 
 /** Creates the limits. Each limit has counters of its own, which do not count the calls that they reject. */
 export function createRateLimits({ rates, store, stopping, loginAccount }: RateLimitOptions): RateLimits {
@@ -35,7 +36,8 @@ export function createRateLimits({ rates, store, stopping, loginAccount }: RateL
   const networkKey = (_ctx: Context, { network }: CountedNetwork): string => network;
   const limits: Record<RouteLimit, (bodyLimit: number) => Middleware> = {
     login: bodyLimit => {
-      const key = async (ctx: Context, { network }: CountedNetwork) => hash(network, await accountOf(ctx, bodyLimit));
+      const key = async (ctx: Context, { network }: CountedNetwork) =>
+        hashKey(network, await accountOf(ctx, bodyLimit));
       return limit({ name: 'rl:login', rate: rates.login, store, key, delay });
     },
     account: () => limit({ name: 'rl:account', rate: rates.account, store, key: networkKey, delay }),
@@ -104,7 +106,8 @@ function limit({ name, rate, store, key, delay }: LimitOptions): Middleware {
   };
 }
 
-function setRateHeaders(ctx: Context, max: number, resetMs: number): void {
+/** Describes the limit that rejects a request. @param resetMs until the limit admits requests again */
+export function setRateHeaders(ctx: Context, max: number, resetMs: number): void {
   ctx.set({
     'RateLimit-Limit': String(max),
     'RateLimit-Remaining': '0',
@@ -131,6 +134,6 @@ function driver(store: RateLimitStore) {
 }
 
 /** Hashes the parts of a key, so that no e-mail address leaves the process and no character is special to Redis. */
-function hash(...parts: string[]): string {
+export function hashKey(...parts: string[]): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, 32);
 }

@@ -5,6 +5,8 @@ import { groupSpan, type Rate, type RateLimitResult } from './sliding-window.ts'
 export interface RedisStore {
   /** Counts a call if the rate allows it. @throws when Redis has not counted within 80 ms, for any reason */
   hit(key: string, rate: Rate): Promise<RateLimitResult>;
+  /** Returns the state of a window, without counting a call. @throws as `hit` */
+  peek(key: string, rate: Rate): Promise<RateLimitResult>;
   /** Connects. Resolves when the connection is open, when the first attempt has failed, or after a second. */
   started(): Promise<void>;
   close(): void;
@@ -61,6 +63,11 @@ export function createRedisStore(url: string, now?: () => number): RedisStore {
       const { remaining, resetMs } = await batch.reply.promise;
       return { remaining: Math.max(0, remaining - earlierCalls), resetMs };
     },
+    peek: async (key, rate) => {
+      const numbers = redis.slide(key, rate.max, rate.windowMs, groupSpan(rate), 0, now?.() ?? '');
+      const [remaining = 0, resetMs = 0] = await within(numbers, maxReplyMs);
+      return { remaining, resetMs };
+    },
     started: () => within(redis.connect(), maxStartMs).catch(() => {}),
     close: () => redis.disconnect(),
   };
@@ -74,7 +81,8 @@ interface Batch {
 }
 
 /**
- * `SlidingWindows.hit` for several calls, in one atomic step in Redis: counts as many of the calls as the rate allows.
+ * `SlidingWindows.hit` for several calls, in one atomic step in Redis: counts as many of the calls as the rate allows. For
+ * 0 calls, `SlidingWindows.peek`.
  * A window is stored as text: the time of the first call in the newest group, then for each group, oldest first, the
  * time of its last call and its number of calls. Times are in milliseconds.
  */
@@ -98,7 +106,7 @@ for word in numbers do
 end
 
 local remaining = math.max(0, max - total)
-if remaining > 0 then
+if remaining > 0 and calls > 0 then
   calls = math.min(calls, remaining)
   if #ends > 0 and now - first <= span then
     ends[#ends] = math.max(ends[#ends], now)
@@ -111,7 +119,7 @@ if remaining > 0 then
   for i = 1, #ends do text[#text + 1] = string.format('%.0f %.0f', ends[i], counts[i]) end
   redis.call('SET', KEYS[1], table.concat(text, ' '), 'PX', window)
 end
-return { remaining, ends[1] + window - now }
+return { remaining, (ends[1] or now) + window - now }
 `;
 
 /**

@@ -71,6 +71,15 @@ export class SlidingWindows {
     return { remaining, resetMs: ends[0]! + rate.windowMs - now };
   }
 
+  /** Returns the state of a window, without counting a call. @param now Unix time in milliseconds */
+  peek(key: string, { max, windowMs }: Rate, now: number): RateLimitResult {
+    const { ends, counts } = this.#windows.get(key) ?? { ends: [], counts: [] };
+    const first = ends.findIndex(end => end > now - windowMs);
+    if (first < 0) return { remaining: max, resetMs: windowMs };
+    const total = counts.slice(first).reduce((sum, count) => sum + count, 0);
+    return { remaining: Math.max(0, max - total), resetMs: ends[first]! + windowMs - now };
+  }
+
   /** Undoes the count of a call at `now`, because Redis rejected the call. */
   undo(key: string, now: number): void {
     const window = this.#windows.peek(key);

@@ -1,0 +1,70 @@
+import type { Context, Middleware } from 'koa';
+import type { Logger } from 'pino';
+import { type ControlDatabase, queryControl } from '../control/database.ts';
+import type { SecretBox } from '../control/secret-box.ts';
+import { Problem, problem } from '../errors.ts';
+import { clientNetwork } from '../http/client-address.ts';
+import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
+import { hashKey, rejectionDelayMs, setRateHeaders } from '../http/rate-limit/rate-limits.ts';
+import { createDelay } from '../http/rate-limit/rejection-delay.ts';
+import type { Rate } from '../http/rate-limit/sliding-window.ts';
+import { readBody } from '../http/read-body.ts';
+import { bodyLimits } from '../http/route.ts';
+import { loginAccount } from './login.ts';
+import { knownNetworkAge } from './sessions.ts';
+
+interface LimitFailuresOptions {
+  control: ControlDatabase;
+  log: Logger;
+  secrets: SecretBox;
+  store: RateLimitStore;
+  rate: Rate;
+  /** Aborted when the service begins to stop. */
+  stopping: AbortSignal;
+}
+
+const isKnownNetwork = `
+  select 1 from login_networks n join users u on u.id = n.user_id
+   where u.tenant_id = $1 and u.email = $2 and n.network = $3 and n.last_login_at > now() - ${knownNetworkAge}`;
+
+/**
+ * Limits the failed logins to one account, from all clients together: the limit of logins counts each client by itself,
+ * and somebody with thousands of addresses could guess on. Above the limit, only networks that have logged in to the
+ * account within 30 days may try, so that its owner is not locked out. Runs after the tenant is resolved.
+ *
+ * An account is a tenant and an e-mail address, whether or not a user has it, so that the limit does not reveal which
+ * accounts exist. Logins that are under way together may exceed the limit by their number.
+ */
+export function limitFailures({ control, log, secrets, store, rate, stopping }: LimitFailuresOptions): Middleware {
+  const delay = createDelay(rejectionDelayMs, stopping);
+
+  const isKnown = async ({ state }: Context, email: string): Promise<boolean> => {
+    const values = [state.tenant.id, email, clientNetwork(state.ipAddress)];
+    return (await queryControl(control, 'known_network', isKnownNetwork, values)).length > 0;
+  };
+  return async (ctx, next) => {
+    const email = loginAccount(await readBody(ctx, bodyLimits.auth));
+    if (email === '') return next(); // refused later, as an invalid field
+    const { traceId, tenant, ipAddress } = ctx.state;
+    const key = `rl:failures:${hashKey(tenant.guid, email)}`;
+    // The same account has the same hash in every line, and nobody without the master key can find its address.
+    const account = secrets.mac('login_account', tenant.guid, email).toString('base64url').slice(0, 22);
+    const line = { traceId, tenant: tenant.guid, account, ip: ipAddress };
+    const { remaining, resetMs } = await store.peek(key, rate);
+    if (remaining === 0 && !(await isKnown(ctx, email))) {
+      log.info({ event: 'login_refused', ...line }, 'refused a login: too many have failed for this account');
+      setRateHeaders(ctx, rate.max, resetMs);
+      await delay(ctx);
+      throw problem('rate_limited', { headers: { 'Retry-After': String(Math.ceil(resetMs / 1_000)) } });
+    }
+    try {
+      await next();
+    } catch (error) {
+      if (error instanceof Problem && error.code === 'invalid_credentials') {
+        log.info({ event: 'login_failed', ...line }, 'a login failed');
+        await store.hit(key, rate);
+      }
+      throw error;
+    }
+  };
+}

@@ -1,0 +1,98 @@
+import { expect } from 'chai';
+import { type ApiResponse, Client } from '../support/client.ts';
+import { createWorld, type TestTenant, type World } from '../support/world.ts';
+
+const path = '/api/v1/auth/login';
+
+describe('limit of failed logins to one account', () => {
+  let world: World;
+  let url: string;
+
+  before(async () => {
+    world = await createWorld();
+    ({ url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1', RATE_LIMIT_FAILURES: '8/24h' }));
+  });
+  after(() => world.close());
+
+  const login = (
+    tenant: TestTenant,
+    address: string,
+    email: string,
+    password = 'wrong password',
+  ): Promise<ApiResponse> =>
+    new Client(url).post(path, { email, password }, { 'X-Tenant': tenant.guid, 'X-Forwarded-For': address });
+  const expectLimited = (response: ApiResponse): void => {
+    expect([response.status, response.body.code]).to.deep.equal([429, 'rate_limited']);
+    expect(response.headers.get('ratelimit-limit')).to.equal('8');
+    expect(response.headers.get('ratelimit-remaining')).to.equal('0');
+    expect(Number(response.headers.get('retry-after'))).to.be.within(80_000, 86_400);
+  };
+  /** Fails 8 times, each time from another address. */
+  const failFromManyAddresses = async (email: string): Promise<void> => {
+    for (let i = 1; i <= 8; i++) expect((await login(world.acme, `198.51.100.${i}`, email)).status).to.equal(401);
+  };
+
+  it('after the maximum of failures from many addresses, a login from another address is 429, for known and unknown accounts', async () => {
+    const { email, password } = world.acme.admin;
+    expect((await login(world.acme, '203.0.113.7', email, password)).status).to.equal(200);
+    const unknown = 'nobody@acme.test';
+    await Promise.all([failFromManyAddresses(email), failFromManyAddresses(unknown)]);
+    const [known, other] = await Promise.all([
+      login(world.acme, '198.51.100.77', email.toUpperCase(), password),
+      login(world.acme, '198.51.100.77', unknown),
+    ]);
+    expectLimited(known);
+    expectLimited(other);
+    expect(known.body.title).to.equal(other.body.title);
+
+    // A network that has logged in before still can, and another account and the same address of another tenant can.
+    expect((await login(world.acme, '203.0.113.7', email, password)).status).to.equal(200);
+    expect((await login(world.acme, '203.0.113.7', email)).status).to.equal(401);
+    expect((await login(world.acme, '198.51.100.78', 'other@acme.test')).status).to.equal(401);
+    expect((await login(world.globex, '198.51.100.78', email)).status).to.equal(401);
+
+    // A day later everybody can try again. A month after its last login, a network is no longer known.
+    world.clock.offsetSeconds += 24 * 3_600 + 5_000;
+    expect((await login(world.acme, '198.51.100.79', email)).status).to.equal(401);
+    world.clock.offsetSeconds += 24 * 3_600 + 5_000;
+    await world.control.em.fork().execute(`update login_networks set last_login_at = now() - interval '31 days'`);
+    await failFromManyAddresses(email);
+    expectLimited(await login(world.acme, '203.0.113.7', email, password));
+  });
+
+  it('a failed login is logged with a hash that is the same for one account, and without its e-mail address', async () => {
+    world.logs.length = 0;
+    const addresses = ['somebody@acme.test', 'Somebody@ACME.test', 'someone.else@acme.test'];
+    for (const email of addresses) await login(world.acme, '192.0.2.1', email);
+    const failed = world.logs.map(line => JSON.parse(line)).filter(({ event }) => event === 'login_failed');
+    expect(failed).to.have.length(3);
+    const [first, second, third] = failed;
+    expect(first).to.include({ tenant: world.acme.guid, ip: '192.0.2.1' });
+    expect(first.account)
+      .to.match(/^[\w-]{22}$/)
+      .and.to.equal(second.account);
+    expect(third.account).to.not.equal(first.account);
+    for (const line of world.logs) expect(line).to.not.match(/somebody|someone/i);
+  });
+
+  it('a login from a known network adds no row, and networks that were not used for 30 days are removed', async () => {
+    const { email, password } = world.globex.admin;
+    const networks = async () =>
+      (
+        await world.control.em
+          .fork()
+          .execute<{ network: string }[]>(
+            'select network from login_networks n join users u on u.id = n.user_id where u.tenant_id = ? order by 1',
+            [world.globex.id],
+          )
+      ).map(({ network }) => network);
+    for (const address of ['192.0.2.9', '192.0.2.9', '2001:db8::1', '2001:db8::2'])
+      expect((await login(world.globex, address, email, password)).status).to.equal(200);
+    expect(await networks()).to.deep.equal(['192.0.2.9', '2001:db8:0:0::/64']);
+    await world.control.em
+      .fork()
+      .execute(`update login_networks set last_login_at = now() - interval '31 days' where network = '192.0.2.9'`);
+    await login(world.globex, '2001:db8::3', email, password);
+    expect(await networks()).to.deep.equal(['2001:db8:0:0::/64']);
+  });
+});
