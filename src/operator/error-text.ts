@@ -2,7 +2,9 @@ import { sqlState } from '../postgres/database-error.ts';
 
 const maxLength = 300;
 
-/** Describes an error in one line of at most 300 characters, to be printed or stored: without addresses of databases. */
+/**
+ * Describes an error in one line of at most 300 characters, to be printed or stored: without addresses of databases.
+ */
 export function errorText(error: unknown): string {
   const text = error instanceof Error ? error.message || (sqlState(error) ?? error.name) : String(error);
   return text

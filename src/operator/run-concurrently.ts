@@ -19,7 +19,8 @@ export async function runConcurrently<Item, Result>(
     }
   };
   const settled = await Promise.allSettled(items.map(item => limit(run, item)));
-  // Tasks begin in the order of the items, so the error of a task comes before the AbortErrors of tasks that did not begin.
+  // Tasks begin in the order of the items, so the error of a task comes before the AbortErrors of tasks that did not
+  // begin.
   return settled.map(result => {
     if (result.status === 'rejected') throw result.reason;
     return result.value;

@@ -9,7 +9,9 @@ import { requireMasterKey } from '../require-master-key.ts';
 const exitFailed = 1;
 const exitUsage = 2;
 
-/** Creates a command that exits with 2 on wrong usage. Make subcommands with its `command` method: they inherit that. */
+/**
+ * Creates a command that exits with 2 on wrong usage. Make subcommands with its `command` method: they inherit that.
+ */
 export function createCommand(name: string): Command {
   return new Command(name)
     .showHelpAfterError('(add --help for the usage)')
@@ -19,8 +21,8 @@ export function createCommand(name: string): Command {
 type Action<Arguments extends unknown[]> = (installation: Installation, ...args: Arguments) => Promise<unknown>;
 
 /**
- * Wraps an action so that it runs on the installation that the environment configures, with the control database at head
- * and the master key that it was sealed under.
+ * Wraps an action so that it runs on the installation that the environment configures. The control database must be at
+ * head, and its secrets must be sealed under the configured master key.
  * An error is explained in one line on stderr and sets the exit code: 2 for wrong usage, otherwise 1.
  * @param action resolves to `false` when it has failed and printed why; the exit code is then 1
  */
@@ -32,7 +34,7 @@ export function withInstallation<Arguments extends unknown[]>(action: Action<Arg
   });
 }
 
-/** The same as `withInstallation`, with the control database missing or at any version. */
+/** Like `withInstallation`, but the control database may be missing, or at any version. */
 export function withAnyInstallation<Arguments extends unknown[]>(action: Action<Arguments>) {
   return async (...args: Arguments): Promise<void> => {
     let installation: Installation | undefined;

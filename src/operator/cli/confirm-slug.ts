@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises';
 import { OperatorError } from '../../operator-error.ts';
 
 /**
- * Asks a person to type the slug before something is destroyed. `--yes` answers for a script.
+ * Asks the operator to type the slug before a command destroys something. A script confirms with `--yes`.
  * @param consequence completes a sentence that begins with the slug: "will not be served"
  * @throws {OperatorError} when something else was typed, or stdin is no terminal
  */

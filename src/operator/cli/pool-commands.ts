@@ -8,7 +8,7 @@ import { tableText } from './text-table.ts';
 /** Warm databases on each server. */
 const defaultSize = 10;
 
-/** Adds the commands of `pool`: databases made ahead for new tenants. Only `pool fill` makes them. */
+/** Adds the commands of `pool`: databases made in advance for new tenants. Only `pool fill` makes them. */
 export function addPoolCommands(pool: Command): void {
   pool
     .command('fill')

@@ -21,7 +21,7 @@ interface ProvisionOptions extends OutputOptions {
   adminEmail?: string;
 }
 
-/** Adds `provision`: makes one tenant from arguments or a manifest, or many from a folder of manifests. */
+/** Adds `provision`: creates one tenant from arguments or a manifest, or many tenants from a folder of manifests. */
 export function addProvisionCommand(tenant: Command): void {
   tenant
     .command('provision')

@@ -2,7 +2,9 @@ import { styleText } from 'node:util';
 
 /** Spaces between two columns. */
 const gap = 2;
-/** Columns are cut down to this width. When all are this narrow, the last columns are left out. */
+/**
+ * The minimum width of a column. When all columns have it and the table is still too wide, the last ones are omitted.
+ */
 const minWidth = 16;
 
 /**

@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import type { Report } from './finding.ts';
 
-/** Tables whose rows nobody may change or delete. */
+/** Tables whose rows no role may change or delete. */
 const tables = ['audit_log', 'activities'];
 
 /** Grants to the role, or to a role whose privileges it has, or to PUBLIC. Grants on single columns count too. */

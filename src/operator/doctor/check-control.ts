@@ -61,7 +61,7 @@ function checkTenantRow(
   if (!keys.some(key => key.status === 'active'))
     report(
       'missing_key',
-      `${slug} has no active signing key, so nobody can log in`,
+      `${slug} has no active signing key, so no user can log in`,
       `Make a key: npm run -s tenant -- key rotate ${slug}`,
     );
   return findings;

@@ -30,7 +30,7 @@ export function checkTenantDatabase({ slug, databaseName, status }: Tenant, { fa
       check: 'closed_database',
       tenant: slug,
       problem: `database ${databaseName} accepts no connections`,
-      remedy: `If nobody closed it on purpose, open it: alter database ${quote(databaseName)} allow_connections true;`,
+      remedy: `If it was not closed on purpose, open it: alter database ${quote(databaseName)} allow_connections true;`,
     });
 }
 

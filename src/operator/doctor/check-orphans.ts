@@ -38,7 +38,7 @@ function checkOrphanDatabases(context: CheckContext): Set<string> {
       report({
         check: 'orphan_database',
         problem: `no tenant has database ${name}`,
-        remedy: `Find out whose it is. If nobody needs it, drop it: drop database ${quote(name)};`,
+        remedy: `Find out which application uses it. If none does, drop it: drop database ${quote(name)};`,
       });
     }
   }
@@ -63,12 +63,15 @@ function checkOrphanRoles(context: CheckContext, droppedDatabases: ReadonlySet<s
       report({
         check: 'orphan_role',
         problem: `no tenant has login role ${name}`,
-        remedy: `Find out whose it is. If nobody needs it, drop it: drop role ${quote(name)};`,
+        remedy: `Find out which application uses it. If none does, drop it: drop role ${quote(name)};`,
       });
   }
 }
 
-/** A warm database is closed until a tenant claims it. An open database of such a name holds data, so it is never dropped. */
+/**
+ * A warm database is closed until a tenant claims it. An open database of such a name holds data, so it is never
+ * dropped.
+ */
 function isWarmLeftover(server: Server, { name, open, broken }: DatabaseFacts): boolean {
   return warmNumber(server, name) !== undefined && (!open || broken);
 }

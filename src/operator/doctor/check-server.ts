@@ -100,7 +100,9 @@ function checkServerFacts(
   return findings;
 }
 
-/** False while a tenant is provisioned or changed by a command. checkControl reports provisioning that no process continues. */
+/**
+ * False while a command provisions or changes the tenant. checkControl reports provisioning that no process continues.
+ */
 function isStable(tenant: Tenant, control: ControlFacts): boolean {
   return tenant.status !== 'provisioning' && !control.isBusy(tenant);
 }

@@ -5,8 +5,8 @@ import { type CheckContext, isKnownWarmName } from './check-context.ts';
 import { checkUnprivileged } from './check-unprivileged.ts';
 
 /**
- * Checks the group whose members are the login roles of all tenants. Whatever it has, every tenant has: so it may not log
- * in, has no privileges on databases, and has no other members.
+ * Checks the group whose members are the login roles of all tenants. Every tenant has the privileges of the group. So
+ * the group must not log in, and must have no privileges on databases and no other members.
  */
 export function checkTenantGroup(context: CheckContext): void {
   const { server, tenants, facts, report } = context;

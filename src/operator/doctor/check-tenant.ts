@@ -13,8 +13,8 @@ import { checkIdentityVersion, checkSchema, checkVersion, type Head } from './ch
 import { type Finding, type Report, toFinding } from './finding.ts';
 
 /**
- * Checks the database of one tenant inside. Connects as the service does, with the tenant's own login, to notice what
- * keeps the service out. Only when that login is refused, connects with the operator's.
+ * Checks the contents of one tenant database. Connects as the service does, with the login of the tenant, to find what
+ * prevents the service from connecting. If that login is refused, connects with the login of the operator.
  */
 export async function checkTenant(installation: Installation, tenant: Tenant, head: Head): Promise<Finding[]> {
   const { databaseName, roleName } = tenant;

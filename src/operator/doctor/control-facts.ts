@@ -25,7 +25,8 @@ export async function readControlFacts({ control }: Installation, client: pg.Cli
       where locktype = 'advisory' and granted and database = (select oid from pg_database where datname = current_database())`,
   );
   const locks = new Set(rows.map(({ space, key }) => `${space}:${key}`));
-  // A tenant claims a warm database in one transaction. So one statement sees either the unclaimed database or the tenant.
+  // A tenant claims a warm database in one transaction. So one statement sees either the unclaimed database or the
+  // tenant.
   const { rows: warm } = await client.query<{ id: string; server: number; ready: boolean | null }>(
     `select id, server_id as server, ready_at is not null as ready from warm_databases
       union all select id, server_id, null from tenants where status = 'provisioning'`,

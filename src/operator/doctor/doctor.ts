@@ -26,9 +26,9 @@ interface Options extends Progress {
 }
 
 /**
- * Checks the whole installation: the control database, the servers, and the tenant databases inside. When there are
- * findings, it checks their servers and tenants a second time and returns only the findings that are there again: the
- * others were work in progress.
+ * Checks the whole installation: the control database, the servers, and the contents of the tenant databases. When
+ * there are findings, it checks their servers and tenants a second time and returns only the findings that recur: the
+ * others were changes in progress.
  */
 export async function diagnose(
   installation: Installation,

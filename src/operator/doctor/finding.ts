@@ -8,7 +8,7 @@ export interface Finding {
   problem: string;
   /** What the operator has to do: an imperative sentence, with the whole command or statement. */
   remedy: string;
-  /** What repairs it without risk; absent when only a person can decide. */
+  /** The repair, if it has no risk; absent when the operator has to decide. */
   repair?: Repair;
 }
 

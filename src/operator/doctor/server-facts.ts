@@ -59,7 +59,8 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
         and (deptype = 'o' or classid <> 'pg_database'::regclass)`,
     [`${prefix}_`],
   );
-  // The creator of a role becomes a member of it that may grant it, but without its privileges: such members do not count.
+  // The creator of a role becomes a member of it that may grant it, but without its privileges: such members do not
+  // count.
   const { rows: members } = await client.query<{ name: string; member: string }>(
     `select distinct pg_get_userbyid(roleid)::text as name, pg_get_userbyid(member)::text as member
        from pg_auth_members where starts_with(pg_get_userbyid(roleid)::text, $1)

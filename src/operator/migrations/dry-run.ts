@@ -5,13 +5,13 @@ import { readSchemaSteps } from '../schema/schema-steps.ts';
 import { fingerprintKey } from '../schema/template-fingerprint.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 
-/** What a run would do to the tenants at one version. */
+/** The part of a planned run for the tenants at one version. */
 export interface Plan {
   /** Null for tenants whose run was killed: their version is read from the database when they are migrated. */
   version: string | null;
   tenants: string[];
   migrations: { name: string; sql: string[] }[];
-  /** What the run would do instead of running migrations. */
+  /** The action of the run, if it would run no migration. */
   note?: string;
 }
 

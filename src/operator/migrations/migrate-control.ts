@@ -17,7 +17,7 @@ export async function migrateControl(controlUrl: string): Promise<string[]> {
   });
 }
 
-/** Without this, every login of the server, also a tenant's, could connect and listen to the change feed. */
+/** By default every login of the server, also that of a tenant, may connect, and could listen to the change feed. */
 async function revokePublicRights(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ name: string }>('select current_database() as name');
   await client.query(`revoke all on database ${quoteIdentifier(rows[0]?.name ?? '')} from public`);

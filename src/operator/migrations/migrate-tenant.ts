@@ -38,16 +38,18 @@ export interface Run {
  *
  * No request is ever served on a schema that does not fit the build:
  * 1. Before the database changes, the control database loses the tenant's version. A process that has received that
- *    change answers the tenant's requests with 503, also from memory. Every process receives it within a second.
- * 2. The change locks the identity of the database. A new connection reads it before it serves a request, so it waits until
- *    the change has ended, and then finds another version than its own and serves nothing.
- * 3. Under that lock the sessions of the tenant end (`changeSchema`). So by 2, no request uses a connection on the new
- *    schema that was verified on the old one, also a request that began long before.
+ *    change responds to the tenant's requests with 503 and serves nothing from memory. Every process receives it within
+ *    a second.
+ * 2. The change locks the identity of the database. A new connection reads it before it serves a request, so it waits
+ *    until the change has ended, and then finds another version than its own and serves nothing.
+ * 3. Under that lock the sessions of the tenant end (`changeSchema`). So by 2, no request, however long ago it began,
+ *    uses a connection on the new schema that was verified on the old one.
  * 4. After the database has changed, the control database gets the new version.
- * 5. A run ends no sooner than every process has received 1 for each tenant: then no response of an earlier build is left.
- * If the process is killed in between, the tenant has no version and gets 503 until the next run.
+ * 5. A run ends only after every process has received the change of step 1 for each tenant. No process then serves a
+ *    cached response of the old schema.
+ * If the process of the run is killed in between, the tenant has no version and gets 503 until the next run.
  *
- * @returns `busy` if another process works on the tenant, undefined if there is nothing to do (any more)
+ * @returns `busy` if another process works on the tenant; undefined if the tenant is at head or was purged
  */
 export async function migrateTenant(run: Run, { id, serverId }: Candidate): Promise<TenantResult | 'busy' | undefined> {
   const { locks, controlPool, installation, head } = run;

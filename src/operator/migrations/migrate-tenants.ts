@@ -41,9 +41,9 @@ const defaultConcurrency = 4;
 const outcomeConnections = 4;
 
 /**
- * Brings tenant databases to head and records the run in the control database. A tenant at head costs no connection; a tenant
- * that fails does not affect the others. Two concurrent runs share the work: each tenant is locked in the control database
- * while it is migrated, and a run leaves the tenants that the other run works on to the end.
+ * Brings tenant databases to head and records the run in the control database. A tenant at head costs no connection; a
+ * tenant that fails does not affect the others. Two concurrent runs share the work: each tenant is locked in the
+ * control database while it is migrated, and a run retries the tenants that the other run works on after all others.
  * @throws {OperatorError} when a requested tenant does not exist
  */
 export async function migrateTenants(

@@ -28,8 +28,8 @@ export interface Candidate {
 }
 
 /**
- * Begins a run: inserts its row, and an outcome row for each of its tenants, in one statement. The run counts as running
- * while `client` is connected and holds the run's lock.
+ * Begins a run: inserts its row, and an outcome row for each of its tenants, in one statement. The run counts as
+ * running while `client` is connected and holds the run's lock.
  * @param fingerprints at head, by the id of the server
  */
 export async function beginRun(
@@ -84,7 +84,7 @@ export async function beginRollback(client: Queryable, tenant: number, from: str
   return Number(rows[0]?.id);
 }
 
-/** Ends the runs whose process was killed. Their unfinished tenants are left to the next run. */
+/** Ends the runs whose process was killed. The next run migrates their unfinished tenants. */
 export async function closeAbandonedRuns(client: Queryable): Promise<void> {
   const { rows } = await client.query<{ id: string }>(`select id from migration_runs where state = 'running'`);
   for (const { id } of rows) {

@@ -17,8 +17,8 @@ import { recordOutcome } from './migration-outcomes.ts';
 import { beginRollback, endRun } from './migration-runs.ts';
 
 /**
- * Undoes the last migration of one tenant in one transaction, and records that as a run. The tenant's requests get 503 while
- * its database changes, and from builds that need the migration until it is migrated again.
+ * Undoes the last migration of one tenant in one transaction, and records that as a run. The tenant's requests get 503
+ * while its database changes, and from builds that need the migration until it is migrated again.
  * @throws {OperatorError} when the migration cannot be undone; the tenant is then unchanged
  */
 export async function rollback(installation: Installation, slug: string): Promise<{ from: string; to: string }> {

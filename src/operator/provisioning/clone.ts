@@ -11,9 +11,9 @@ import { checkManifest } from './manifest.ts';
 import { provision } from './provision.ts';
 
 /**
- * Makes a new tenant with the data, roles and users of another as of one moment, which goes on being served. Its
- * database, login role and signing key are its own; sessions, API clients and their tokens are not copied. Killed
- * anywhere, it can be run again.
+ * Creates a tenant with the data, roles and users that another tenant has at one moment. The source is served
+ * meanwhile. The clone has its own database, login role and signing key; sessions, API clients and their tokens are
+ * not copied. It can be run again after it was killed at any point.
  */
 export async function cloneTenant(
   installation: Installation,
@@ -42,28 +42,28 @@ export async function cloneTenant(
   return tenant;
 }
 
-/** People and data. What was done before is done again from the start. */
+/** Copies users and data into the clone. A run after a killed one starts from the beginning. */
 async function populate(installation: Installation, source: Tenant, clone: Tenant): Promise<[]> {
-  const people = await copyPeople(installation, source, clone);
+  const users = await copyUsers(installation, source, clone);
   const url = (tenant: Tenant) => databaseUrl(installation.servers.adminUrl(tenant.server), tenant.databaseName);
   await withConnection(url(source), from =>
     withConnection(url(clone), async to => {
       await requireSameVersion(from, to, source.slug);
       await to.query('begin');
       await copyData(from, to);
-      await renamePeople(to, people);
+      await replaceUsers(to, users);
       await to.query('commit');
     }),
   );
   return [];
 }
 
-interface Renamed {
+interface CopiedUser {
   before: { id: number; guid: string };
   after: { id: number; guid: string };
 }
 
-async function copyPeople({ control }: Installation, source: Tenant, clone: Tenant): Promise<Renamed[]> {
+async function copyUsers({ control }: Installation, source: Tenant, clone: Tenant): Promise<CopiedUser[]> {
   return control.em.fork().transactional(async em => {
     await em.nativeDelete(User, { tenant: clone.id });
     await em.nativeDelete(Role, { tenant: clone.id });
@@ -71,7 +71,7 @@ async function copyPeople({ control }: Installation, source: Tenant, clone: Tena
     for (const { id, name, permissions } of await em.find(Role, { tenant: source.id })) {
       roles.set(id, em.create(Role, { tenant: clone.id, name, permissions }));
     }
-    const renamed: [User, User][] = [];
+    const copies: [User, User][] = [];
     for (const user of await em.find(User, { tenant: source.id })) {
       const { email, passwordHash, firstName, lastName, scope, entityId, confirmedAt, disabledAt } = user;
       const role = roles.get(user.role.id) as Role;
@@ -87,30 +87,34 @@ async function copyPeople({ control }: Installation, source: Tenant, clone: Tena
         confirmedAt,
         disabledAt,
       });
-      renamed.push([user, copy]);
+      copies.push([user, copy]);
     }
     await em.flush();
-    return renamed.map(([{ id, guid }, copy]) => ({ before: { id, guid }, after: { id: copy.id, guid: copy.guid } }));
+    return copies.map(([{ id, guid }, copy]) => ({ before: { id, guid }, after: { id: copy.id, guid: copy.guid } }));
   });
 }
 
 type Connection = Parameters<Parameters<typeof withConnection>[1]>[0];
 
-/** Activities and audit entries name the users of the copy, under their own numbers. */
-async function renamePeople(client: Connection, people: Renamed[]): Promise<void> {
-  await client.query('create temporary table people (old_id bigint, new_id bigint, new_guid uuid) on commit drop');
+/**
+ * Makes the activities and audit entries of the clone refer to the users of the clone, which have new ids and guids.
+ */
+async function replaceUsers(client: Connection, users: CopiedUser[]): Promise<void> {
+  await client.query(
+    'create temporary table copied_users (old_id bigint, new_id bigint, new_guid uuid) on commit drop',
+  );
   const columns = [
-    people.map(({ before }) => before.id),
-    people.map(({ after }) => after.id),
-    people.map(({ after }) => after.guid),
+    users.map(({ before }) => before.id),
+    users.map(({ after }) => after.id),
+    users.map(({ after }) => after.guid),
   ];
-  await client.query('insert into people select * from unnest($1::bigint[], $2::bigint[], $3::uuid[])', columns);
+  await client.query('insert into copied_users select * from unnest($1::bigint[], $2::bigint[], $3::uuid[])', columns);
   await client.query(`
     alter table activities disable trigger user;
     alter table audit_log disable trigger user;
-    update activities set user_id = new_id from people where user_id = old_id;
-    update activities set recorded_by = new_id from people where recorded_by = old_id;
-    update audit_log set user_id = new_id, user_guid = new_guid from people where user_id = old_id;
+    update activities set user_id = new_id from copied_users where user_id = old_id;
+    update activities set recorded_by = new_id from copied_users where recorded_by = old_id;
+    update audit_log set user_id = new_id, user_guid = new_guid from copied_users where user_id = old_id;
     alter table activities enable trigger user;
     alter table audit_log enable trigger user`);
 }

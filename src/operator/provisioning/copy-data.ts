@@ -3,12 +3,12 @@ import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 
-/** Tables that say what a database is, not what its tenant has. */
+/** Tables that describe the database itself. They are not data of the tenant, so they are not copied. */
 const ownTables = ['tenant_identity', 'migrations'];
 
 /**
- * Replaces everything in one tenant database by what stands in another of the same schema, as of one moment. The source
- * is only read and goes on being served; the target changes in the caller's transaction.
+ * Replaces all data of one tenant database by the data that another one with the same schema has at one moment. The
+ * source is only read and is served meanwhile; the target changes in the caller's transaction.
  */
 export async function copyData(source: pg.Client, target: pg.Client): Promise<void> {
   await source.query('begin isolation level repeatable read read only');
@@ -49,7 +49,7 @@ async function copyTable(source: pg.Client, target: pg.Client, name: string, col
   }
 }
 
-/** Every table with its stored columns; one that refers to another comes after it. */
+/** Returns every table with its stored columns. A table comes after the tables that it refers to. */
 async function tablesInOrder(client: pg.Client): Promise<Table[]> {
   const { rows: tables } = await client.query<Table>(
     `select c.relname as name, array_agg(a.attname::text order by a.attnum) as columns
@@ -68,7 +68,7 @@ async function tablesInOrder(client: pg.Client): Promise<Table[]> {
     const free = waiting.findIndex(({ name }) =>
       references.every(reference => reference.from !== name || !waiting.some(table => table.name === reference.to)),
     );
-    if (free < 0) throw new Error('tables refer to each other in a circle');
+    if (free < 0) throw new Error('the foreign keys of the tables form a cycle');
     ordered.push(...waiting.splice(free, 1));
   }
   return ordered;

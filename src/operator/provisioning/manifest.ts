@@ -36,13 +36,13 @@ const manifest = z.strictObject({
   entities: z.array(z.strictObject({ name, entityType: z.enum(['supplier', 'customer']) })).default([]),
 });
 
-/** Words that would be mistaken for something of the server's or of ours. */
+/** Slugs that would be confused with databases of PostgreSQL or of this service. */
 const reserved = new Set(['postgres', 'template0', 'template1', 'template', 'warm', 'tenant', 'control']);
 
-/** What a new tenant is to be. Holds no secrets. */
+/** The description of a new tenant. It contains no secrets. */
 export type Manifest = z.output<typeof manifest>;
 
-/** @throws {OperatorError} naming every field that is wrong */
+/** Validates a manifest. @throws {OperatorError} that names every invalid field */
 export function checkManifest(value: unknown, source: string): Manifest {
   const parsed = manifest.safeParse(value);
   if (parsed.success) return parsed.data;

@@ -14,12 +14,12 @@ export interface ManifestOutcome {
   error?: unknown;
 }
 
-/** More copies of the template at the same time would take too much from the tenants of a server. */
+/** More concurrent copies of the template would slow down the tenants of the server. */
 const concurrencyPerServer = 2;
 
 /**
- * Provisions every manifest (`*.json`) of a folder, two at the same time on each server. One that fails does not stop the
- * others, and tenants that are there already are left as they are.
+ * Provisions every manifest (`*.json`) of a folder, two at a time on each server. A manifest that fails does not stop
+ * the others, and existing tenants are not changed.
  */
 export async function provisionFolder(
   installation: Installation,
@@ -41,7 +41,7 @@ export async function provisionFolder(
       provisioned => onOutcome({ file, provisioned }),
       error => onOutcome({ file, error }),
     );
-  // A manifest without a server may go to any of them: those come first, all at the limit of one server.
+  // A manifest without a server may be placed on any server. So these come first, within the limit of a single server.
   const byServer = Map.groupBy(manifests, ({ manifest }) => manifest.server);
   await runConcurrently(byServer.get(undefined) ?? [], concurrencyPerServer, provisionOne);
   byServer.delete(undefined);

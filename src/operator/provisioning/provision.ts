@@ -21,16 +21,16 @@ import { claimWarmDatabase } from './warm-pool.ts';
 
 export interface Provisioned {
   tenant: Tenant;
-  /** False when the tenant was there already, and nothing was changed. */
+  /** False when the tenant existed already; nothing was changed then. */
   created: boolean;
-  /** The people just added, the first administrator first; their passwords are known only now. */
+  /** The users that were added, the first administrator first. Their passwords are not stored anywhere. */
   logins: { email: string; password: string }[];
 }
 
 /**
- * Makes a tenant: its row, its login role, its database (a warm one, or copied from the template), its people; then it is
- * active. Every step can be repeated, so a run that was killed anywhere is completed by the next one, and nothing half-made is served.
- * A tenant that is active already is left as it is.
+ * Provisions a tenant: its row, login role, database (a warm one, or a copy of the template) and users; then sets it
+ * active. Each step can be repeated, so the next run completes one that was killed at any point, and an incomplete
+ * tenant is never served. An existing tenant is not changed.
  */
 export async function provision(
   installation: Installation,
@@ -60,7 +60,10 @@ export async function provision(
   });
 }
 
-/** What the manifest says is in a new tenant. Run again after it was killed, it gives those it finds new passwords. */
+/**
+ * Adds the entities and users of the manifest. Replaces the users that a killed run has added: their passwords are
+ * lost.
+ */
 async function populateFrom(
   installation: Installation,
   passwords: Passwords,
@@ -82,7 +85,7 @@ async function populateFrom(
   });
 }
 
-/** The tenant's row with everything that only the control database knows: names, roles, the first signing key. */
+/** Inserts the tenant's row with its names, roles and first signing key. */
 async function reserve(em: EntityManager, installation: Installation, manifest: Manifest): Promise<Tenant> {
   const { secrets } = installation;
   const server = em.merge(await placeTenant(installation, manifest.server));
@@ -109,13 +112,16 @@ async function reserve(em: EntityManager, installation: Installation, manifest: 
   });
 }
 
-/** Of a tenant and its database. It is never given again, so neither is the name of the database, though a slug may be. */
+/**
+ * Returns the next id of a tenant. An id is never reused, so the name of a database is not either, though a slug may
+ * be.
+ */
 async function nextNumber(em: EntityManager): Promise<number> {
   const [row] = await em.execute<{ id: string }[]>(`select nextval(pg_get_serial_sequence('tenants', 'id')) as id`);
   return Number(row?.id);
 }
 
-/** The manifest's entities, by name. Made once: a second run finds them. */
+/** Inserts the entities of the manifest, unless they exist. @returns their ids by name */
 async function makeEntities(
   { servers }: Installation,
   tenant: Tenant,

@@ -14,8 +14,8 @@ import { ensureTemplate, tenantGroup } from '../schema/template.ts';
 import { warmName } from './physical-names.ts';
 
 /**
- * A tenant's login role and database, with the tenant's guid inside, at the head of this build. It may be run again after
- * it was killed anywhere, by this build or by another one.
+ * Creates the login role and the database of a tenant, with the tenant's guid inside, at the head of this build. It
+ * can be run again after it was killed at any point, by this build or by another one.
  */
 export async function createTenantDatabase({ secrets, servers }: Installation, tenant: Tenant): Promise<void> {
   const { server, databaseName: name, roleName } = tenant;
@@ -28,18 +28,18 @@ export async function createTenantDatabase({ secrets, servers }: Installation, t
       await client.query(`${limitConnect(name, roleName)}; alter database ${quote(name)} allow_connections true`);
       return stampIdentity(databaseUrl(adminUrl, name), tenant.guid);
     };
-    const took = await takeWarmDatabase(client, tenant, password);
-    const version = took ? await stampIdentity(databaseUrl(adminUrl, name), tenant.guid) : await make();
+    const isWarm = await takeWarmDatabase(client, tenant, password);
+    const version = isWarm ? await stampIdentity(databaseUrl(adminUrl, name), tenant.guid) : await make();
     if (version === head) return;
-    // It was copied by another build, which was killed before anybody's data came into it.
+    // Another build made the copy and was killed before it wrote data into it.
     await client.query(`drop database ${quote(name)} with (force)`);
     await make();
   });
 }
 
 /**
- * Copies the template. The copy takes no connections until the rights on it are right.
- * @param before is done before each attempt, when the template is known to be there
+ * Copies the template. The copy is closed to connections, because the privileges on it are not set yet.
+ * @param before runs before each attempt, when the template exists
  */
 export async function copyTemplate(
   client: pg.Client,
@@ -64,21 +64,21 @@ export async function copyTemplate(
       );
       return;
     } catch (error) {
-      // The template was replaced meanwhile by another process (3D000), or is being copied (55006).
+      // Another process has just replaced the template (3D000) or is using it (55006).
       if (attempt === 5 || !['3D000', '55006'].includes(sqlState(error) ?? '')) throw error;
     }
   }
 }
 
-/** One login role reaches a database, and nobody else does. */
+/** Returns SQL that lets one login role connect to a database, and no other role. */
 export function limitConnect(database: string, role: string): string {
   return `revoke all on database ${quote(database)} from public; grant connect on database ${quote(database)} to ${quote(role)}`;
 }
 
 /**
- * Gives the warm database that was claimed its name, its role a name and a password, and opens it; all of it in one
- * transaction of the server, so that it has happened or not, whenever anybody is killed.
- * @returns false when there is none (any more), or it is not fit for use: then the template is copied
+ * Turns the claimed warm database into the tenant's: renames it and its role, sets the password, and opens it. All in
+ * one transaction of the server, so a process that is killed leaves either all of these changes or none.
+ * @returns false when the warm database does not exist or is unusable; the caller then copies the template
  */
 async function takeWarmDatabase(client: pg.Client, tenant: Tenant, password: string): Promise<boolean> {
   const warm = warmName(tenant.server, tenant.id);
@@ -86,7 +86,8 @@ async function takeWarmDatabase(client: pg.Client, tenant: Tenant, password: str
   const { rowCount } = await client.query(
     `select from pg_database d join pg_roles on rolname = datname
       where datname = $1 and not datallowconn and datconnlimit <> -2
-        and not exists (select from pg_database where datname = $2) and not exists (select from pg_roles where rolname = $3)`,
+        and not exists (select from pg_database where datname = $2)
+        and not exists (select from pg_roles where rolname = $3)`,
     [warm, tenant.databaseName, tenant.roleName],
   );
   if (!rowCount) return false;
@@ -100,17 +101,19 @@ async function takeWarmDatabase(client: pg.Client, tenant: Tenant, password: str
 }
 
 /**
- * Thousands of iterations (RFC 7677 §4) make guessing dear where people choose passwords. Those of tenants are 192 random
- * bits, so nobody can guess, and every new connection would pay for it with a millisecond or two.
+ * Returns the SCRAM verifier of a tenant's password, with one iteration. Thousands of iterations (RFC 7677 §4) protect
+ * passwords that people choose. The passwords of tenants are 192 random bits, which cannot be guessed, and the
+ * iterations would cost each new connection 1 to 2 ms.
  */
 export function tenantVerifier(password: string): string {
   return scramVerifier(password, 1);
 }
 
 /**
- * Logs in to one database, owns nothing, and has what the group of all tenants is granted inside that database. A new role
- * is nothing more by itself; to say so of one that is there takes a superuser.
- * @throws {OperatorError} when it is there and another tenant's, whose password must not be changed
+ * Creates the login role of a tenant, or sets the password of the existing one. The role can connect to one database,
+ * owns nothing, and has the privileges of the group of all tenants. A new role has no other attributes; an existing
+ * one is not reset to that, because it would require a superuser.
+ * @throws {OperatorError} when the role belongs to another tenant, whose password must not change
  */
 async function makeRole(client: pg.Client, tenant: Tenant, password: string): Promise<void> {
   const { roleName, guid, server } = tenant;
@@ -120,19 +123,19 @@ async function makeRole(client: pg.Client, tenant: Tenant, password: string): Pr
     [roleName],
   );
   if (rows[0] && rows[0].owner !== guid) {
-    const what = `${server.name} has a login role ${roleName} already, which is not this tenant's`;
+    const what = `the login role ${roleName} on server ${server.name} belongs to another tenant`;
     throw new OperatorError(`${what}: nothing was changed. Does another installation there have the same prefix?`);
   }
   const make = `${rows[0] ? 'alter' : 'create'} role ${role} login password ${quoteLiteral(tenantVerifier(password))}`;
   await client.query(`${make}; ${roleComment(tenant)}; grant ${quote(tenantGroup(server))} to ${role}`);
 }
 
-/** Says on a login role whose it is: two installations on one server may give the same names. */
+/** Returns SQL that records the owner of a login role in its comment: two installations may use the same names. */
 export function roleComment({ roleName, guid }: Tenant): string {
   return `comment on role ${quote(roleName)} is ${quoteLiteral(guid)}`;
 }
 
-/** @returns the version of the schema inside */
+/** Writes the tenant's guid into its database. @returns the schema version of the database */
 async function stampIdentity(url: string, guid: string): Promise<string | undefined> {
   return withConnection(url, async client => {
     await client.query('insert into tenant_identity (guid) values ($1) on conflict do nothing', [guid]);

@@ -13,27 +13,33 @@ import { warmName, warmNumber } from './physical-names.ts';
 import { copyTemplate, limitConnect } from './tenant-database.ts';
 
 /*
- * Warm databases: copies of the template that wait for a tenant, so that a new one need not wait for a copy. Each has a
- * number out of the sequence of the tenants, and is called after it. The tenant that claims it takes the number, so that
- * its name never comes again, and what belongs to whom can be told from names alone. Its states, in their order:
+ * A warm database is a copy of the template that is made before a tenant needs it, so that a new tenant does not wait
+ * for the copy. Its number comes from the sequence of the tenants' ids, and its name contains the number. The tenant
+ * that claims it gets the number as its id. So a name is never used twice, and it alone shows what a database belongs
+ * to.
  *
- *   row           database and role        who goes on when the process is killed
- *   not ready     none, or half made       fill drops them, then the row
- *   ready         closed; role, no login   provision claims it; fill replaces it when it is of other migrations
- *   (no row) tenant `provisioning` has     closed; the role has no login yet: provision of that tenant renames both and
- *     the number                           opens the database, in one transaction of the server; or purge takes the row
- *   (no row) the tenant has the number     renamed: a tenant's database as any other
- *   (no row) nobody has the number         a leftover: fill drops it, and so does doctor --fix
+ * The states of a warm database, in order. After a process was killed, the next step continues from the state it left:
  *
- * The row comes before the database and the claim moves the number from one table to another in one transaction, so a
- * number that is in neither belongs to nobody, ever. A warm database is closed and has no identity inside: one that is
- * open is somebody's, whatever its name, and is left alone.
+ *   record of the number              database and role            next step
+ *   row in warm_databases, not ready  absent or incomplete         fill drops them and deletes the row
+ *   row in warm_databases, ready      closed; role without login   provision claims it; fill replaces it if it has
+ *                                                                  other migrations than this build
+ *   tenant in state `provisioning`    closed; role without login   provision of that tenant renames both and opens
+ *                                                                  the database, in one transaction; or purge
+ *                                                                  deletes the row
+ *   provisioned tenant                renamed, open, with login    none: it is a tenant database
+ *   none                              closed                       fill or doctor --fix drops it
+ *
+ * I1: The row is inserted before the database is created, and a claim moves the number between the tables in one
+ *     transaction. So a number that neither table contains will never be in use again.
+ * I2: A warm database is closed and has no identity inside. So an open database holds data, whatever its name: it is
+ *     never dropped.
  */
 
 /**
- * Takes a warm database of this build's migrations out of the pool, in the transaction that makes the tenant's row. Two at
- * the same time never get the same.
- * @returns its number, which is to be the tenant's; undefined when none is ready
+ * Claims a warm database with the migrations of this build, in the transaction that inserts the tenant's row.
+ * Concurrent claims get different databases.
+ * @returns its number, which becomes the id of the tenant; undefined when no database is ready
  */
 export async function claimWarmDatabase(em: EntityManager, server: Server): Promise<number | undefined> {
   const [row] = await em.execute<{ id: string }[]>(
@@ -51,14 +57,16 @@ export interface FillResult {
   ready: number;
   made: number;
   dropped: number;
-  /** Why it is not full; null when it is. */
+  /** Why the pool could not be filled; null when it was. */
   error: string | null;
 }
 
-/** Copies made at the same time on one server: more would take too much from the tenants there. */
+/** Concurrent copies on one server. More of them would slow down the tenants of that server. */
 const copyConcurrency = 2;
 
-/** Fills the pool of every server up to `size`, after it has dropped what is of other migrations or was left half made. */
+/**
+ * Fills the pool of every server up to `size`. First drops warm databases with other migrations and incomplete ones.
+ */
 export async function fillPool(installation: Installation, size: number): Promise<FillResult[]> {
   const servers = await installation.control.em.fork().findAll(Server, { orderBy: { id: 'asc' } });
   return Promise.all(
@@ -76,7 +84,7 @@ async function fillServer(installation: Installation, server: Server, size: numb
   const adminUrl = installation.servers.adminUrl(server);
   const digest = await migrationsDigest();
   await withConnection(installation.controlUrl, async connection => {
-    await acquireLock(connection, lockSpaces.warm, server.id); // one fills it at a time
+    await acquireLock(connection, lockSpaces.warm, server.id); // one process at a time fills the pool of a server
     const control = shareConnection(connection);
     await ensureTemplate(server, adminUrl);
     filled.dropped = await withConnection(adminUrl, async admin => {
@@ -96,11 +104,12 @@ async function fillServer(installation: Installation, server: Server, size: numb
   });
 }
 
-/** @returns how many databases were dropped */
+/** Drops unusable warm databases and leftovers. @returns the number of dropped databases */
 async function sweep(control: Queryable, admin: pg.Client, server: Server, digest: string): Promise<number> {
   const { rows: found } = await admin.query<{ name: string; closed: boolean; role: boolean }>(
     `select datname as name, not datallowconn or datconnlimit = -2 as closed, false as role from pg_database
-      union all select rolname, not rolcanlogin, true from pg_roles where not exists (select from pg_database where datname = rolname)`,
+      union all select rolname, not rolcanlogin, true from pg_roles
+                 where not exists (select from pg_database where datname = rolname)`,
   );
   const present = new Set(found.filter(({ role }) => !role).map(({ name }) => warmNumber(server, name)));
   const { rows } = await control.query<{ id: string }>('select id from warm_databases where server_id = $1', [
@@ -111,7 +120,7 @@ async function sweep(control: Queryable, admin: pg.Client, server: Server, diges
     'delete from warm_databases where server_id = $1 and (digest <> $2 or ready_at is null or id = any ($3))',
     [server.id, digest, missing],
   );
-  // Asked after the server was: a number that is in neither table by now is nobody's.
+  // This query runs after that of the server. So by I1, a number that neither table contains now is a leftover.
   const { rows: taken } = await control.query<{ id: string }>(
     `select id from warm_databases union all select id from tenants where status = 'provisioning'`,
   );
@@ -152,12 +161,12 @@ async function makeWarm(
 export interface WarmDatabase {
   database: string;
   server: string;
-  /** `outdated`: of other migrations than this build's; the next fill replaces it, and `unfinished` ones. */
+  /** `outdated`: it has other migrations than this build. The next fill replaces it, as well as `unfinished` ones. */
   state: 'ready' | 'outdated' | 'unfinished';
   createdAt: string;
 }
 
-/** What waits in the pool. */
+/** Returns the warm databases of all servers, by number. */
 export async function listPool({ control }: Installation): Promise<WarmDatabase[]> {
   const digest = await migrationsDigest();
   const rows = await control.em

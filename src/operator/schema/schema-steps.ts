@@ -40,15 +40,15 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
   );
 }
 
-/** What a tenant database says about itself. */
+/** The tenant and the migrations that a tenant database records. */
 export interface SchemaState {
-  /** The guid of its tenant; null in an empty database. */
+  /** The guid of the tenant; null in an empty database. */
   guid: string | null;
-  /** The names of its migrations, in the order in which they ran. */
+  /** The names of the migrations, in the order in which they ran. */
   applied: string[];
 }
 
-/** Reads tenant and migrations of a database. An empty database has neither. */
+/** Reads the tenant and the migrations that a database records. */
 export async function readSchemaState(client: pg.Client): Promise<SchemaState> {
   const query =
     'select (select guid from tenant_identity) as guid, array(select name::text from migrations order by id) as applied';
@@ -68,8 +68,8 @@ const trackingTable = `
   )`;
 
 /**
- * Locks `tenant_identity`, which an empty database does not have. It is locked before `migrations`, in the order in which
- * `readSchemaState` and new connections open the two tables; the reverse order could deadlock.
+ * Locks `tenant_identity`, which an empty database does not have. It is locked before `migrations`, in the order in
+ * which `readSchemaState` and new connections open the two tables; the reverse order could deadlock.
  */
 const lockIdentity = `
   do $$ begin
@@ -86,12 +86,13 @@ interface SchemaChange {
 }
 
 /**
- * Changes the schema of a tenant database in one transaction, which locks `tenant_identity` and `migrations`. A new connection
- * that is to serve the tenant first reads both (identity and version), so it waits until the transaction has ended.
+ * Changes the schema of a tenant database in one transaction, which locks `tenant_identity` and `migrations`. A new
+ * connection that is to serve the tenant first reads both (identity and version), so it waits until the transaction
+ * has ended.
  *
  * Under these locks the sessions of the tenant's role end. So no connection that was verified at the earlier version
- * exists at the commit, whenever the request began that would use it. After the commit they end once more: a session that
- * waited for the lock would not see the new version if somebody had set its isolation level to repeatable read.
+ * exists at the commit, whenever the request began that would use it. After the commit they end once more: a session
+ * that waited for the lock does not see the new version if its isolation level is repeatable read.
  */
 export async function changeSchema(client: pg.Client, { role, change, check }: SchemaChange): Promise<void> {
   try {

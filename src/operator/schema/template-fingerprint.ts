@@ -13,9 +13,9 @@ import { ensureTemplate, migrationsDigest } from './template.ts';
 import { tenantHead } from './tenant-head.ts';
 
 /**
- * Returns the fingerprint of a tenant database at head on this server, which is the fingerprint of the template. It is read
- * once for each set of migrations and stored in the control database. Each server has its own, because PostgreSQL versions
- * may print the definition of an object differently.
+ * Returns the fingerprint of a tenant database at head on this server, which is the fingerprint of the template. It is
+ * read once for each set of migrations and stored in the control database. Each server has its own, because PostgreSQL
+ * versions may print the definition of an object differently.
  */
 export async function headFingerprint(control: ControlDatabase, server: Server, adminUrl: string): Promise<string> {
   const key = { serverId: server.id, digest: await fingerprintKey() };
@@ -33,8 +33,8 @@ export async function headFingerprint(control: ControlDatabase, server: Server, 
 }
 
 /**
- * Returns the fingerprint at head of every server that has tenants, by the id of the server. It is '' for a server that cannot
- * be reached: then its tenants fail one by one, and those of other servers are not affected.
+ * Returns the fingerprint at head of every server that has tenants, by the id of the server. It is '' for a server
+ * that cannot be reached: its tenants then fail one by one, and tenants on other servers are not affected.
  */
 export async function headFingerprints({ control, servers }: Installation): Promise<Map<number, string>> {
   const em = control.em.fork();
@@ -51,7 +51,10 @@ export async function headFingerprints({ control, servers }: Installation): Prom
   return new Map(await Promise.all(found.map(read)));
 }
 
-/** The key of a stored fingerprint: the digest of the migrations, and a digest of the method that computes the fingerprint. */
+/**
+ * The key of a stored fingerprint: the digest of the migrations, and a digest of the method that computes the
+ * fingerprint.
+ */
 export async function fingerprintKey(): Promise<string> {
   const method = createHash('sha256').update(fingerprintMethod).digest('hex').slice(0, 8);
   return `${await migrationsDigest()}-${method}`;

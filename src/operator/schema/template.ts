@@ -10,15 +10,18 @@ import { loadMigrations, migrationNames, runMigrations } from '../../postgres/mi
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 
-/** Returns the group role of a server, whose members are the login roles of its tenants. Tables grant their rights to it. */
+/**
+ * Returns the group role of a server, whose members are the login roles of its tenants. Tables grant their rights to
+ * it.
+ */
 export function tenantGroup(server: Pick<Server, 'prefix'>): string {
   return `${server.prefix}_tenant`;
 }
 
 /**
- * Creates the template of a server, unless it exists: the database that new tenants are copied from, with every migration and
- * its seed rows, closed to connections. Its name contains a digest of the migrations, so an existing one is at head, and a
- * build with other migrations creates its own.
+ * Creates the template of a server, unless it exists: the database that new tenants are copied from, with every
+ * migration and its seed rows, closed to connections. Its name contains a digest of the migrations, so an existing one
+ * is at head, and a build with other migrations creates its own.
  * @returns the name of the template
  */
 export async function ensureTemplate(server: Pick<Server, 'name' | 'prefix'>, adminUrl: string): Promise<string> {
@@ -35,8 +38,8 @@ export async function ensureTemplate(server: Pick<Server, 'name' | 'prefix'>, ad
     if (await exists()) return;
 
     await readSchemaSteps(); // throws if a migration cannot run over a fleet
-    // The template is created under a temporary name and renamed, so one with the final name is complete. What a killed
-    // process has left is dropped.
+    // The template is created under a temporary name and renamed, so one with the final name is complete. Databases
+    // that a killed process has left are dropped first.
     const temporary = `${name}_new`;
     await client.query(`drop database if exists ${quoteIdentifier(temporary)} with (force)`);
     await client.query(`drop database if exists ${quoteIdentifier(name)} with (force)`);
@@ -62,8 +65,9 @@ async function ensureGroup(client: { query(sql: string): Promise<unknown> }, gro
 }
 
 /**
- * Drops the templates of other builds on a server, also unfinished ones. It skips a template that another process creates or
- * reads at the moment. A drop waits for running copies, and a build that needs its template again creates it.
+ * Drops the templates of other builds on a server, also unfinished ones. It skips a template that another process
+ * creates or reads at the moment. A drop waits for running copies, and a build that needs its template again creates
+ * it.
  */
 export async function dropOldTemplates(client: pg.Client, server: Pick<Server, 'prefix'>): Promise<void> {
   const { rows } = await client.query<{ name: string }>('select datname as name from pg_database');
@@ -80,8 +84,8 @@ export async function dropOldTemplates(client: pg.Client, server: Pick<Server, '
 }
 
 /**
- * Returns the name of the template that a database is, is to become or is a copy of, if the template is of another build:
- * one with a different digest of the migrations.
+ * Returns the name of the template that a database is, is to become or is a copy of, if the template is of another
+ * build: one with a different digest of the migrations.
  */
 export function templateOfOtherBuild(
   { prefix }: Pick<Server, 'prefix'>,

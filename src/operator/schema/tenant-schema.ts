@@ -10,8 +10,8 @@ import { migrationSettings } from './template.ts';
 import { becomeMember, countSessions } from './tenant-sessions.ts';
 
 /**
- * Within this time every process has received a change of the control database, or else has noticed that its change feed
- * is down and serves nothing from memory.
+ * Within this time every process has received a change of the control database, or else has noticed that its change
+ * feed is down and serves nothing from memory.
  */
 const changeReceivedMs = 1_000;
 /** Longer than any request may take. */
@@ -19,11 +19,13 @@ const quietDeadlineMs = 12_000;
 const pollMs = 50;
 
 /**
- * Takes a tenant out of service: its requests get 503 from now on. Resolves when the requests that run in its database have
- * ended, or after 13 s. Any number of server processes may have connections to it; the wait lets them receive the change.
+ * Takes a tenant out of service: its requests get 503 from now on. Resolves when the requests that run in its database
+ * have ended, or after 13 s. Any number of server processes may have connections to it; the wait lets them receive the
+ * change.
  *
- * A tenant without a session, as most of a large fleet, is not waited for: `changeSchema` ends whatever session appears
- * later. Until the returned moment, a process that has not received the change may still serve a cached response.
+ * For a tenant without a session, as most tenants of a large fleet, nothing is waited for: `changeSchema` ends the
+ * sessions that begin later. Until the returned moment, a process that has not received the change may serve a cached
+ * response.
  * @param run the migration run in which the tenant is marked as running
  * @returns the moment, by `performance.now()`, at which every process has received the change
  */
@@ -62,7 +64,9 @@ export async function setSchemaVersion(control: Queryable, tenant: number, versi
   );
 }
 
-/** Runs `work` on a connection to a tenant's database with the rights of the operator and the time limits of migrations. */
+/**
+ * Runs `work` on a connection to a tenant's database with the rights of the operator and the time limits of migrations.
+ */
 export function withTenantConnection<T>(
   { servers }: Installation,
   tenant: Tenant,
@@ -76,8 +80,8 @@ export function withTenantConnection<T>(
 const lockAttempts = 3;
 
 /**
- * Retries a schema change that could not lock a table in time, because a long query uses it. A longer wait in PostgreSQL's
- * lock queue instead would block every later query of the table.
+ * Retries a schema change that could not lock a table in time, because a long query uses it. A longer wait in
+ * PostgreSQL's lock queue instead would block every later query of the table.
  */
 export async function retryOnLockTimeout<T>(run: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {

@@ -11,7 +11,10 @@ const sessionsOf = (role: string): string =>
   `pg_stat_get_activity(null) where datid = (select oid from pg_database where datname = current_database())
      and usesysid = (select oid from pg_roles where rolname = ${quoteLiteral(role)})`;
 
-/** Returns the number of sessions of a role in the connected database, and of those that are running a statement or a transaction. */
+/**
+ * Returns the number of sessions of a role in the connected database, and of those that are running a statement or a
+ * transaction.
+ */
 export async function countSessions(database: pg.Client, role: string): Promise<{ all: number; busy: number }> {
   const { rows } = await database.query<{ all: number; busy: number }>(
     `select count(*)::int as all, (count(*) filter (where state <> 'idle'))::int as busy from ${sessionsOf(role)}`,

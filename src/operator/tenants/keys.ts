@@ -33,8 +33,8 @@ export async function listKeys(installation: Installation, slug: string) {
 }
 
 /**
- * Replaces the active key. The previous key becomes `retiring`: it still verifies tokens until every token that it signed
- * has expired, so no user is logged out.
+ * Replaces the active key. The previous key becomes `retiring`: it still verifies tokens until every token that it
+ * signed has expired, so no user is logged out.
  * @returns the id of the new key
  */
 export async function rotateKey(installation: Installation, slug: string): Promise<string> {
@@ -91,9 +91,9 @@ async function changeKeys<T>(
 }
 
 /**
- * Seals every secret of the control database again under the current master key, in one transaction. Run it with the new
- * key in `MASTER_KEY` and the old one in `MASTER_KEY_PREVIOUS`. It can be run again: secrets that are sealed under the
- * new key already can be opened, too.
+ * Seals every secret of the control database again under the current master key, in one transaction. Run it with the
+ * new key in `MASTER_KEY` and the old one in `MASTER_KEY_PREVIOUS`. It can be run again: secrets that are sealed under
+ * the new key already can be opened, too.
  * @returns the number of secrets
  * @throws {OperatorError} when a secret was sealed under neither key; nothing is changed then
  */

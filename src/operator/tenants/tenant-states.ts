@@ -20,8 +20,8 @@ const transitions = {
 export type Transition = keyof typeof transitions;
 
 /**
- * Moves a tenant to another state. Every process applies it within a second; running requests are finished. A tenant that
- * is in the target state already stays unchanged.
+ * Moves a tenant to another state. Every process applies it within a second; running requests are finished. A tenant
+ * that is in the target state already stays unchanged.
  * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
  */
 export async function changeState(installation: Installation, slug: string, transition: Transition): Promise<Tenant> {
@@ -65,9 +65,9 @@ export function requirePurgeable({ slug, status }: Tenant): void {
 }
 
 /**
- * Removes a deleted tenant, or one whose provisioning was never completed, permanently: its database, its login role, and
- * its rows in the control database, except for one row in `purged_tenants`. It can be run again after it was killed at any
- * point. Afterwards the slug is free; the name of the database is never used again.
+ * Removes a deleted tenant, or one whose provisioning was never completed, permanently: its database, its login role,
+ * and its rows in the control database, except for one row in `purged_tenants`. It can be run again after it was
+ * killed at any point. Afterwards the slug is free; the name of the database is never used again.
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
  */
 export async function purgeTenant(installation: Installation, slug: string): Promise<void> {
@@ -81,7 +81,7 @@ export async function purgeTenant(installation: Installation, slug: string): Pro
     await withConnection(servers.adminUrl(tenant.server), async admin => {
       if (!(await ownsDatabase(admin, databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), tenant)))
         return;
-      // Only a superuser or a member of a role may end its sessions, which dropping the database needs.
+      // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
       const { rowCount } = await admin.query('select from pg_roles where rolname = $1', [tenant.roleName]);
       if (rowCount) await admin.query(`grant ${quoteIdentifier(tenant.roleName)} to current_user`);
       await admin.query(`drop database if exists ${quoteIdentifier(tenant.databaseName)} with (force)`);
