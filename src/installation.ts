@@ -10,7 +10,7 @@ import { OperatorError } from './operator-error.ts';
 
 /** What the service and the command line share: the control database, the keys, the servers of the tenants. */
 export interface Installation {
-  /** The URL of the control database, with the rights of the operator. */
+  /** The URL of the control database. */
   readonly controlUrl: string;
   /** True if this process uses the embedded PostgreSQL and the master key under the data folder. */
   readonly embedded: boolean;

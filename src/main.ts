@@ -1,7 +1,8 @@
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
-import { readConfig, settingWarnings } from './config.ts';
+import { type Config, readConfig, settingWarnings } from './config.ts';
+import { openControlDatabase } from './control/database.ts';
 import { type Installation, openInstallation } from './installation.ts';
 import { createLog, describeError } from './log.ts';
 import { requireControlHead } from './operator/control-head.ts';
@@ -9,6 +10,7 @@ import { migrateTenants } from './operator/migrations/migrate-tenants.ts';
 import { readManifest } from './operator/provisioning/manifest.ts';
 import { type Provisioned, provision } from './operator/provisioning/provision.ts';
 import { requireMasterKey } from './operator/require-master-key.ts';
+import { createServiceLogin } from './operator/service-login.ts';
 import { explain } from './operator-error.ts';
 import { startServer } from './server.ts';
 import { onStopSignal } from './signals.ts';
@@ -21,12 +23,14 @@ async function main(): Promise<void> {
   for (const warning of settingWarnings()) log.warn({ event: 'setting' }, warning);
   const opening = openInstallation(config);
   const ignoreEarlySignals = exitOnSignals(async () => (await opening).close());
-  const installation = await opening;
+  let installation = await opening;
   try {
     const passwords = createPasswords();
     await requireControlHead(installation);
     await requireMasterKey(installation);
     const demo = installation.embedded ? await provisionDemo(installation, passwords) : undefined;
+    if (installation.embedded) installation = await withServiceLogin(installation, config);
+    else await warnOfOperatorLogin(installation, log);
     const service = await startServer({ config, installation, log, passwords, logOutput: output });
     ignoreEarlySignals();
     const ended = processEnd(log);
@@ -89,6 +93,31 @@ async function provisionDemo(installation: Installation, passwords: Passwords): 
   const failed = (await migrateTenants(installation)).outcomes.filter(outcome => outcome.state === 'failed');
   for (const { slug, error } of failed) console.error(`Tenant ${slug} could not be migrated: ${error}`);
   return demo;
+}
+
+/** Opens the embedded control database with the login of the service: it has the same rights as in production. */
+async function withServiceLogin(operator: Installation, config: Config): Promise<Installation> {
+  // Other processes on the same embedded PostgreSQL derive the same password.
+  const password = operator.secrets.mac('service_login').toString('base64url');
+  const controlUrl = await createServiceLogin(operator.controlUrl, password);
+  const control = openControlDatabase(controlUrl, config.controlConnections);
+  const close = async (): Promise<void> => {
+    await control.close(true);
+    await operator.close();
+  };
+  return { ...operator, controlUrl, control, close };
+}
+
+/** The service needs none of the rights of an operator, so whoever takes it over should not have them either. */
+async function warnOfOperatorLogin({ control }: Installation, log: Logger): Promise<void> {
+  const [login] = await control.em.execute<{ operator: boolean }[]>(
+    'select rolsuper or rolcreaterole or rolcreatedb as operator from pg_roles where rolname = current_user',
+  );
+  if (login?.operator)
+    log.warn(
+      { event: 'operator_login' },
+      'the service runs with the login of an operator; make one of its own: npm run -s control -- service-login',
+    );
 }
 
 /** The addresses and the login that a person needs after the start. */

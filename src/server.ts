@@ -45,7 +45,7 @@ export interface RunningServer {
 
 interface ServerOptions {
   config: Config;
-  installation: Installation;
+  installation: Pick<Installation, 'control' | 'controlUrl' | 'secrets'>;
   log: Logger;
   passwords?: Passwords;
   /** Counts the lines that the log has dropped, for the metrics. */
@@ -81,11 +81,11 @@ export async function startServer({
   clock,
   deadlineMs = requestDeadlineMs,
 }: ServerOptions): Promise<RunningServer> {
-  const { control, controlUrl, secrets, servers } = installation;
+  const { control, controlUrl, secrets } = installation;
   const announce = createAnnouncer(control);
   const feed = new ChangeFeed({ url: controlUrl, announce, log });
   await feed.start();
-  const directory = createDirectory({ control, feed, secrets, servers, log });
+  const directory = createDirectory({ control, controlUrl, feed, secrets, log });
   const databases = new TenantDatabases({
     orm: createTenantOrm(tenantEntities),
     head: await tenantHead(),

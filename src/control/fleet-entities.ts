@@ -9,8 +9,10 @@ const ServerSchema = defineEntity({
     name: p.text().unique(),
     /** The names of all databases and roles that this installation creates on the server start with it. */
     prefix: p.text(),
-    /** Sealed. Null means the server of the control database. */
+    /** Sealed; only the command line opens it. Null means the server of the control database. */
     adminUrl: p.blob().nullable(),
+    /** `adminUrl` without its login, for the service. */
+    address: p.text().nullable(),
     /**
      * Maximum number of tenants that are placed here automatically; null: no limit. It does not limit an explicit `--server`.
      */

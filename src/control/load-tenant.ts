@@ -5,7 +5,7 @@ import { type ControlDatabase, queryControl } from './database.ts';
 import type { TenantStatus } from './fleet-entities.ts';
 import type { TenantRecord } from './records.ts';
 import { owners, type SecretBox } from './secret-box.ts';
-import { databaseUrl, type ServerUrls } from './server-urls.ts';
+import { databaseUrl } from './server-urls.ts';
 import { keyRetirementSeconds } from './token-lifetime.ts';
 
 const minKeyBytes = 64; // RFC 7518 §3.2: the key must be at least as long as the hash
@@ -13,7 +13,8 @@ const minKeyBytes = 64; // RFC 7518 §3.2: the key must be at least as long as t
 export interface TenantLoaderOptions {
   control: ControlDatabase;
   secrets: SecretBox;
-  servers: ServerUrls;
+  /** URL of the control database: its server also holds tenants. */
+  controlUrl: string;
   log: Logger;
 }
 
@@ -29,14 +30,15 @@ interface TenantRow {
   role_name: string;
   role_password: Buffer;
   server_name: string;
-  server_url: Buffer | null;
+  server_address: string | null;
+  on_control_server: boolean;
   keys: { kid: string; secret: string; active: boolean }[];
 }
 
 // A key that retired before that time has signed no token that is still valid.
 const tenantByGuid = `
   select t.id, t.slug, t.name, app_id, features, t.status, schema_version, database_name, role_name, role_password,
-         s.name as server_name, s.admin_url as server_url,
+         s.name as server_name, s.address as server_address, on_control_server,
          (select coalesce(jsonb_agg(jsonb_build_object(
                    'kid', kid, 'secret', encode(secret, 'base64'), 'active', k.status = 'active')), '[]')
             from signing_keys k
@@ -53,13 +55,15 @@ const tenantByGuid = `
  */
 export async function loadTenant(
   guid: string,
-  { control, secrets, servers, log }: TenantLoaderOptions,
+  { control, controlUrl, secrets, log }: TenantLoaderOptions,
 ): Promise<TenantRecord | undefined> {
   const [tenant] = await queryControl<TenantRow>(control, 'tenant_by_guid', tenantByGuid, [guid]);
   if (!tenant) return undefined;
   try {
     const password = secrets.open(tenant.role_password, owners.rolePassword(guid)).toString();
-    const serverUrl = servers.adminUrl({ name: tenant.server_name, adminUrl: tenant.server_url });
+    const serverUrl = tenant.on_control_server ? controlUrl : tenant.server_address;
+    if (serverUrl === null)
+      throw new Error(`server ${tenant.server_name} has no address; run: npm run -s control -- migrate`);
     return {
       id: Number(tenant.id),
       guid,
@@ -77,7 +81,7 @@ export async function loadTenant(
   } catch (error) {
     log.error(
       { event: 'tenant_secrets_unusable', tenant: guid, err: error },
-      'the tenant is not served: one of its secrets cannot be opened',
+      'the tenant is not served: one of its secrets cannot be opened, or its server has no address',
     );
     throw problem('unavailable', { cause: error });
   }

@@ -15,6 +15,15 @@ export function createServerUrls(controlUrl: string, secrets: SecretBox): Server
   };
 }
 
+/** Returns a URL without its login: the server and the settings (TLS …). */
+export function serverAddressUrl(serverUrl: string): string {
+  const url = new URL(serverUrl);
+  for (const name of ['user', 'password']) url.searchParams.delete(name);
+  url.username = '';
+  url.password = '';
+  return url.href;
+}
+
 /** Returns a URL with the same server and settings (TLS …), another database and, if given, another login. */
 export function databaseUrl(serverUrl: string, database: string, login?: { user: string; password: string }): string {
   const url = new URL(serverUrl);

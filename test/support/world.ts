@@ -7,6 +7,7 @@ import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
 import { checkManifest } from '../../src/operator/provisioning/manifest.ts';
 import { provision } from '../../src/operator/provisioning/provision.ts';
+import { createServiceLogin } from '../../src/operator/service-login.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 import { addUser, generatePassword } from '../../src/operator/tenants/users.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
@@ -106,7 +107,18 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
   };
   const acme = await provisionTenant('acme');
   const globex = await provisionTenant('globex');
-  const service = await startServer({ config, installation, log, passwords, now, clock: monotonicNow });
+  // The service has its own login, so every test shows that its rights are enough.
+  const serviceUrl = await createServiceLogin(controlUrl, generatePassword());
+  const serviceInstallation = await openInstallation(readConfig({ ...settings, DATABASE_URL: serviceUrl }));
+  secrets.add(serviceUrl);
+  const service = await startServer({
+    config,
+    installation: serviceInstallation,
+    log,
+    passwords,
+    now,
+    clock: monotonicNow,
+  });
   const others: RunningServer[] = [];
   const url = `http://127.0.0.1:${service.port}`;
   const anonymous = new Client(url);
@@ -159,7 +171,7 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
     startAnotherServer: async (extra = {}) => {
       const other = await startServer({
         config: readConfig({ ...settings, ...extra }),
-        installation,
+        installation: serviceInstallation,
         log,
         passwords,
         now,
@@ -178,13 +190,15 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
         .execute<{ database: string; role: string }[]>(
           'select database_name as database, role_name as role from tenants',
         );
+      await serviceInstallation.close();
       await installation.close();
       await withConnection(postgresUrl(), async client => {
         for (const database of [...created.map(({ database }) => database), name]) {
           await client.query(`drop database if exists "${database}" with (force)`);
         }
         // A database that a test renamed still depends on its role, which then cannot be dropped.
-        for (const { role } of created) await client.query(`drop role if exists "${role}"`).catch(() => {});
+        for (const { role } of [...created, { role: `${name}_service` }])
+          await client.query(`drop role if exists "${role}"`).catch(() => {});
       });
     },
   };

@@ -1,6 +1,9 @@
 import type { Command } from 'commander';
 import { createControlDatabase, migrateControl } from '../migrations/migrate-control.ts';
+import { createServiceLogin } from '../service-login.ts';
 import { resealSecrets } from '../tenants/keys.ts';
+import { fillServerAddresses } from '../tenants/servers.ts';
+import { generatePassword } from '../tenants/users.ts';
 import { createCommand, withAnyInstallation, withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 
@@ -12,10 +15,24 @@ export function controlCommand(): Command {
     .description('bring the control database to the version of this build; create it if it does not exist')
     .option(...jsonOption)
     .action(
-      withAnyInstallation(async ({ controlUrl }, options: OutputOptions) => {
+      withAnyInstallation(async (installation, options: OutputOptions) => {
+        const { controlUrl } = installation;
         await createControlDatabase(controlUrl);
         const applied = await migrateControl(controlUrl);
+        await fillServerAddresses(installation);
         printResult(options, { applied }, () => (applied.length ? `Applied ${applied.join(', ')}.` : 'Nothing to do.'));
+      }),
+    );
+  control
+    .command('service-login')
+    .description(
+      'create the login of the service, which can neither create databases nor grant rights, or change its password',
+    )
+    .option(...jsonOption)
+    .action(
+      withInstallation(async ({ controlUrl }, options: OutputOptions) => {
+        const databaseUrl = await createServiceLogin(controlUrl, generatePassword());
+        printResult(options, { databaseUrl }, () => serviceLoginText(databaseUrl));
       }),
     );
   control
@@ -31,4 +48,14 @@ export function controlCommand(): Command {
       }),
     );
   return control;
+}
+
+function serviceLoginText(databaseUrl: string): string {
+  return [
+    'Start the service with this URL, which is shown only once:',
+    '',
+    `  DATABASE_URL=${databaseUrl}`,
+    '',
+    'The command line goes on with the URL of the operator.',
+  ].join('\n');
 }

@@ -6,6 +6,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
+import { grantServicePrivileges } from '../service-login.ts';
 
 /** Brings the control database to head. One process does so at a time. @returns the names of the migrations that ran */
 export async function migrateControl(controlUrl: string): Promise<string[]> {
@@ -13,6 +14,7 @@ export async function migrateControl(controlUrl: string): Promise<string[]> {
     await acquireLock(client, lockSpaces.control, 0);
     const applied = await runMigrations(controlUrl, await loadMigrations('control'));
     await revokePublicRights(client);
+    await grantServicePrivileges(client);
     return applied;
   });
 }

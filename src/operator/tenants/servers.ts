@@ -1,5 +1,6 @@
 import { Server } from '../../control/fleet-entities.ts';
 import { owners } from '../../control/secret-box.ts';
+import { serverAddressUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
@@ -41,7 +42,21 @@ export async function addServer(
   const em = control.em.fork();
   if (await em.findOne(Server, { name })) throw new OperatorError(`There is a server ${name} already`);
   const { prefix } = await em.findOneOrFail(Server, { name: 'default' });
-  await em.insert(Server, { name, prefix, capacity, adminUrl: secrets.seal(url, owners.serverUrl(name)) });
+  await em.insert(Server, {
+    name,
+    prefix,
+    capacity,
+    adminUrl: secrets.seal(url, owners.serverUrl(name)),
+    address: serverAddressUrl(url),
+  });
+}
+
+/** Stores the addresses of servers that were added before the control database had a column for them. */
+export async function fillServerAddresses({ control, servers }: Installation): Promise<void> {
+  const em = control.em.fork();
+  for (const server of await em.find(Server, { adminUrl: { $ne: null }, address: null }))
+    server.address = serverAddressUrl(servers.adminUrl(server));
+  await em.flush();
 }
 
 /** @throws {OperatorError} when tenants cannot be placed on the server */

@@ -48,9 +48,13 @@ describe('login of the operator', function () {
     }),
   );
 
-  it('a login with CREATEDB and CREATEROLE is enough to migrate, to provision, also repeatedly, and to serve', async () => {
+  it('a login with CREATEDB and CREATEROLE is enough to migrate, to create the login of the service, to provision, also repeatedly, and to serve', async () => {
     const migrated = await runScript('scripts/control.ts', ['migrate'], environment);
     expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
+    for (const _ of ['create', 'change the password']) {
+      const made = await runScript('scripts/control.ts', ['service-login'], environment);
+      expect([made.code, made.stderr]).to.deep.equal([0, '']);
+    }
 
     const config = readConfig(environment);
     const installation = await openInstallation(config);

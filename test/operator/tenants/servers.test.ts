@@ -61,6 +61,13 @@ describe('servers', () => {
     const [onSecond, onDefault] = [await world.login(far), await world.login(world.acme)];
     expect((await onSecond.get(path)).body).to.have.length(3);
     expect((await onSecond.post(path, { Title: 'Far away' })).status).to.equal(201);
+    // The service uses the address, which holds no login, and a migration of the control database fills it in.
+    const addresses = () => world.control.em.fork().execute('select address from servers where address is not null');
+    const address = second.url.replace(/\/\/.*@/, '//');
+    expect(await addresses()).to.deep.equal([{ address }]);
+    await world.control.em.fork().execute('update servers set address = null');
+    expect((await runScript('scripts/control.ts', ['migrate'], world.environment)).code).to.equal(0);
+    expect(await addresses()).to.deep.equal([{ address }]);
     expect((await onDefault.get(path)).body).to.have.length(3);
 
     await second.leave();

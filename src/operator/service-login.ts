@@ -1,0 +1,71 @@
+import type pg from 'pg';
+import { databaseUrl } from '../control/server-urls.ts';
+import { acquireLock, lockSpaces } from '../postgres/advisory-locks.ts';
+import { withConnection } from '../postgres/connection.ts';
+import { quoteIdentifier, quoteLiteral } from '../postgres/quote.ts';
+
+const readAndWrite = 'select, insert, update, delete';
+
+/**
+ * What the service may do in the control database: as much as its requests need, and nothing that gives rights. It cannot
+ * change a role or a tenant, nor read the URLs with which the command line creates databases. It may listen to the change
+ * feed, as every login that can connect.
+ */
+const privileges: Record<string, string> = {
+  migrations: 'select',
+  installation: 'select',
+  servers: 'select (id, name, prefix, address, on_control_server, capacity, created_at)',
+  tenants: 'select',
+  signing_keys: 'select',
+  roles: 'select',
+  users: 'select, insert, delete, update (password_hash, first_name, last_name, confirmed_at)',
+  sessions: readAndWrite,
+  registrations: readAndWrite,
+  mail_tokens: readAndWrite,
+  legacy_tokens: readAndWrite,
+  // A request locks the row of its client, which needs the right to update one column.
+  api_clients: 'select, update (id)',
+};
+
+/** SQL for the name of the login of the service. PostgreSQL shortens names to 63 bytes, so the suffix comes after that. */
+const loginName = `(left(current_database(), 50) || '_service')::name`;
+
+/**
+ * Creates the login of the service, or gives it a new password. The service has to be restarted with the new URL then.
+ * @param controlUrl URL of the control database with the login of the operator
+ * @returns the URL of the control database with the login of the service
+ */
+export async function createServiceLogin(controlUrl: string, password: string): Promise<string> {
+  return withConnection(controlUrl, async client => {
+    await acquireLock(client, lockSpaces.control, 0);
+    const { rows } = await client.query<{ name: string; exists: boolean }>(
+      `select ${loginName} as name, exists (select from pg_roles where rolname = ${loginName}) as exists`,
+    );
+    const [{ name: user, exists } = { name: '', exists: false }] = rows;
+    // A new role has no other attributes. Only a superuser may name them, even to deny them.
+    const change = exists ? 'alter' : 'create';
+    await client.query(`${change} role ${quoteIdentifier(user)} login password ${quoteLiteral(password)}`);
+    await grantServicePrivileges(client);
+    const { pathname } = new URL(controlUrl);
+    return databaseUrl(controlUrl, decodeURIComponent(pathname.slice(1)), { user, password });
+  });
+}
+
+/** Gives the login of the service its privileges and no others; does nothing when there is no such login. */
+export async function grantServicePrivileges(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ role: string; database: string }>(
+    `select rolname as role, current_database() as database from pg_roles where rolname = ${loginName}`,
+  );
+  if (!rows[0]) return;
+  const role = quoteIdentifier(rows[0].role);
+  const grants = Object.entries(privileges).map(([table, rights]) => `grant ${rights} on ${table} to ${role}`);
+  await client.query(
+    [
+      'begin',
+      `grant connect on database ${quoteIdentifier(rows[0].database)} to ${role}`,
+      `revoke all on all tables in schema public from ${role}`,
+      ...grants,
+      'commit',
+    ].join(';\n'),
+  );
+}

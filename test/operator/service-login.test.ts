@@ -1,0 +1,121 @@
+import { expect } from 'chai';
+import { readConfig } from '../../src/config.ts';
+import { type Installation, openInstallation } from '../../src/installation.ts';
+import { migrateControl } from '../../src/operator/migrations/migrate-control.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import { sqlState } from '../../src/postgres/database-error.ts';
+import { startServer } from '../../src/server.ts';
+import { Client } from '../support/client.ts';
+import { runScript } from '../support/command-line.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const insufficientPrivilege = '42501';
+
+describe('login of the service', () => {
+  let world: World;
+  let serviceUrl: string;
+
+  const makeLogin = async (): Promise<string> => {
+    const { code, stdout, stderr } = await runScript(
+      'scripts/control.ts',
+      ['service-login', '--json'],
+      world.environment,
+    );
+    expect([code, stderr]).to.deep.equal([0, '']);
+    return JSON.parse(stdout).databaseUrl;
+  };
+  const open = (url: string): Promise<Installation> =>
+    openInstallation(readConfig({ ...world.environment, DATABASE_URL: url }));
+  /** Runs SQL with the login of the service. @returns the SQLSTATE of the error; undefined when there is none */
+  const attempt = (text: string): Promise<string | undefined> =>
+    withConnection(serviceUrl, client => client.query(text)).then(
+      () => undefined,
+      error => sqlState(error),
+    );
+
+  before(async () => {
+    world = await createWorld();
+    serviceUrl = await makeLogin();
+  });
+  after(() => world.close());
+
+  it('the service runs with the login that the command prints, and reports no login of an operator', async () => {
+    const installation = await open(serviceUrl);
+    const { log, passwords } = world;
+    const config = readConfig({ ...world.environment, DATABASE_URL: serviceUrl });
+    const service = await startServer({ config, installation, log, passwords });
+    try {
+      const client = new Client(`http://127.0.0.1:${service.port}`);
+      const login = (tenant: World['acme']) =>
+        client.post('/api/v1/auth/login', tenant.admin, { 'X-Tenant': tenant.guid });
+      for (const tenant of [world.acme, world.globex]) {
+        const { status, body } = await login(tenant);
+        expect(status).to.equal(200);
+        const created = await client
+          .withToken(body.accessToken)
+          .post('/api/v1/EntityStatus', { Title: 'Made by the service' });
+        expect(created.status).to.equal(201);
+      }
+    } finally {
+      await service.stop();
+      await installation.close();
+    }
+  });
+
+  it('the login of the service can neither create databases or roles, nor connect to a database of a tenant', async () => {
+    expect(await attempt('create database mine')).to.equal(insufficientPrivilege);
+    expect(await attempt('create role mine')).to.equal(insufficientPrivilege);
+    const url = new URL(serviceUrl);
+    url.pathname = `/${world.acme.database}`;
+    const error = await withConnection(url.href, async () => undefined).catch(sqlState);
+    expect(error).to.equal(insufficientPrivilege);
+  });
+
+  it('the login of the service can neither read the URLs of servers nor change tenants, keys, roles or permissions', async () => {
+    for (const text of [
+      'select admin_url from servers',
+      'select * from servers',
+      `update tenants set status = 'active'`,
+      `update signing_keys set status = 'active'`,
+      'insert into signing_keys (kid, tenant_id, secret) select kid, tenant_id, secret from signing_keys',
+      `update roles set permissions = '{users.manage}'`,
+      'update users set role_id = role_id',
+      `update users set scope = 'All'`,
+      'delete from tenants',
+      'create table mine (id int)',
+      'alter table users add mine int',
+      'truncate sessions',
+      'delete from migrations',
+    ])
+      expect([text, await attempt(text)]).to.deep.equal([text, insufficientPrivilege]);
+    expect(await attempt('select id, name, address from servers')).to.equal(undefined);
+  });
+
+  it('a second call changes the password of the login, and the first one is refused', async () => {
+    const previous = serviceUrl;
+    serviceUrl = await makeLogin();
+    expect(serviceUrl).to.not.equal(previous);
+    expect(await attempt('select 1')).to.equal(undefined);
+    expect(await withConnection(previous, async () => undefined).catch(sqlState)).to.equal('28P01');
+  });
+
+  it('a migration of the control database gives the login the privileges that it needs, and takes all others away', async () => {
+    const role = decodeURIComponent(new URL(serviceUrl).username);
+    const controlUrl = world.installation.controlUrl;
+    await withConnection(controlUrl, client =>
+      client.query(`grant update on tenants to "${role}"; revoke select on tenants from "${role}"`),
+    );
+    expect(await attempt('select 1 from tenants')).to.equal(insufficientPrivilege);
+    await migrateControl(controlUrl);
+    expect(await attempt('select 1 from tenants')).to.equal(undefined);
+    expect(await attempt(`update tenants set name = name`)).to.equal(insufficientPrivilege);
+  });
+
+  it('the command line explains in one sentence that the login of the service is not enough for it', async () => {
+    const environment = { ...world.environment, DATABASE_URL: serviceUrl };
+    const { code, stderr } = await runScript('scripts/tenant.ts', ['suspend', 'acme'], environment);
+    expect(code).to.equal(1);
+    expect(stderr.trim().split('\n')).to.have.length(1);
+    expect(stderr).to.contain('the login lacks a privilege').and.contain('DATABASE_URL');
+  });
+});
