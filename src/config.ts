@@ -1,7 +1,8 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { count, duration, masterKey, port, rate, trustedProxies, url } from './config-values.ts';
-import { readSecretFiles, secretFileWarnings } from './secret-files.ts';
+import { readSecretFiles, secretFileWarnings, secretVariables } from './secret-files.ts';
+import { similarSettingWarnings } from './similar-settings.ts';
 
 /** The validated, frozen settings of one process. `.env.example` explains each variable. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
@@ -32,9 +33,11 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
   return Object.freeze(toConfig(parsed.data));
 }
 
-/** Returns a sentence for each setting that is accepted and yet probably wrong. */
+/** Returns a sentence for each variable that is accepted and yet probably wrong. */
 export function settingWarnings(environment: NodeJS.ProcessEnv = process.env): string[] {
-  return secretFileWarnings(setVariables(environment));
+  const set = setVariables(environment);
+  const settings = [...Object.keys(variables.shape), ...secretVariables.map(name => `${name}_FILE`)];
+  return [...secretFileWarnings(set), ...similarSettingWarnings(Object.keys(set), settings)];
 }
 
 function setVariables(environment: NodeJS.ProcessEnv): Record<string, string | undefined> {
