@@ -34,7 +34,9 @@ export interface AppServices extends AuthServices {
   responseCache: ResponseCache;
   metrics: Pick<Metrics, 'count'>;
   rateLimitStore: RateLimitStore;
-  /** Longest time of a request until its response begins, in milliseconds; the time that its body takes is not counted. */
+  /**
+   * Longest time of a request until its response begins, in milliseconds; the time that its body takes is not counted.
+   */
   deadlineMs: number;
   /** Aborted when the service begins to stop. */
   stopping: AbortSignal;

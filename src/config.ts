@@ -108,7 +108,9 @@ function toConfig(env: z.output<typeof variables>) {
     previousMasterKey: env.MASTER_KEY_PREVIOUS,
     /** Absolute path of the folder for the embedded PostgreSQL, its master key and mails without a mail server. */
     dataDir: resolve(env.DATA_DIR),
-    /** The address under which clients reach the service, for links in mails and examples, without a slash at the end. */
+    /**
+     * The address under which clients reach the service, for links in mails and examples, without a slash at the end.
+     */
     publicUrl: (env.PUBLIC_URL ?? `http://localhost:${env.PORT}`).replace(/\/+$/, ''),
     /** The mail server; undefined = mails are written to files under `dataDir`. */
     smtpUrl: env.SMTP_URL,

@@ -21,9 +21,9 @@ export interface LogOutput {
 }
 
 /**
- * Writes to standard output without ever waiting for it: a pipe that nobody reads, or a full disk, neither stops nor ends
- * the service. Text that the output does not accept is buffered, up to 1 MiB. When the buffer is full, lines are dropped
- * and counted until half of it is free. (Only a terminal that is paused with Ctrl-S makes the process wait.)
+ * Writes to standard output without ever waiting for it: a pipe without a reader, or a full disk, neither stops nor
+ * ends the service. Text that the output does not accept is buffered, up to 1 MiB. When the buffer is full, lines are
+ * dropped and counted until half of it is free. (Only a terminal that is paused with Ctrl-S makes the process wait.)
  * @param reportDropped called after lines were dropped, as soon as there is room; its argument is their number
  */
 export function createLogOutput(reportDropped: (lines: number) => void): LogOutput {

@@ -42,8 +42,8 @@ export function connectFailure(error: unknown): string | undefined {
 }
 
 /**
- * Explains an error in one line for the operator: what is wrong and what to do. Never contains a password or a statement.
- * Only an unexpected error takes several lines: its details help to find the defect.
+ * Explains an error in one line for the operator: what is wrong and what to do. Never contains a password or a
+ * statement. Only an unexpected error takes several lines: its details help to find the defect.
  */
 export function explain(error: unknown): string {
   if (error instanceof ConfigError) return `Correct the configuration: ${error.message}.`;

@@ -66,8 +66,8 @@ async function readInput(
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
 /**
- * Refuses an unknown path (404) or method (405). Only a caller who could use an existing route learns that one is missing:
- * 403 and 401 come first.
+ * Refuses an unknown path (404) or method (405). Only a caller who could use an existing route learns that one is
+ * missing: 403 and 401 come first.
  */
 export function unknownRoute(
   routers: Routers,

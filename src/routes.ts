@@ -16,8 +16,8 @@ export function apiRoutes(parts: AuthServices): TenantRoute[] {
 }
 
 /**
- * Every endpoint, for documentation only: a route reads the services that it was given when its handler runs, so that its
- * definition needs none of them.
+ * Every endpoint, for documentation only: a route reads the services that it was given when its handler runs, so that
+ * its definition needs none of them.
  */
 export function documentedRoutes(): TenantRoute[] {
   return apiRoutes({} as AuthServices);

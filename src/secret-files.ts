@@ -1,6 +1,8 @@
 import { readFileSync, statSync } from 'node:fs';
 
-/** The settings that hold a secret. Each can be given as the path of a file instead, in a variable that ends in `_FILE`. */
+/**
+ * The settings that hold a secret. Each can be given as the path of a file instead, in a variable that ends in `_FILE`.
+ */
 export const secretVariables = ['DATABASE_URL', 'MASTER_KEY', 'MASTER_KEY_PREVIOUS', 'REDIS_URL', 'SMTP_URL'] as const;
 
 type Variables = Readonly<Record<string, string | undefined>>;

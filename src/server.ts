@@ -36,8 +36,8 @@ export interface RunningServer {
   readonly databases: TenantDatabases;
   readonly writeMonitor: WriteMonitor;
   /**
-   * Becomes not ready, goes on serving for `delayMs` milliseconds so that balancers notice, then refuses new connections
-   * and finishes running requests.
+   * Becomes not ready, goes on serving for `delayMs` milliseconds so that balancers notice, then refuses new
+   * connections and finishes running requests.
    * @returns false when requests were cut off
    */
   stop(delayMs?: number): Promise<boolean>;
@@ -62,8 +62,9 @@ const maxStopMs = 25_000; // less than the 30 s after which orchestrators kill
 const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop for longer
 const audience = 'sales-back-office';
 /**
- * Earlier builds named PUBLIC_URL as the issuer of tokens. Such tokens are accepted if they were issued within 24 h after
- * the control database got its id: the time that an upgrade may take, in which processes of the earlier build still run.
+ * Earlier builds named PUBLIC_URL as the issuer of tokens. Such tokens are accepted if they were issued within 24 h
+ * after the control database got its id: the time that an upgrade may take, in which processes of the earlier build
+ * still run.
  */
 const formerIssuerSeconds = 24 * 3_600;
 

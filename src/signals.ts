@@ -1,8 +1,8 @@
 type StopSignal = 'SIGINT' | 'SIGTERM';
 
 /**
- * A program that npm or `node --watch` runs receives one Ctrl-C twice within milliseconds: from the terminal, which signals
- * the whole process group, and from its parent, which forwards the signal.
+ * A program that npm or `node --watch` runs receives one Ctrl-C twice within milliseconds: from the terminal, which
+ * signals the whole process group, and from its parent, which forwards the signal.
  */
 const repetitionMs = 1_000;
 

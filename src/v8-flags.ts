@@ -5,8 +5,8 @@ import { setFlagsFromString } from 'node:v8';
 // Settings of V8, loaded before everything else with `node --import`.
 
 /**
- * Caches compiled code on disk, which halves the start-up time of the service and of each command. The cache lies inside
- * `node_modules`: a process that can write there could change the code itself.
+ * Caches compiled code on disk, which halves the start-up time of the service and of each command. The cache lies
+ * inside `node_modules`: a process that can write there could change the code itself.
  */
 enableCompileCache(fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url)));
 

@@ -14,12 +14,12 @@ interface Waiter extends HashRequester {
   readonly refuse: (error: Error) => void;
 }
 
-/** By tenant, then by network, in the order in which they are served; no list is empty. */
+/** The waiters of one tenant by network, in the order in which the networks are served. No list is empty. */
 type Networks = Map<string, Waiter[]>;
 
 /**
- * The requests that wait for a password hash. Tenants are served in turns, and the networks of a tenant in turns, so that
- * a flood of logins delays only logins of the same network. A waiter whose client leaves is removed.
+ * The requests that wait for a password hash. Tenants are served in turns, and the networks of a tenant in turns, so
+ * that a flood of logins delays only logins of the same network. A waiter whose client leaves is removed.
  */
 export class HashQueue {
   readonly #tenants = new Map<string, Networks>();
@@ -36,8 +36,8 @@ export class HashQueue {
 
   /**
    * Resolves when it is the requester's turn.
-   * @throws {Problem} `overloaded` when the queue is full and the requester's network holds its fair share of it, or when
-   *   another requester takes this place; `invalid_request` when the client leaves
+   * @throws {Problem} `overloaded` when the queue is full and the requester's network holds its fair share of it, or
+   *   when another requester takes this place; `invalid_request` when the client leaves
    */
   async enqueue(requester: HashRequester): Promise<void> {
     const { clientLeft } = requester;

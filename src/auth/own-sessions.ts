@@ -42,7 +42,7 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
       handler: async ({ params: { id = '' } }, { caller, tenant }) => {
         if (!isUuid(id.toLowerCase())) return;
         const session = await control.em.fork().findOne(Session, { id, tenant: tenant.id });
-        // Another user's session gets the response of an unknown one, so that nobody learns whether an id exists.
+        // The session of another user gets the same response as an unknown one, so the response discloses no id.
         const mayEnd = session?.user.id === caller.userId || caller.permissions.has('users.manage');
         if (!session || !mayEnd) return;
         await revokeSession(control, session.id, 'ended');

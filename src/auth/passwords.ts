@@ -27,7 +27,10 @@ export interface Passwords {
    * @throws {Problem} as `HashQueue.enqueue` does; `verify` uses the same queue
    */
   hash(password: string, requester?: HashRequester): Promise<string>;
-  /** Without a stored hash, or with one of another algorithm or beyond `bounds`, it takes the same time and returns false. */
+  /**
+   * Without a stored hash, or with one of another algorithm or beyond `bounds`, it takes the same time and returns
+   * false.
+   */
   verify(storedHash: string | undefined, password: string, requester?: HashRequester): Promise<boolean>;
   /** True for a stored hash with other parameters than the current ones. */
   isOutdated(storedHash: string): boolean;

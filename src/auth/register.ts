@@ -93,8 +93,8 @@ async function addUnconfirmed(
 }
 
 /**
- * Inserts a user, or returns the one that another registration of the address has just inserted. Password and names of an
- * unconfirmed user are placeholders: confirming sets those of the confirmed registration.
+ * Inserts a user, or returns the one that another registration of the address has just inserted. Password and names of
+ * an unconfirmed user are placeholders: confirming sets those of the confirmed registration.
  */
 async function insertUnconfirmed(em: EntityManager, tenant: number, person: Registration): Promise<User> {
   const role = await em.findOneOrFail(Role, { tenant, name: 'Member' });

@@ -11,8 +11,8 @@ export interface RegistrationData {
 
 /**
  * Stores a registration, and returns its token of 43 characters, valid for 24 hours. An address may have several. Each
- * token confirms its own data: whoever registers an address before or after its owner does not choose the password.
- * Also deletes expired registrations.
+ * token confirms the data of its own registration, so an attacker who also registers the address cannot set the
+ * password of its owner. Also deletes expired registrations.
  */
 export async function createRegistration(
   em: EntityManager,

@@ -63,7 +63,7 @@ export type Rotation = { outcome: 'rotated'; successor: RefreshToken } | { outco
 /**
  * Exchanges a refresh token for its successor (RFC 9700 §4.14.2). Of concurrent uses, exactly one rotates the session.
  * The token that was just replaced may be used again for 10 s and yields the same successor. The reuse of any older
- * token means that somebody has a copy, so the session is revoked. A token that is newer than the stored generation was
+ * token shows that it was copied, so the session is revoked. A token that is newer than the stored generation was
  * issued before the control database was restored from a backup or lost its last changes in a failover: it is valid.
  */
 export async function rotateSession(

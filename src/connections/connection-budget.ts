@@ -10,14 +10,15 @@ type Pool = PoolState<TenantClient>;
 
 interface ConnectionBudgetOptions {
   /**
-   * Most connections to the server, over all tenants. A connection counts from before it is opened until it is closed.
+   * Maximum connections to the server, over all tenants. A connection counts from before it is opened until it is
+   * closed.
    */
   max: number;
-  /** Most connections of one tenant. */
+  /** Maximum connections of one tenant. */
   maxPerTenant: number;
-  /** Most connections of one tenant while other tenants use the server too. */
+  /** Maximum connections of one tenant while other tenants use the server too. */
   maxPerTenantShared: number;
-  /** Longest wait for a connection, in milliseconds. */
+  /** Maximum wait for a connection, in milliseconds. */
   maxWaitMs: number;
 }
 
@@ -40,9 +41,9 @@ export interface BudgetCounts extends WaitCounts {
  * Limits the connections of this process to one PostgreSQL server: never more than `max` over all tenants.
  *
  *   acquire      A tenant takes an idle connection of its own, or opens one while there is room.
- *   evict        Without room, the budget closes an idle connection of the tenant that has recently used its
- *                connections least. So busy tenants stay connected. (Closing the least recently used connection
- *                would let a stream of tenants with one request each close the connections of all others.)
+ *   evict        Without room, the budget closes an idle connection of the tenant with the lowest recent usage per
+ *                idle connection. So busy tenants stay connected. (If it closed the least recently used connection,
+ *                a stream of tenants with one request each would close the connections of all others.)
  *   connect      Only a few connections are opened at a time (`ConnectLimiter`).
  *   wait         When all connections are in use, requests wait. The tenant with the fewest connections is served first
  *                (`WaitQueue`), so no tenant keeps more than its share while others wait.
@@ -65,7 +66,7 @@ export class ConnectionBudget {
     this.#waitQueue = new WaitQueue(options.maxWaitMs, () => this.#serve());
   }
 
-  /** Most connections that may be open. */
+  /** Maximum open connections. */
   get max(): number {
     return this.#options.max;
   }
@@ -85,8 +86,8 @@ export class ConnectionBudget {
    */
   async acquire(pool: Pool, deadline?: Deadline): Promise<TenantClient> {
     this.#contention.recordUse(pool);
-    // This overtakes no waiter: waiters of this pool come first, and waiters of other pools cannot use the connection.
-    // They could only have it evicted, and `#serve` decided against that when the connection became idle.
+    // This is fair to all waiters: waiters of this pool are served first, and waiters of other pools cannot use the
+    // connection. It could only be evicted for them, and `#serve` decided against that when it became idle.
     if (pool.waiting.length === 0 && pool.inUse < this.#maxPerTenant) {
       const client = this.#connections.takeIdle(pool);
       if (client) return this.#use(client);

@@ -1,10 +1,10 @@
 const windowMs = 1_000;
 
-/** Detects whether more than one tenant uses a shared thing. If so, each tenant gets a smaller part of it. */
+/** Detects whether more than one tenant uses a shared resource. If so, each tenant gets a smaller share of it. */
 export class Contention {
   #latestTenant: unknown;
   #latestAt = Number.NEGATIVE_INFINITY;
-  /** When a tenant last followed another one within the window. */
+  /** The last time at which a tenant used the resource within `windowMs` after another tenant. */
   #sharedAt = Number.NEGATIVE_INFINITY;
 
   recordUse(tenant: unknown): void {

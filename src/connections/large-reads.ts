@@ -3,14 +3,16 @@ const largeBytes = 512 * 1024;
 const rememberMs = 60_000;
 
 /**
- * Runs the large reads of one tenant one after the other. A list of 10 MB takes PostgreSQL and this process some 0.4 s and
- * 30 MB of memory; so a tenant that requests such lists without a pause keeps one core of its server busy, not all, and
- * other requests find room in between. Small reads do not wait.
+ * Runs the large reads of one tenant one after the other. A list of 10 MB takes PostgreSQL and this process some 0.4 s
+ * and 30 MB of memory; so a tenant that requests such lists without a pause keeps one core of its server busy, not
+ * all, and other requests find room in between. Small reads do not wait.
  *
  * A statement is known to be large only after its first large response: until then, its reads run together.
  */
 export class LargeReads {
-  /** The time until which a statement counts as large, by `performance.now()`. Bounded: names come from the source code. */
+  /**
+   * The time until which a statement counts as large, by `performance.now()`. Bounded: names come from the source code.
+   */
   readonly #largeUntil = new Map<string, number>();
   #last: Promise<unknown> = Promise.resolve();
 

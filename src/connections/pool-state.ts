@@ -9,7 +9,7 @@ export interface TenantClientOptions extends pg.ClientConfig {
    * than `statement_timeout`.
    */
   readonly silenceMs: number;
-  /** Longest time to connect and to verify the tenant, in milliseconds. */
+  /** Maximum time to connect and to verify the tenant, in milliseconds. */
   readonly openMs: number;
 }
 

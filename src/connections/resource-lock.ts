@@ -16,7 +16,7 @@ export function resourceLockKey(resource: string): string {
 export interface ResourceState {
   /**
    * True when no other connection holds the lock: a writer holds it, shared, until its change is committed. False on a
-   * standby, which knows nothing of the locks on the primary, and may lack what was committed there.
+   * standby, which does not have the locks of the primary, and may lack commits of the primary.
    */
   readonly free: boolean;
   /** The database that the connection leads to; see `sourceExpression`. */
@@ -26,6 +26,7 @@ export interface ResourceState {
 /** Returns one `ResourceState`. The lock that it tries is exclusive, and released at the end of the statement. */
 export const resourceState = (key: string) => ({
   name: 'resource_state',
-  text: `select not pg_is_in_recovery() and pg_try_advisory_xact_lock($1) as free, ${sourceExpression('current_database()')} as source`,
+  text: `select not pg_is_in_recovery() and pg_try_advisory_xact_lock($1) as free,
+                ${sourceExpression('current_database()')} as source`,
   values: [key],
 });

@@ -8,9 +8,9 @@ type Pool = PoolState<TenantClient>;
 interface Serving {
   queue: WaitQueue;
   connections: ServerConnections;
-  /** Most connections to the server. */
+  /** Maximum connections to the server. */
   max: number;
-  /** Most connections of one tenant, at the moment. */
+  /** Current maximum connections of one tenant. */
   maxPerTenant: number;
   /** Counts a connection as in use. */
   use: (client: TenantClient) => TenantClient;
@@ -18,7 +18,7 @@ interface Serving {
 
 /** Serves waiters in the order of the queue while there are connections, and makes room for the others. */
 export function serveWaiters({ queue, connections, max, maxPerTenant, use }: Serving): void {
-  /** Connections being closed in whose place a pool will open one. */
+  /** For each pool, the number of closing connections whose place it will take. */
   const reserved = new Map<Pool, number>();
   let unreserved = connections.closing;
   let connectRoom = connections.connectRoom;
@@ -44,7 +44,9 @@ export function serveWaiters({ queue, connections, max, maxPerTenant, use }: Ser
   }
 }
 
-/** How many more connections the waiters of a pool need and the pool may have. The server still counts closing ones. */
+/**
+ * Returns how many more connections the waiters of a pool need, within its maximum. Closing connections still count.
+ */
 function unmetDemand(pool: Pool, maxPerTenant: number): number {
   const room = maxPerTenant - pool.inUseOrOpening - pool.closing;
   return Math.max(0, Math.min(pool.waiting.length - pool.opening, room));

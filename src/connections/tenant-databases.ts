@@ -14,11 +14,11 @@ interface TenantDatabasesOptions {
   /** The control database: its connections count against the budget of its server. */
   controlUrl: string;
   controlConnections: number;
-  /** Most connections to one PostgreSQL server, over all tenants and the control database. */
+  /** Maximum connections to one PostgreSQL server, over all tenants and the control database. */
   connectionBudget: number;
-  /** Most connections of one tenant; a third of that while other tenants use the server too. */
+  /** Maximum connections of one tenant; a third of that while other tenants use the server too. */
   tenantConnections: number;
-  /** Longest wait for a connection, and longest time to open one, in milliseconds. */
+  /** Maximum wait for a connection, and maximum time to open one, in milliseconds. */
   acquireTimeoutMs: number;
 }
 

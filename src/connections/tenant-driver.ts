@@ -30,9 +30,9 @@ interface TenantDriverOptions {
 }
 
 interface Change {
-  /** Who makes the change, as JSON for the audit log. */
+  /** The actor of the change, as JSON for the audit log. */
   actor: string;
-  /** The resource that changes, if its responses are cached. */
+  /** The changed resource, if its responses are cached. */
   resource: string | undefined;
   /** Makes the checks that must come first, and returns the statement that makes the change. */
   prepare: (transaction: TenantTransaction) => Promise<Statement>;

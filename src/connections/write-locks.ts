@@ -1,6 +1,6 @@
 type Query = (statement: string | { name: string; text: string; values: string[] }) => Promise<unknown>;
 
-/** Longest pause between two writes of a burst. For as long after the last write, no process caches the resource. */
+/** Maximum pause between two writes of a burst, in ms. No process caches the resource until this time has passed. */
 const burstMs = 20;
 
 /**
@@ -15,7 +15,7 @@ const burstMs = 20;
 export class WriteLocks {
   readonly #query: Query;
   readonly #isInUse: () => boolean;
-  /** Held locks whose write has been announced. */
+  /** The locks that the connection holds and whose write has been announced. */
   readonly #announced = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
   #isBurstOver = false;
@@ -44,14 +44,14 @@ export class WriteLocks {
   }
 
   /**
-   * True when this connection holds the lock for writes. A read on the same connection must ask here: PostgreSQL grants
-   * a session any lock that conflicts only with the session's own locks.
+   * True when this connection holds the lock for writes. A read on the same connection must check this, because
+   * PostgreSQL grants a session any lock that conflicts only with the session's own locks.
    */
   has(lock: string): boolean {
     return this.#announced.has(lock);
   }
 
-  /** Called when a request releases the connection: each of its writes is committed, or never will be. */
+  /** Must be called when a request releases the connection: none of its writes is under way any more. */
   onClientRelease(): void {
     if (this.#isBurstOver) this.#releaseAll();
   }

@@ -32,8 +32,8 @@ type ChangeHandler = (key: string) => void;
  *      silent network therefore counts as down.
  *   2. PostgreSQL delivers pending notifications before it completes an answer. So at each proof, this process has
  *      received every change whose commit had returned before the proof was sent.
- *   3. That the connection receives notifications at all is proved by `DeliveryProof`, at the connect and every 10 s. If
- *      they do not arrive, the connection counts as lost.
+ *   3. That the connection receives notifications at all is proved by `DeliveryProof`, at the connect and every 10 s.
+ *      If they do not arrive, the connection counts as lost.
  *   4. Changes that were committed between two connections are not received. So after each connect, every subscriber
  *      drops everything before `current` becomes true.
  */

@@ -4,7 +4,9 @@ import { deliveryTopic } from './change-topics.ts';
 
 /** The feed sends a nonce this long after the last one that came back. */
 const defaultEveryMs = 10_000;
-/** A busy connection pool may take this long to send a nonce. Deaf for longer than both times, a feed is not current. */
+/**
+ * A busy connection pool may take this long to send a nonce. Deaf for longer than both times, a feed is not current.
+ */
 const maxSendMs = 5_000;
 
 /** A notification that the control database had accepted did not arrive. */

@@ -14,7 +14,8 @@ const ServerSchema = defineEntity({
     /** `adminUrl` without its login, for the service. */
     address: p.text().nullable(),
     /**
-     * Maximum number of tenants that are placed here automatically; null: no limit. It does not limit an explicit `--server`.
+     * Maximum number of tenants that are placed here automatically; null: no limit. It does not limit an explicit
+     * `--server`.
      */
     capacity: p.integer().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),

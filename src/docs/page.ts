@@ -19,7 +19,9 @@ const navigation = [
   ['/swagger', 'Try it out'],
 ] as const;
 
-/** A complete HTML page: header, list of sections, body. It needs no script; style.css fits it to phones and dark mode. */
+/**
+ * A complete HTML page: header, list of sections, body. It needs no script; style.css fits it to phones and dark mode.
+ */
 export function page({ path, title, sections, body }: Page): string {
   const links = navigation.map(
     ([href, name]) => html` <a href="${href}"${href === path ? html` aria-current="page"` : ''}>${name}</a>`,

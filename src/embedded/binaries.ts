@@ -11,9 +11,9 @@ export interface Runner {
 }
 
 /**
- * Creates the runner for a data folder. For root it is a user namespace in which root has another number: the files remain
- * root's, and folders that are closed to others (`/root`) remain accessible. Where user namespaces are forbidden, or the
- * folder already belongs to `nobody`, it is the user `nobody`.
+ * Creates the runner for a data folder. For root it is a user namespace in which root has another number: the files
+ * remain root's, and folders that are closed to others (`/root`) remain accessible. Where user namespaces are
+ * forbidden, or the folder already belongs to `nobody`, it is the user `nobody`.
  */
 export async function createRunner(data: string): Promise<Runner> {
   if (process.getuid?.() !== 0) return { command: [] };

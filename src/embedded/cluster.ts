@@ -11,8 +11,8 @@ export const superuser = 'postgres';
 export const passwordFile = 'superuser.password';
 
 /**
- * Creates the data folder of the server with `initdb`, unless it exists. It is created under a temporary name and renamed,
- * so a folder with the final name is complete, whenever this process is killed.
+ * Creates the data folder of the server with `initdb`, unless it exists. It is created under a temporary name and
+ * renamed, so a folder with the final name is complete, whenever this process is killed.
  */
 export async function createCluster(data: string, runner: Runner): Promise<void> {
   if (await pathExists(join(data, 'PG_VERSION'))) return;

@@ -5,8 +5,8 @@ import { parseMasterKey } from '../config-values.ts';
 import { OperatorError } from '../operator-error.ts';
 
 /**
- * Returns the master key of an installation with an embedded PostgreSQL: `master.key` in its data folder, beside the data
- * that the key seals. Creates the file, unless it exists.
+ * Returns the master key of an installation with an embedded PostgreSQL: `master.key` in its data folder, beside the
+ * data that the key seals. Creates the file, unless it exists.
  * @throws when the file does not hold a key of 32 bytes
  */
 export async function embeddedMasterKey(folder: string): Promise<Buffer> {

@@ -6,8 +6,8 @@ import { findServer, type RunningServer } from './pid-file.ts';
 import { stopServer } from './server-process.ts';
 
 /**
- * An advisory lock that each process that uses the server holds in shared mode. A process that can acquire it exclusively
- * is the last one.
+ * An advisory lock that each process that uses the server holds in shared mode. A process that can acquire it
+ * exclusively is the last one.
  */
 const usersLock = 727_100_001;
 const rejoinMs = 200;
@@ -18,7 +18,8 @@ export function serverUrl(port: number, password: string): string {
 }
 
 /**
- * Opens the connection that makes this process a user of the server. Returns undefined while the server starts or stops.
+ * Opens the connection that makes this process a user of the server. Returns undefined while the server starts or
+ * stops.
  */
 export async function joinServer({ port }: RunningServer, password: string): Promise<pg.Client | undefined> {
   if (!port) return undefined;
@@ -35,8 +36,8 @@ export async function joinServer({ port }: RunningServer, password: string): Pro
 }
 
 /**
- * Keeps this process a user of the server: joins again when the connection was cut (a crash of the server, an operator),
- * or else the next process to leave would take itself for the last one and stop the server.
+ * Keeps this process a user of the server: joins again when the connection was cut (a crash of the server, an
+ * operator), or else the next process to leave would take itself for the last one and stop the server.
  * @returns a function that leaves the server, and stops it if no other process uses it
  */
 export function keepMembership(first: pg.Client, data: string, password: string): () => Promise<void> {

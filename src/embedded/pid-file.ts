@@ -30,7 +30,8 @@ export async function findServer(data: string): Promise<RunningServer | undefine
 /** Checks that the process is a server on this very folder: after a restart another process may have the number. */
 export async function isServerOf(data: string, pid: number): Promise<boolean> {
   if (process.platform === 'linux') {
-    // The working folder of a server is its data folder. Device and inode identify it under any name, also after a rename.
+    // The working folder of a server is its data folder. Device and inode identify it under any name, also after a
+    // rename.
     const [own, its] = await Promise.all([data, `/proc/${pid}/cwd`].map(path => stat(path).catch(() => undefined)));
     return own !== undefined && own.dev === its?.dev && own.ino === its.ino;
   }

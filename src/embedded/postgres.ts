@@ -11,9 +11,9 @@ import { findServer } from './pid-file.ts';
 import { lastLogLine, launchServer } from './server-process.ts';
 
 /**
- * A PostgreSQL server that comes with the project, for a machine without one: its data lies in a folder, and it listens on a
- * free port of the loopback. Several processes may use it at once (the service, the command line); the last one to leave
- * stops it.
+ * A PostgreSQL server that comes with the project, for a machine without one: its data lies in a folder, and it
+ * listens on a free port of the loopback. Several processes may use it at once (the service, the command line); the
+ * last one to leave stops it.
  */
 export interface EmbeddedPostgres {
   /** The URL of the superuser on the server's own database `postgres`. */

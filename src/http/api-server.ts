@@ -26,17 +26,19 @@ const limits = {
 };
 
 /**
- * Ends a connection without progress during a request or response; idle ones have `keepAliveMs`. A client that stops reading is
- * noticed at the second check, after 24 s at most, because Node counts the bytes it had taken before as progress. Longer than the
- * 10 s within which a request is answered.
+ * Maximum time without progress of a request or response; idle connections have `keepAliveMs`. A client that stops
+ * reading is detected at the second check, after 24 s at most, because Node counts the bytes that it took before as
+ * progress. The limit is longer than the 10 s that a request may take.
  */
 const silenceMs = 12_000;
-/** A response that its client reads too slowly, from the first byte that has to wait in memory. */
+/** Maximum time that a response may have unsent bytes in memory, because its client reads too slowly. */
 const maxSendMs = 60_000;
 const checkMs = 1_000;
 const drainCheckMs = 50;
 
-/** Creates the HTTP server of the API. Its limits end slow and endless exchanges, far above what a client needs. */
+/**
+ * Creates the HTTP server of the API. Its time limits end slow and endless exchanges; normal clients never reach them.
+ */
 export function createApiServer({ handle, keepAliveMs }: ApiServerOptions): ApiServer {
   const connections = new Connections();
   const http = createServer({ ...limits, keepAliveTimeout: keepAliveMs }, (request, response) => {
@@ -47,7 +49,7 @@ export function createApiServer({ handle, keepAliveMs }: ApiServerOptions): ApiS
   http.maxHeadersCount = 100;
   http.closeIdleConnections = () => connections.closeIdle(); // `http.close` calls it
   http.on('connection', socket => connections.add(socket));
-  // A client that sends `Expect: 100-continue` is refused before it sends a body that is too large.
+  // A request with `Expect: 100-continue` and a body that is too large is rejected before the client sends the body.
   http.on('checkContinue', (request, response) => {
     connections.onRequest(response);
     if (!(Number(request.headers['content-length'] ?? 0) > bodyLimits.resource)) response.writeContinue();

@@ -4,13 +4,13 @@ import type { Socket } from 'node:net';
 interface ConnectionState {
   /** The response to the newest request. */
   response?: ServerResponse;
-  /** Since when bytes wait to be sent without a break, by `performance.now()`. */
+  /** Start of the current period with unsent bytes, by `performance.now()`; undefined when all bytes are sent. */
   sendingSince?: number | undefined;
-  /** Bytes received when `closeIdle` looked last. */
+  /** Bytes received up to the last call of `closeIdle`. */
   bytesRead: number;
 }
 
-/** The open connections of an HTTP server, as far as Node does not tell slow ones from fast ones. */
+/** The open connections of an HTTP server. Detects slow and idle ones, which Node does not distinguish well enough. */
 export class Connections {
   readonly #states = new Map<Socket, ConnectionState>();
 
@@ -34,8 +34,8 @@ export class Connections {
   }
 
   /**
-   * Destroys the connections on which nothing happens. Node's own `closeIdleConnections` also destroys those whose response
-   * has been handed over completely but not yet sent.
+   * Destroys the connections that neither send nor receive anything. Node's own `closeIdleConnections` also destroys
+   * those whose response was passed to the socket but is not completely sent.
    */
   closeIdle(): void {
     for (const [socket, state] of this.#states) {

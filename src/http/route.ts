@@ -28,8 +28,8 @@ export interface Route<Access = unknown, Context = unknown> {
   /** Body of a successful response; undefined = no body. */
   readonly response?: z.ZodType | undefined;
   /**
-   * Media type of a response that is not JSON, such as `text/csv; charset=utf-8`. The handler's result (a string, bytes, or a
-   * `Readable` that is streamed) is then sent as it is; `cache` and `location` have no effect on it.
+   * Media type of a response that is not JSON, such as `text/csv; charset=utf-8`. The handler's result (a string,
+   * bytes, or a `Readable` that is streamed) is then sent as it is; `cache` and `location` have no effect on it.
    */
   readonly contentType?: string | undefined;
   readonly status: 200 | 201 | 202 | 204;

@@ -3,7 +3,7 @@ import type { ChangeFeed } from '../control/change-feed.ts';
 import type { ResponseCache } from '../response-cache/response-cache.ts';
 import { addCounter, addGauge } from './collectors.ts';
 
-/** Registers what the response cache counts, and whether the change feed lets it serve at all. */
+/** Registers the counts and the memory of the response cache, and the state of the change feed that it depends on. */
 export function addCacheMetrics(
   registry: Registry,
   responseCache: Pick<ResponseCache, 'bytes' | 'counts'>,
@@ -28,7 +28,7 @@ export function addCacheMetrics(
   );
   addGauge(registry, {
     name: 'change_feed_current',
-    help: '1 while the change feed works; at 0 nothing is served from memory.',
+    help: '1 while the change feed works; 0 while it is down and the service serves nothing from memory.',
     read: () => [{ value: feed.current ? 1 : 0 }],
   });
 }

@@ -1,6 +1,6 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 
-/** One value of a metric, with the labels that it stands under. */
+/** One value of a metric, with its labels. */
 export interface Sample {
   readonly labels?: Record<string, string | number>;
   readonly value: number;
@@ -10,27 +10,26 @@ interface MetricOptions {
   name: string;
   help: string;
   labelNames?: string[];
-  /** Reads the current values; called at each scrape, so that counting costs a request nothing but an addition. */
+  /** Reads the current values. It is called at each scrape, so that a request only has to add to a number. */
   read: () => Iterable<Sample>;
 }
 
-/** Registers a value that can go up and down, such as open connections. */
-export function addGauge(registry: Registry, { name, help, labelNames = [], read }: MetricOptions): void {
-  new Gauge({
-    name,
-    help,
-    labelNames,
-    registers: [registry],
-    collect() {
-      this.reset();
-      for (const { labels = {}, value } of read()) this.set(labels, value);
-    },
-  });
+/** Registers a value that can go up and down, such as the number of open connections. */
+export function addGauge(registry: Registry, options: MetricOptions): void {
+  addMetric(Gauge, registry, options);
 }
 
 /** Registers a total that only grows while the process runs. */
-export function addCounter(registry: Registry, { name, help, labelNames = [], read }: MetricOptions): void {
-  new Counter({
+export function addCounter(registry: Registry, options: MetricOptions): void {
+  addMetric(Counter, registry, options);
+}
+
+function addMetric(
+  Metric: typeof Counter | typeof Gauge,
+  registry: Registry,
+  { name, help, labelNames = [], read }: MetricOptions,
+): void {
+  new Metric({
     name,
     help,
     labelNames,

@@ -2,7 +2,7 @@ import type { Registry } from 'prom-client';
 import type { ConnectionBudget } from '../connections/connection-budget.ts';
 import { addCounter, addGauge, type Sample } from './collectors.ts';
 
-/** Registers what the connection budgets count, one sample per PostgreSQL server (label `server`: host and port). */
+/** Registers the counts of each connection budget. The label `server` is host and port of the PostgreSQL server. */
 export function addConnectionMetrics(registry: Registry, budgets: ReadonlyMap<string, ConnectionBudget>): void {
   const perServer = (value: (budget: ConnectionBudget) => number) => (): Sample[] =>
     [...budgets].map(([server, budget]) => ({ labels: { server }, value: value(budget) }));
@@ -11,10 +11,10 @@ export function addConnectionMetrics(registry: Registry, budgets: ReadonlyMap<st
   const counter = (name: string, help: string, value: (budget: ConnectionBudget) => number) =>
     addCounter(registry, { name, help, labelNames: ['server'], read: perServer(value) });
 
-  gauge('open', 'Tenant connections that the server sees, those being opened or closed included.', b => b.usage.open);
-  gauge('in_use', 'Tenant connections that a request uses now.', b => b.usage.inUse);
+  gauge('open', 'Tenant connections to the server, including those being opened or closed.', b => b.usage.open);
+  gauge('in_use', 'Tenant connections in use by a request.', b => b.usage.inUse);
   gauge('waiting', 'Requests that wait for a connection.', b => b.usage.waiting);
-  gauge('limit', 'Most tenant connections that this process opens to the server.', b => b.max);
+  gauge('limit', 'Maximum tenant connections of this process to the server.', b => b.max);
   counter('database_connections_opened_total', 'Connections opened.', b => b.counts.opened);
   counter(
     'database_connections_evicted_total',

@@ -25,7 +25,7 @@ interface MetricsSources {
   logOutput: Pick<LogOutput, 'droppedLines'>;
 }
 
-/** Collects the numbers for the operator's monitoring. Every label takes few values, however many tenants there are. */
+/** Collects the metrics of the process. The number of label values is bounded, however many tenants there are. */
 export function createMetrics({ databases, responseCache, feed, passwords, logOutput }: MetricsSources): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -34,12 +34,12 @@ export function createMetrics({ databases, responseCache, feed, passwords, logOu
   addCacheMetrics(registry, responseCache, feed);
   addCounter(registry, {
     name: 'password_hashes_total',
-    help: 'Passwords hashed, to verify or to set them.',
+    help: 'Passwords hashed, for verification or to set them.',
     read: () => [{ value: passwords.usage.hashed }],
   });
   addGauge(registry, {
     name: 'password_hashes_waiting',
-    help: 'Requests that wait until a password can be hashed.',
+    help: 'Requests that wait for a password hash.',
     read: () => [{ value: passwords.usage.waiting }],
   });
   addCounter(registry, {

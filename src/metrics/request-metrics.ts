@@ -22,7 +22,7 @@ export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome)
   const byReason = new Map<string, number>();
   addCounter(registry, {
     name: 'http_requests_total',
-    help: 'Requests by route and status; status 499 when the client left before the response.',
+    help: 'Requests by route and status; status 499 if the client disconnected before the response.',
     labelNames: ['method', 'route', 'status'],
     read: () => [...byRoute.values()].map(({ labels, requests }) => ({ labels, value: requests })),
   });

@@ -6,8 +6,8 @@ type Platform = PostgreSqlConnection['platform'];
 
 /**
  * MikroORM's connection, which sends texts and bytes beside the statement, as bound parameters. MikroORM itself writes
- * all values into the statement, and PostgreSQL writes the statement to its log when it fails or takes long: with e-mail
- * addresses, password hashes and tokens.
+ * all values into the statement, and PostgreSQL writes the statement to its log when it fails or takes long: with
+ * e-mail addresses, password hashes and tokens.
  *
  * Numbers, dates and booleans stay in the statement: their type would be lost, and PostgreSQL would have to infer it.
  */

@@ -67,8 +67,9 @@ export class TableStatements {
   }
 
   /**
-   * Like `select`, but each row has one column, `json`: the record as the JSON text that `JSON.stringify` makes of a row of
-   * `select`. PostgreSQL makes the text, so that a list of 50,000 records takes a quarter of this process's time.
+   * Like `select`, but each row has one column, `json`: the record as the JSON text that `JSON.stringify` makes of a
+   * row of `select`. PostgreSQL makes the text, so that a list of 50,000 records takes a quarter of this process's
+   * time.
    */
   selectJson(conditions: Conditions, options?: SelectOptions): Statement {
     const values: unknown[] = [];

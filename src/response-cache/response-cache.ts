@@ -48,9 +48,10 @@ const maxAgeMs = 60_000;
  *
  *   I1 (write) A write commits only while its connection holds the lock of the resource, shared, and only after the
  *      control database has accepted an announcement that was sent after the lock was acquired. Later writes of the
- *      same burst commit under the same lock and need no announcement of their own.
- *      Assumes: a cached response is made of rows of its own resource's table alone. All writes of the service to such
- *      a table take the lock by `WriteLocks.hold`, which releases it only when no transaction is open. When a connection ends, PostgreSQL releases its locks and rolls back its open transaction.
+ *      same burst commit under the same lock and need no announcement of their own. Assumes: a cached response is made
+ *      of rows of its own resource's table alone. All writes of the service to such a table take the lock by
+ *      `WriteLocks.hold`, which releases it only when no transaction is open. When a connection ends, PostgreSQL
+ *      releases its locks and rolls back its open transaction.
  *
  *   I2 (read) A cacheable read sees every write whose lock was acquired before the read checked the lock.
  *      Assumes: `TenantDriver.readCacheable` checks first and selects afterwards, and reports the read as cacheable
@@ -62,12 +63,12 @@ const maxAgeMs = 60_000;
  *      Assumes: the object is fetched before the query is sent, and `ResponseStore.set` compares objects by identity.
  *
  *   I4 (delivery) A process receives an announcement within a second after the control database has accepted it, or
- *      serves nothing from memory until it has received it or has dropped everything.
- *      Assumes: `ChangeFeed.current` is true only if a query of the listening connection was sent less than a second
- *      ago and has been answered, and PostgreSQL delivers pending notifications before it completes that answer. After
- *      a reconnection the feed drops everything before `current` becomes true. Whether the connection receives what
- *      processes announce is tested every 10 s (`DeliveryProof`); a fault in between, such as a failover that leaves the
- *      listening connection on the earlier primary, can break I4 for 15 s at most.
+ *      serves nothing from memory until it has received it or has dropped everything. Assumes: `ChangeFeed.current` is
+ *      true only if a query of the listening connection was sent less than a second ago and has been answered, and
+ *      PostgreSQL delivers pending notifications before it completes that answer. After a reconnection the feed drops
+ *      everything before `current` becomes true. Whether the connection receives what processes announce is tested
+ *      every 10 s (`DeliveryProof`); a fault in between, such as a failover that leaves the listening connection on
+ *      the earlier primary, can break I4 for 15 s at most.
  *
  * Proof that a cached response R is served for at most a second after a write W that R does not contain:
  *
@@ -85,7 +86,7 @@ const maxAgeMs = 60_000;
  *      requests do not find it. A read that is not cacheable may be older than a write that the waiting request knows
  *      of. That request then shares or starts a read that began after its own arrival.
  *
- *   I6 (age) Nobody announces a change that was made outside the service (psql, replication). It becomes visible after
+ *   I6 (age) A change that is made outside the service (psql, replication) is not announced. It becomes visible after
  *      at most `maxAgeMs`, or at once after `tenant refresh`. The age of a response counts from its read, or from the
  *      latest moment until which `WriteMonitor` proves that the database has not changed since that read.
  */
@@ -159,7 +160,7 @@ export class ResponseCache {
     await this.#announce(changeTopics.responses, key);
   }
 
-  /** Extends the life of an expired response if its database is proved unchanged, until lately, since the read. */
+  /** Extends the life of an expired response if its database is proved unchanged from its read until recently. */
   #revalidate(response: CachedResponse, now: number): boolean {
     response.expiresAt = this.#writeMonitor.unchangedUntil(response.source, response.readAt) + randomAge();
     if (now > response.expiresAt) return false;

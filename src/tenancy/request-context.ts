@@ -111,8 +111,8 @@ export class RequestContext {
    * Returns a response that is the same for every caller with the permission: from the response cache while it is known
    * to be current, else made from the rows of `select`.
    * @param key identifies the response within the resource
-   * @param toBody returns a value, or a list as `Representation.ofList` does; may throw the problem that the rows lead to,
-   *   such as `not_found`
+   * @param toBody returns a value, or a list as `Representation.ofList` does; may throw the problem that the rows lead
+   *   to, such as `not_found`
    */
   async cached(
     resource: string,

@@ -105,7 +105,8 @@ const keys: Forgery[] = [
   ["signed with the tenant's guid", f => f.make({ secret: f.acmeGuid })],
   ['signed with the kid', f => f.make({ secret: f.acme.kid })],
   ['signed with 64 zero bytes', f => f.make({ secret: Buffer.alloc(64) })],
-  // Without its first byte: HMAC pads keys with zeros, so without a final zero byte it would be the same key (RFC 2104 §2).
+  // Without its first byte: HMAC pads keys with zeros, so without a final zero byte it would be the same key (RFC 2104
+  // §2).
   ['signed with the right key without its first byte', f => f.make({ secret: f.acme.secret.subarray(1) })],
   ['signed with the right key in base64', f => f.make({ secret: f.acme.secret.toString('base64') })],
 ];

@@ -59,8 +59,8 @@ describe('drill: a tenant whose tables are full', () => {
   }
 
   /**
-   * Two clients request a list again and again, without the response cache. They run in a thread of their own, so that the
-   * times of the other tenant do not contain what it costs to receive the list.
+   * Two clients request a list again and again, without the response cache. They run in a thread of their own, so that
+   * the times of the other tenant do not contain what it costs to receive the list.
    */
   function startLoops(token: string, list: string): { worker: Worker; seen: { responses: number; bytes: number } } {
     const seen = { responses: 0, bytes: 0 };

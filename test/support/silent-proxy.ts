@@ -8,11 +8,13 @@ export interface SilentProxy {
   through(url: string): string;
   /**
    * Passes no more bytes, in either direction, on present and later connections to a database; their sockets stay open.
-   * @param matches returns true for the bytes of a packet that is the last one passed; absent: nothing is passed any more
+   * @param matches returns true for the bytes of a packet that is the last one passed; absent: nothing is passed any
+   *   more
    */
   silence(database: string, matches?: (packet: Buffer) => boolean): void;
   /**
-   * Holds back the first packet to a database that matches, and what follows it on its connection. Other connections go on.
+   * Holds back the first packet to a database that matches, and what follows it on its connection. Other connections
+   * go on.
    * @returns a function that passes what was held back; `isHolding` becomes true when a packet has matched
    */
   hold(database: string, matches: (packet: Buffer) => boolean): { release: () => void; readonly isHolding: boolean };

@@ -98,7 +98,7 @@ function limit({ name, rate, store, key, delay }: LimitOptions): Middleware {
     const [smallest, ...larger] = countedNetworks(ctx.state.ipAddress);
     ctx.state.rateLimitKey = await key(ctx, smallest);
     await count(ctx, async () => {
-      // A request that the smallest network rejects does not count for the larger ones, which its neighbours share.
+      // A request that the smallest network rejects does not count for the larger ones, which other clients share.
       if (larger.length > 0 && (await exceedsLarger(ctx, larger))) await reject(ctx);
       await next();
     });

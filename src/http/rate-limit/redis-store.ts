@@ -13,7 +13,8 @@ export interface RedisStore {
 }
 
 // A request makes at most two calls, for the limit of all requests and for that of its route: it waits at most 160 ms.
-// A request from IPv6 makes them for three networks: it waits at most 480 ms, until the third failure opens the breaker.
+// A request from IPv6 makes them for three networks: it waits at most 480 ms, until the third failure opens the
+// breaker.
 const maxReplyMs = 80;
 
 const maxStartMs = 1_000;
@@ -81,10 +82,9 @@ interface Batch {
 }
 
 /**
- * `SlidingWindows.hit` for several calls, in one atomic step in Redis: counts as many of the calls as the rate allows. For
- * 0 calls, `SlidingWindows.peek`.
- * A window is stored as text: the time of the first call in the newest group, then for each group, oldest first, the
- * time of its last call and its number of calls. Times are in milliseconds.
+ * `SlidingWindows.hit` for several calls, in one atomic step in Redis: counts as many of the calls as the rate allows.
+ * For 0 calls, `SlidingWindows.peek`. A window is stored as text: the time of the first call in the newest group, then
+ * for each group, oldest first, the time of its last call and its number of calls. Times are in milliseconds.
  */
 const slide = `
 local max, window, span = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -12,7 +12,10 @@ export interface Finding {
   repair?: Repair;
 }
 
-/** Statements that run with the rights of the operator. They may hold the verifier of a password, so they are never shown. */
+/**
+ * Statements that run with the rights of the operator. They may hold the verifier of a password, so they are never
+ * shown.
+ */
 interface Repair {
   /** The database that they run in; absent: any database of the server. */
   database?: string;

@@ -22,8 +22,8 @@ export interface ResourceDefinition extends CommonOptions {
   /** The path of one record. */
   readonly recordPath: string;
   /**
-   * True when responses are the same for every caller, and may come from the cache. The view then must read no other table:
-   * only writes of this resource drop its responses.
+   * True when responses are the same for every caller, and may come from the cache. The view then must read no other
+   * table: only writes of this resource drop its responses.
    */
   readonly isCached: boolean;
 }
