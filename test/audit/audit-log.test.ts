@@ -1,4 +1,8 @@
 import { expect } from 'chai';
+import { owners } from '../../src/control/secret-box.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
+import { findTenant } from '../../src/operator/tenants/tenants.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
 import { type AuditEntry, auditOf, expectRefused, newestAudit } from '../resources/expect.ts';
 import type { Client } from '../support/client.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
@@ -194,6 +198,29 @@ describe('audit log', () => {
     expect(await read(`?resource=Entity&key=${other}`, self)).to.deep.equal([]);
     expect(await read('?resource=Promotion', self)).to.deep.equal([]);
     expect(await read('?limit=1000', withoutEntity)).to.deep.equal([]);
+  });
+
+  it('a temporary table of the tenant’s login cannot take the audit entries, and no function is open to that', async () => {
+    const { roleName: user, rolePassword } = await findTenant(world.installation, 'acme');
+    const password = world.installation.secrets.open(rolePassword, owners.rolePassword(world.acme.guid)).toString();
+    await sql(world.acme, `grant temporary on database "${world.acme.database}" to "${user}"`);
+    try {
+      await withConnection(databaseUrl(world.acme.adminUrl, world.acme.database, { user, password }), async client => {
+        await client.query('create temporary table audit_log (like public.audit_log including all)');
+        await client.query('begin');
+        await client.query(`select set_config('app.actor', '{"traceId":"diverted"}', true)`);
+        await client.query(`insert into units_of_measure (code, name) values ('temp', 'Temporary')`);
+        await client.query('commit');
+        expect((await client.query('select from pg_temp.audit_log')).rowCount).to.equal(0);
+      });
+    } finally {
+      await sql(world.acme, `revoke temporary on database "${world.acme.database}" from "${user}"`);
+    }
+    expect(await sql(world.acme, `select from audit_log where trace_id = 'diverted'`)).to.have.length(1);
+    const open = `select proname from pg_proc where prosecdef and pronamespace = 'public'::regnamespace
+       and not exists (select from unnest(proconfig) setting where setting ~ '^search_path=.*pg_temp$')`;
+    expect(await sql(world.acme, open)).to.deep.equal([]);
+    expect(await world.control.em.fork().execute(open)).to.deep.equal([]);
   });
 
   it('a failed audit entry rolls back the change, and the response does not contain the reason', async () => {

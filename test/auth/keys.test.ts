@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { mock } from 'node:test';
 import { expect } from 'chai';
 import { readConfig } from '../../src/config.ts';
 import { keyRetirementSeconds } from '../../src/control/token-lifetime.ts';
@@ -103,6 +104,14 @@ describe('signing keys', () => {
       expect(former).to.include({ kid: kidOf(before), status: 'retiring' });
       expect(Date.now() - Date.parse(former?.retiredAt ?? '')).to.be.below(60_000);
       expect(present).to.include({ kid, status: 'active', retiredAt: null });
+    });
+
+    it('a key that is rotated on a machine whose clock is an hour slow goes on verifying', async () => {
+      const before = await login();
+      mock.timers.enable({ apis: ['Date'], now: Date.now() - 3_600_000 });
+      const kid = await rotateKey(world.installation, 'acme').finally(() => mock.timers.reset());
+      await eventually(async () => kidOf(await login()) === kid, 1_000);
+      expect(await statuses(before)).to.deep.equal([200, 200]);
     });
 
     it('ten concurrent rotations add ten keys and leave exactly one active', async () => {

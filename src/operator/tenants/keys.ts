@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import type { EntityManager } from '@mikro-orm/postgresql';
+import { type EntityManager, raw } from '@mikro-orm/postgresql';
 import { Server, SigningKey, Tenant } from '../../control/fleet-entities.ts';
 import { sealCanary } from '../../control/master-key-canary.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
@@ -40,10 +40,11 @@ export async function listKeys(installation: Installation, slug: string) {
 export async function rotateKey(installation: Installation, slug: string): Promise<string> {
   const tenant = await findTenant(installation, slug);
   return changeKeys(installation, tenant, async em => {
+    // By the clock of the database, by which the service counts the retirement; the operator's may differ.
     await em.nativeUpdate(
       SigningKey,
       { tenant: tenant.id, status: 'active' },
-      { status: 'retiring', retiredAt: new Date() },
+      { status: 'retiring', retiredAt: raw('now()') },
     );
     return addSigningKey(em, tenant, installation.secrets).kid;
   });
@@ -60,11 +61,8 @@ export async function disableKey(installation: Installation, slug: string, kid: 
     if (!key) {
       throw new OperatorError(`${slug} has no key ${kid}. List its keys: npm run -s tenant -- key list ${slug}`);
     }
-    const wasActive = key.status === 'active';
-    key.status = 'disabled';
-    key.retiredAt ??= new Date();
-    await em.flush();
-    if (wasActive) addSigningKey(em, tenant, installation.secrets);
+    await em.nativeUpdate(SigningKey, { kid }, { status: 'disabled', retiredAt: raw('coalesce(retired_at, now())') });
+    if (key.status === 'active') addSigningKey(em, tenant, installation.secrets);
   });
 }
 
