@@ -3,7 +3,10 @@ import { databaseUrl } from '../control/server-urls.ts';
 import { acquireLock, lockSpaces } from '../postgres/advisory-locks.ts';
 import { withConnection } from '../postgres/connection.ts';
 import { quoteIdentifier, quoteLiteral } from '../postgres/quote.ts';
+import { scramVerifier } from '../postgres/scram.ts';
 
+/** What PostgreSQL uses for a password that it receives; RFC 7677 §4 asks for at least as many. */
+const scramIterations = 4_096;
 const readAndWrite = 'select, insert, update, delete';
 
 /**
@@ -20,6 +23,7 @@ const privileges: Record<string, string> = {
   roles: 'select',
   users: 'select, insert, delete, update (password_hash, first_name, last_name, confirmed_at)',
   sessions: readAndWrite,
+  login_networks: readAndWrite,
   registrations: readAndWrite,
   mail_tokens: readAndWrite,
   legacy_tokens: readAndWrite,
@@ -44,7 +48,9 @@ export async function createServiceLogin(controlUrl: string, password: string): 
     const [{ name: user, exists } = { name: '', exists: false }] = rows;
     // A new role has no other attributes. Only a superuser may name them, even to deny them.
     const change = exists ? 'alter' : 'create';
-    await client.query(`${change} role ${quoteIdentifier(user)} login password ${quoteLiteral(password)}`);
+    await client.query(
+      `${change} role ${quoteIdentifier(user)} login password ${quoteLiteral(scramVerifier(password, scramIterations))}`,
+    );
     await grantServicePrivileges(client);
     const { pathname } = new URL(controlUrl);
     return databaseUrl(controlUrl, decodeURIComponent(pathname.slice(1)), { user, password });
