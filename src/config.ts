@@ -65,6 +65,7 @@ const variables = z
     RATE_LIMIT_GLOBAL: rate.default({ max: 500, windowMs: 60_000 }),
     RATE_LIMIT_LOGIN: rate.default({ max: 5, windowMs: 900_000 }),
     RATE_LIMIT_FAILURES: rate.default({ max: 100, windowMs: 86_400_000 }),
+    RATE_LIMIT_MAILS: rate.default({ max: 3, windowMs: 900_000 }),
     RATE_LIMIT_ACCOUNT: rate.default({ max: 10, windowMs: 900_000 }),
     RATE_LIMIT_TOKEN: rate.default({ max: 5, windowMs: 60_000 }),
     LOG_LEVEL: z
@@ -121,12 +122,13 @@ function toConfig(env: z.output<typeof variables>) {
     redisUrl: env.REDIS_URL,
     /**
      * Maximum requests of a client in a time: all requests, logins to one account, account changes, legacy tokens.
-     * `failures`: maximum failed logins to one account, of all clients together.
+     * `failures` and `mails`: maximum failed logins to, and mails to, one account, of all clients together.
      */
     rateLimits: {
       global: env.RATE_LIMIT_GLOBAL,
       login: env.RATE_LIMIT_LOGIN,
       failures: env.RATE_LIMIT_FAILURES,
+      mails: env.RATE_LIMIT_MAILS,
       account: env.RATE_LIMIT_ACCOUNT,
       token: env.RATE_LIMIT_TOKEN,
     },

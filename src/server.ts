@@ -17,6 +17,7 @@ import { requestDeadlineMs } from './deadline.ts';
 import { createApiServer } from './http/api-server.ts';
 import { createManagementServer } from './http/management.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
+import { hashKey } from './http/rate-limit/rate-limits.ts';
 import { requestListener } from './http/request-listener.ts';
 import type { Installation } from './installation.ts';
 import { describeError } from './log.ts';
@@ -116,6 +117,8 @@ export async function startServer({
   );
   const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
   const sendMail = createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log });
+  const allowMail = async (tenantGuid: string, email: string): Promise<boolean> =>
+    (await rateLimitStore.hit(`rl:mail:${hashKey(tenantGuid, email)}`, config.rateLimits.mails)).remaining > 0;
   const stopping = new AbortController();
   const { signal } = stopping;
   const app = createApp({
@@ -128,6 +131,7 @@ export async function startServer({
     usage,
     background,
     sendMail,
+    allowMail,
     publicUrl,
     databases,
     responseCache,

@@ -19,6 +19,8 @@ export interface AuthServices {
   usage: UsageCounter;
   background: BackgroundTasks;
   sendMail: SendMail;
+  /** Counts a mail to an account. Resolves to false when the account has received its maximum: it then gets none. */
+  allowMail: (tenantGuid: string, email: string) => Promise<boolean>;
   /** The URL under which clients reach the service, for links in mails. */
   publicUrl: string;
 }

@@ -1,14 +1,19 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
+import { removeExpired } from './remove-expired.ts';
 
 /** Creates a random token of 43 characters for a mail. Only its hash is stored. */
 export function createToken(): string {
   return randomBytes(32).toString('base64url');
 }
 
-/** Creates a token that resets a password: valid once, for one hour. It replaces the user's former token. */
+/**
+ * Creates a token that resets a password: valid once, for one hour. It replaces the user's former token.
+ * Also removes expired tokens.
+ */
 export async function createResetToken(em: EntityManager, user: { id: number; tenantId: number }): Promise<string> {
   const token = createToken();
+  await removeExpired(em, 'mail_tokens');
   await em.execute(
     `insert into mail_tokens (hash, tenant_id, user_id, purpose, expires_at)
       values (?, ?, ?, 'reset', now() + interval '1 hour')

@@ -1,4 +1,4 @@
-import type { EntityManager } from '@mikro-orm/postgresql';
+import { type EntityManager, LockMode } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { Role, User } from '../control/user-entities.ts';
 import { problem } from '../errors.ts';
@@ -68,14 +68,18 @@ interface Registration extends RegistrationData {
 }
 
 async function addUnconfirmed(
-  { control, sendMail, publicUrl }: AuthServices,
+  { control, allowMail, sendMail, publicUrl }: AuthServices,
   tenant: RequestContext['tenant'],
   person: Registration,
 ): Promise<void> {
   const em = control.em.fork();
   const token = await em.transactional(async tx => {
     const key = { tenant: tenant.id, email: person.email };
-    const user = (await tx.findOne(User, key)) ?? (await insertUnconfirmed(tx, tenant.id, person));
+    // The lock keeps a user who has not confirmed yet from being removed meanwhile.
+    const known = await tx.findOne(User, key, { lockMode: LockMode.PESSIMISTIC_WRITE });
+    if (known?.confirmedAt || known?.disabledAt) return undefined;
+    if (!(await allowMail(tenant.guid, person.email))) return undefined;
+    const user = known ?? (await insertUnconfirmed(tx, tenant.id, person));
     if (user.confirmedAt || user.disabledAt) return undefined;
     return createRegistration(tx, { id: user.id, tenantId: tenant.id }, person);
   });

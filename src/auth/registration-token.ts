@@ -1,6 +1,7 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { type ControlDatabase, transactControl } from '../control/database.ts';
 import { createToken, hashOf } from './mail-token.ts';
+import { removeExpired, removeUnconfirmed } from './remove-expired.ts';
 
 /** What a person enters when registering. It becomes the user's own only when its token is confirmed. */
 export interface RegistrationData {
@@ -12,7 +13,8 @@ export interface RegistrationData {
 /**
  * Stores a registration, and returns its token of 43 characters, valid for 24 hours. An address may have several. Each
  * token confirms the data of its own registration, so an attacker who also registers the address cannot set the
- * password of its owner. Also deletes expired registrations.
+ * password of its owner. Also removes expired registrations, and users who
+ * never confirmed.
  */
 export async function createRegistration(
   em: EntityManager,
@@ -20,12 +22,13 @@ export async function createRegistration(
   { passwordHash, firstName, lastName }: RegistrationData,
 ): Promise<string> {
   const token = createToken();
-  await em.execute('delete from registrations where expires_at <= now()');
   await em.execute(
     `insert into registrations (hash, tenant_id, user_id, password_hash, first_name, last_name, expires_at)
       values (?, ?, ?, ?, ?, ?, now() + interval '24 hours')`,
     [hashOf(token), user.tenantId, user.id, passwordHash, firstName, lastName],
   );
+  await removeExpired(em, 'registrations');
+  await removeUnconfirmed(em); // not this user, who has a registration now
   return token;
 }
 

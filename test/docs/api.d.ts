@@ -201,7 +201,7 @@ export interface paths {
         };
         /**
          * Issue a token to an API client
-         * @description Deprecated. Needs `Authorization: Basic` of an API client. The token is valid for 90 days.
+         * @description Deprecated. Needs `Authorization: Basic` of an API client. The token is valid for 90 days, or until the client has 20 newer ones.
          *
          *     Needs the id and the secret of an API client.
          */

@@ -203,6 +203,7 @@ describe('rate limits', function () {
       global: { max: 100, windowMs: 7_200_000 },
       login: { max: 5, windowMs: 900_000 },
       failures: { max: 100, windowMs: 86_400_000 },
+      mails: { max: 3, windowMs: 900_000 },
       account: { max: 10, windowMs: 900_000 },
       token: { max: 1, windowMs: 30_000 },
     });
@@ -216,6 +217,7 @@ const described = {
   RATE_LIMIT_GLOBAL: '500/60s',
   RATE_LIMIT_LOGIN: '5/15m',
   RATE_LIMIT_FAILURES: '100/24h',
+  RATE_LIMIT_MAILS: '3/15m',
   RATE_LIMIT_ACCOUNT: '10/15m',
   RATE_LIMIT_TOKEN: '5/60s',
 };

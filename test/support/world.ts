@@ -83,6 +83,7 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
     RATE_LIMIT_GLOBAL: '1000000/60s',
     RATE_LIMIT_LOGIN: '1000000/15m',
     RATE_LIMIT_FAILURES: '1000000/24h',
+    RATE_LIMIT_MAILS: '1000000/15m',
     RATE_LIMIT_ACCOUNT: '1000000/15m',
     RATE_LIMIT_TOKEN: '1000000/60s',
     ...environment,
