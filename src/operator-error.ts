@@ -53,6 +53,34 @@ export function explain(error: unknown): string {
   return `Unexpected error. Report it with these details: ${JSON.stringify(describeError(error), null, 2)}`;
 }
 
+/** What `--json` prints of an error. A code is stable; message and hint are for people. */
+interface ErrorDocument {
+  code: 'usage' | 'configuration' | 'failed' | 'database_unusable' | 'unexpected';
+  message: string;
+  /** What to do next; null when the message says it. */
+  hint: string | null;
+  /** Of an unexpected error, for the developers. */
+  details?: object | undefined;
+}
+
+/** Describes an error as `explain` does, in parts for programs. */
+export function errorDocument(error: unknown): ErrorDocument {
+  const code = errorCode(error);
+  if (code === 'unexpected') {
+    return { code, message: 'Unexpected error.', hint: 'Report it with the details.', details: describeError(error) };
+  }
+  const text = explain(error);
+  const [, message = text, hint = null] = /^(.*?[.?!]) (?=[A-Z])(.*)$/.exec(text) ?? [];
+  return { code, message, hint };
+}
+
+function errorCode(error: unknown): ErrorDocument['code'] {
+  if (error instanceof ConfigError) return 'configuration';
+  if (error instanceof OperatorError && error.usage) return 'usage';
+  if (connectFailure(error instanceof OperatorError ? error.cause : error)) return 'database_unusable';
+  return error instanceof OperatorError ? 'failed' : 'unexpected';
+}
+
 /** Adds a full stop, except after a command, so that the command can be pasted. */
 function asSentence(message: string): string {
   return /[.?!]$|: (npm run|psql) [^.:]*$/.test(message) ? message : `${message}.`;

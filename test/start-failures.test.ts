@@ -33,7 +33,8 @@ describe('failures that an operator can resolve', () => {
   it('a HOST or MANAGEMENT_HOST that is no address of the machine is named, and not the port', async () => {
     const remedy = 'to an address of this machine, or to 0.0.0.0 for all of them.';
     for (const prefix of ['', 'MANAGEMENT_']) {
-      const result = await runScript('src/main.ts', [], { ...world.environment, [`${prefix}HOST`]: '192.0.2.1' });
+      const settings = { ...world.environment, [`${prefix}HOST`]: '192.0.2.1', LOG_LEVEL: 'error' };
+      const result = await runScript('src/main.ts', [], settings);
       const text = `192.0.2.1 is not an address that this process can listen on (EADDRNOTAVAIL): set ${prefix}HOST`;
       expectOneLine(result, `${text} ${remedy}`);
     }
@@ -42,7 +43,7 @@ describe('failures that an operator can resolve', () => {
   it('a control database that does not exist is refused with the command that creates it', async () => {
     const missing = databaseUrl(postgresUrl(), `missing_${randomBytes(5).toString('hex')}`);
     const environment = { ...world.environment, DATABASE_URL: missing };
-    const text = 'The control database does not exist. Create it: npm run control -- migrate';
+    const text = 'The control database that DATABASE_URL names does not exist. Create it: npm run control -- migrate';
     expectOneLine(await runScript('src/main.ts', [], environment), text);
     expectOneLine(await runScript('scripts/tenant.ts', ['list'], environment), text);
   });

@@ -21,7 +21,10 @@ export async function requireControlHead({ control, controlUrl, embedded }: Inst
 
 function explainFailure(cause: unknown): never {
   if (sqlState(cause) === '3D000')
-    throw new OperatorError('The control database does not exist. Create it: npm run control -- migrate', { cause });
+    throw new OperatorError(
+      'The control database that DATABASE_URL names does not exist. Create it: npm run control -- migrate',
+      { cause },
+    );
   const reason = connectFailure(cause);
   if (reason === undefined) throw cause;
   const remedy = `Correct DATABASE_URL, or start the server, and test it: psql "$DATABASE_URL" -c 'select 1'`;

@@ -46,7 +46,8 @@ export function startNpm(args: string[], environment: Record<string, string>): R
   return startProgram('npm', args, { ...settings, ...environment }, true);
 }
 
-function startProgram(
+/** Starts any program, with the environment of `startScript`. */
+export function startProgram(
   program: string,
   args: string[],
   environment: Record<string, string>,

@@ -1,9 +1,10 @@
-import { Command, InvalidArgumentError } from 'commander';
+import { Command, type CommanderError, InvalidArgumentError } from 'commander';
 import { readConfig, settingWarnings } from '../../config.ts';
 import { type Installation, openInstallation } from '../../installation.ts';
-import { explain, OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../operator-error.ts';
 import { requireControlHead } from '../control-head.ts';
 import { requireMasterKey } from '../require-master-key.ts';
+import { printError, printWarning, wantsJson } from './output.ts';
 
 /** Exit codes of the command line. */
 const exitFailed = 1;
@@ -15,7 +16,17 @@ const exitUsage = 2;
 export function createCommand(name: string): Command {
   return new Command(name)
     .showHelpAfterError('(add --help for the usage)')
-    .exitOverride(error => process.exit(error.exitCode === 0 ? 0 : exitUsage));
+    .configureOutput(wantsJson() ? { writeErr: () => {} } : {})
+    .exitOverride(error => {
+      if (error.exitCode === 0) process.exit(0);
+      if (wantsJson()) printError(new OperatorError(usageText(error), { usage: true }));
+      process.exit(exitUsage);
+    });
+}
+
+/** The text of a usage error; commander has none when a command is missing. */
+function usageText({ code, message }: CommanderError): string {
+  return code === 'commander.help' ? 'Name a command. Add --help to see them' : message.replace(/^error: /, '');
 }
 
 type Action<Arguments extends unknown[]> = (installation: Installation, ...args: Arguments) => Promise<unknown>;
@@ -23,7 +34,7 @@ type Action<Arguments extends unknown[]> = (installation: Installation, ...args:
 /**
  * Wraps an action so that it runs on the installation that the environment configures. The control database must be at
  * head, and its secrets must be sealed under the configured master key.
- * An error is explained in one line on stderr and sets the exit code: 2 for wrong usage, otherwise 1.
+ * An error is explained in one line on stderr (as JSON with `--json`) and sets the exit code: 2 for wrong usage, otherwise 1.
  * @param action resolves to `false` when it has failed and printed why; the exit code is then 1
  */
 export function withInstallation<Arguments extends unknown[]>(action: Action<Arguments>) {
@@ -39,11 +50,11 @@ export function withAnyInstallation<Arguments extends unknown[]>(action: Action<
   return async (...args: Arguments): Promise<void> => {
     let installation: Installation | undefined;
     try {
-      for (const warning of settingWarnings()) process.stderr.write(`Warning: ${warning}\n`);
+      for (const warning of settingWarnings()) printWarning(warning);
       installation = await openInstallation(readConfig());
       if ((await action(installation, ...args)) === false) process.exitCode = exitFailed;
     } catch (error) {
-      process.stderr.write(`${explain(error)}\n`);
+      printError(error);
       process.exitCode = error instanceof OperatorError && error.usage ? exitUsage : exitFailed;
     } finally {
       await installation?.close();
@@ -55,11 +66,4 @@ export function withAnyInstallation<Arguments extends unknown[]>(action: Action<
 export function parsePositive(value: string): number {
   if (!/^[1-9]\d{0,8}$/.test(value)) throw new InvalidArgumentError('Give a whole number above 0.');
   return Number(value);
-}
-
-/** Reads stdin to its end, for a secret that must not appear in the arguments. Removes one line feed at the end. */
-export async function readStdin(): Promise<string> {
-  let content = '';
-  for await (const chunk of process.stdin.setEncoding('utf8')) content += chunk;
-  return content.replace(/\r?\n$/, '');
 }

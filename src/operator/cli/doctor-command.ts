@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { type Diagnosis, diagnose } from '../doctor/doctor.ts';
 import { withInstallation } from './command.ts';
-import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { jsonOption, type OutputOptions, printResult, showsProgress } from './output.ts';
 import { Progress } from './progress.ts';
 
 /** Adds `doctor`: checks the whole installation and prints what is wrong. */
@@ -17,7 +17,7 @@ export function addDoctorCommand(tenant: Command): void {
     .addHelpText('after', '\nExit code: 0 when nothing is wrong or everything was fixed, otherwise 1.')
     .action(
       withInstallation(async (installation, { fix, ...options }: OutputOptions & { fix?: boolean }) => {
-        const progress = process.stderr.isTTY ? new Progress() : undefined;
+        const progress = showsProgress() ? new Progress() : undefined;
         const diagnosis = await diagnose(installation, {
           fix,
           onStart: total => progress?.start(total),

@@ -7,7 +7,7 @@ import { migrateTenants, type RunReport } from '../migrations/migrate-tenants.ts
 import type { RunRequest } from '../migrations/migration-runs.ts';
 import { parsePositive, withInstallation } from './command.ts';
 import { outcomeText, plansText, reportText } from './migrate-text.ts';
-import { type OutputOptions, printPart, printResult, printText } from './output.ts';
+import { type OutputOptions, printPart, printResult, printText, showsProgress } from './output.ts';
 import { Progress } from './progress.ts';
 import { withSpinner } from './spinner.ts';
 
@@ -31,6 +31,9 @@ same time share the work. Ctrl-C starts no further tenant and waits for the runn
   npm run -s tenant -- migrate --retry-failed             migrate the failed tenants again
 
 Exit code: 0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage.`;
+
+const exitInterrupted = 130; // 128 and the number of SIGINT, as shells report it
+const maxCloseMs = 1_000;
 
 /** Adds `migrate`: brings tenant databases to head. */
 export function addMigrateCommand(tenant: Command): void {
@@ -67,22 +70,25 @@ export function addMigrateCommand(tenant: Command): void {
 
 /** Runs the migrations with a progress bar on a terminal. Prints the outcome of each tenant when it is known. */
 async function runMigrations(installation: Installation, request: RunRequest, json: boolean): Promise<RunReport> {
-  const progress = process.stderr.isTTY ? new Progress() : undefined;
+  const progress = showsProgress() ? new Progress() : undefined;
   const interrupted = new AbortController();
+  let hasStarted = false;
   const halt = (): void => {
+    if (!hasStarted) return void exitAtOnce(installation);
     interrupted.abort();
     progress?.end();
     process.stderr.write(
       'Ctrl-C: waiting for the running migrations. Press it again to end at once; no data is lost.\n',
     );
   };
-  onStopSignal(['SIGINT'], halt, () => process.exit(130));
+  onStopSignal(['SIGINT'], halt, () => process.exit(exitInterrupted));
   const started = Promise.withResolvers<void>();
   const spinner = withSpinner('reading the template', started.promise);
   try {
     return await migrateTenants(installation, request, {
       signal: interrupted.signal,
       onStart: total => {
+        hasStarted = true;
         started.resolve();
         progress?.start(total);
       },
@@ -97,4 +103,11 @@ async function runMigrations(installation: Installation, request: RunRequest, js
     await spinner;
     progress?.end();
   }
+}
+
+/** No tenant is being migrated. Leaves an embedded PostgreSQL, so that it does not go on running. */
+async function exitAtOnce(installation: Installation): Promise<void> {
+  setTimeout(() => process.exit(exitInterrupted), maxCloseMs).unref();
+  await installation.close().catch(() => {});
+  process.exit(exitInterrupted);
 }

@@ -1,3 +1,5 @@
+import { errorDocument, explain } from '../../operator-error.ts';
+
 /** The options of every command that prints a result. */
 export interface OutputOptions {
   json?: boolean;
@@ -28,4 +30,23 @@ export function printText({ json }: OutputOptions, text: () => string): void {
 
 function write(text: string): void {
   process.stdout.write(`${text}\n`);
+}
+
+/** True when the command line has `--json`: known also when its options are wrong. */
+export function wantsJson(): boolean {
+  return process.argv.includes('--json');
+}
+
+/** True when progress may be drawn: on a terminal, and not with `--json`. */
+export function showsProgress(): boolean {
+  return process.stderr.isTTY && !wantsJson();
+}
+
+/** Explains an error on stderr: in a sentence, or with `--json` as one line of JSON. */
+export function printError(error: unknown): void {
+  process.stderr.write(`${wantsJson() ? JSON.stringify({ error: errorDocument(error) }) : explain(error)}\n`);
+}
+
+export function printWarning(message: string): void {
+  process.stderr.write(`${wantsJson() ? JSON.stringify({ warning: { message } }) : `Warning: ${message}`}\n`);
 }

@@ -1,7 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { addServer, listServers } from '../tenants/servers.ts';
-import { readStdin, withInstallation } from './command.ts';
+import { withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { readSecret } from './read-secret.ts';
 import { tableText } from './text-table.ts';
 
 /** Adds the commands of `server`: the PostgreSQL servers that tenants are placed on. */
@@ -19,7 +20,7 @@ export function addServerCommands(server: Command): void {
     .action(
       withInstallation(async (installation, name: string, options: OutputOptions & { capacity?: number }) => {
         const capacity = options.capacity ?? null;
-        await addServer(installation, name, (await readStdin()).trim(), capacity);
+        await addServer(installation, name, (await readSecret('URL of the server')).trim(), capacity);
         printResult(options, { name, capacity }, () => `Added ${name}. Tenants can now be placed on it.`);
       }),
     );

@@ -1,14 +1,16 @@
+import { showsProgress } from './output.ts';
+
 const frames = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';
 const frameMs = 100;
 /** Shorter work shows no spinner. */
 const delayMs = 1_000;
 
 /**
- * Waits for `work`. After 1 s, shows a spinner, `text` and the elapsed time on stderr, if that is a terminal. Clears
+ * Waits for `work`. After 1 s, shows a spinner, `text` and the elapsed time on stderr, on a terminal without `--json`. Clears
  * the line at the end.
  */
 export async function withSpinner<T>(text: string, work: Promise<T>): Promise<T> {
-  if (!process.stderr.isTTY) return work;
+  if (!showsProgress()) return work;
   const startedAt = performance.now();
   let drawn = 0;
   const timer = setInterval(() => {

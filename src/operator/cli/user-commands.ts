@@ -3,8 +3,9 @@ import { createPasswords } from '../../auth/passwords.ts';
 import { scopes } from '../../control/user-entities.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { addUser, generatePassword, listUsers, setDisabled, setPassword } from '../tenants/users.ts';
-import { parsePositive, readStdin, withInstallation } from './command.ts';
+import { parsePositive, withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { readSecret } from './read-secret.ts';
 import { fieldsText, tableText } from './text-table.ts';
 
 interface PasswordOptions extends OutputOptions {
@@ -41,7 +42,7 @@ export function addUserCommands(user: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, email: string, options: AddOptions) => {
-        const password = options.passwordStdin ? await readStdin() : generatePassword();
+        const password = options.passwordStdin ? await readSecret('Password') : generatePassword();
         const { firstName, lastName, role, scope } = options;
         const tenant = await findTenant(installation, slug);
         const entityId = options.entity ?? null;
@@ -72,7 +73,7 @@ export function addUserCommands(user: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, email: string, options: PasswordOptions) => {
-        const password = options.passwordStdin ? await readStdin() : generatePassword();
+        const password = options.passwordStdin ? await readSecret('Password') : generatePassword();
         const changed = await setPassword(installation, createPasswords(), slug, email, password);
         printLogin({ guid: changed.guid, email: changed.email }, password, options);
       }),

@@ -1,0 +1,63 @@
+import { expect } from 'chai';
+import { startProgram } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+import { postgresUrl } from '../support/test-server.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+// `script` (util-linux) runs a program on a terminal of its own; its stdin is what a person types.
+describe('drill: the command line on a terminal', () => {
+  let world: World;
+  before(async () => {
+    world = await createWorld();
+  });
+  after(() => world.close());
+
+  const onTerminal = (command: string) =>
+    startProgram('script', ['-qec', `"${process.execPath}" scripts/tenant.ts ${command}`, '/dev/null'], {
+      ...world.environment,
+      TERM: 'xterm',
+    });
+
+  async function rollBackAll(): Promise<void> {
+    for (const slug of ['acme', 'globex']) expect((await end(onTerminal(`rollback ${slug} --yes`))).code).to.equal(0);
+  }
+
+  function end({ process: child, ended }: ReturnType<typeof onTerminal>) {
+    child.stdin.end();
+    return ended;
+  }
+
+  it('migrate draws a progress bar; with --json it prints nothing but lines of JSON', async () => {
+    await rollBackAll();
+    expect((await end(onTerminal('migrate --all'))).stdout).to.include('█');
+    await rollBackAll();
+    const { code, stdout } = await end(onTerminal('migrate --all --json'));
+    expect(code).to.equal(0);
+    const lines = stdout.trim().split(/\r?\n/);
+    expect(lines.map(line => JSON.parse(line).state)).to.deep.equal(['migrated', 'migrated']);
+  });
+
+  it('doctor --json draws no progress bar', async () => {
+    const { stdout } = await end(onTerminal('doctor --json'));
+    expect(JSON.parse(stdout)).to.have.property('findings');
+  });
+
+  it('server add prompts for the URL, and does not echo it', async () => {
+    const adding = onTerminal('server add second');
+    await eventually(() => adding.output.stdout.includes('URL of the server (not shown): '), 20_000);
+    adding.process.stdin.write(`${postgresUrl()}\r`);
+    await eventually(() => adding.output.stdout.includes('Added second.'), 20_000);
+    const { code, stdout } = await end(adding);
+    expect(code).to.equal(0);
+    expect(stdout).to.not.include('postgresql:').and.not.include(new URL(postgresUrl()).password);
+  });
+
+  it('Ctrl-C at the prompt of server add ends the command and changes nothing', async () => {
+    const adding = onTerminal('server add third');
+    await eventually(() => adding.output.stdout.includes('(not shown): '), 20_000);
+    adding.process.stdin.write('\x03');
+    const { code, stdout } = await adding.ended;
+    expect(code).to.equal(2);
+    expect(stdout).to.include('Nothing was given: nothing was changed.');
+  });
+});

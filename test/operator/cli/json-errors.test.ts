@@ -1,0 +1,78 @@
+import { expect } from 'chai';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
+import { eventually } from '../../support/eventually.ts';
+import { createWorld, type World } from '../../support/world.ts';
+
+describe('errors of the command line', () => {
+  let world: World;
+  before(async () => {
+    world = await createWorld();
+  });
+  after(() => world.close());
+
+  const run = (args: string[], settings: Record<string, string> = {}): Promise<ScriptResult> =>
+    runScript('scripts/tenant.ts', args, { ...world.environment, ...settings });
+
+  it('with --json an error is one line on stderr with code, message and hint, and stdout stays empty', async () => {
+    const failing: [string[], Record<string, string>, number, string, RegExp, RegExp | null][] = [
+      [['list', '--json', '--nothing'], {}, 2, 'usage', /^unknown option '--nothing'/, null],
+      [['user', '--json'], {}, 2, 'usage', /./, null],
+      [['nothing', '--json'], {}, 2, 'usage', /^unknown command 'nothing'/, null],
+      [['migrate', '--json'], {}, 2, 'usage', /^Name tenants/, null],
+      [['list', '--json'], { PORT: 'x' }, 1, 'configuration', /PORT must be a port number/, null],
+      [
+        ['list', '--json'],
+        { DATABASE_URL: 'postgresql://u:secret-word@127.0.0.1:1/x' },
+        1,
+        'database_unusable',
+        /^The control database cannot be used: nothing listens at its address\.$/,
+        /^Correct DATABASE_URL/,
+      ],
+      [
+        ['key', 'disable', 'acme', 'nothing', '--json'],
+        {},
+        1,
+        'failed',
+        /^acme has no key nothing\.$/,
+        /^List its keys: npm run -s tenant -- key list acme$/,
+      ],
+    ];
+    for (const [args, settings, exitCode, code, message, hint] of failing) {
+      const result = await run(args, settings);
+      expect({ code: result.code, stdout: result.stdout }, args.join(' ')).to.deep.equal({
+        code: exitCode,
+        stdout: '',
+      });
+      expect(result.stderr).to.match(/^[^\n]+\n$/);
+      const { error } = JSON.parse(result.stderr);
+      expect(error, args.join(' ')).to.have.all.keys('code', 'message', 'hint');
+      expect(error.code).to.equal(code);
+      expect(error.message).to.match(message);
+      if (hint) expect(error.hint).to.match(hint);
+    }
+  });
+
+  it('with --json a warning is one line of JSON on stderr', async () => {
+    const { code, stderr } = await run(['list', '--json'], { DATABSE_URL: 'x' });
+    expect(code).to.equal(0);
+    expect(JSON.parse(stderr)).to.deep.equal({
+      warning: { message: 'DATABSE_URL is not a setting and has no effect: did you mean DATABASE_URL?' },
+    });
+  });
+
+  it('Ctrl-C before the first tenant is migrated ends migrate at once with exit code 130', async () => {
+    await withConnection(world.installation.controlUrl, async client => {
+      await client.query('begin; lock table migration_runs in access exclusive mode');
+      const migrate = startScript('scripts/tenant.ts', ['migrate', '--all'], world.environment);
+      const waiting = `select 1 from pg_locks where relation = 'migration_runs'::regclass and not granted`;
+      await eventually(async () => (await client.query(waiting)).rows.length > 0, 30_000);
+      const startedAt = performance.now();
+      migrate.process.kill('SIGINT');
+      const { code, stdout, stderr } = await migrate.ended;
+      expect({ code, stdout, stderr }).to.deep.equal({ code: 130, stdout: '', stderr: '' });
+      expect(performance.now() - startedAt).to.be.below(2_000);
+      await client.query('rollback');
+    });
+  });
+});
