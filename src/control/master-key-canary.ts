@@ -7,17 +7,18 @@ const maxSamples = 20;
 /**
  * Checks that the master key, or the previous one, is that of the control database, which must be at head: opens the
  * canary. The first call of an installation seals the canary, unless the key opens none of the existing secrets. Of two
- * concurrent first calls with different keys, one returns false.
+ * concurrent first calls with different keys, one returns false. The first call needs the login of the operator:
+ * `control migrate` makes it.
  */
 export async function isMasterKeyRight(control: ControlDatabase, secrets: SecretBox): Promise<boolean> {
   const stored = await readCanary(control);
-  if (stored.canary) return opens(secrets, stored.canary, stored.id);
+  if (stored.canary) return opens(secrets, stored.canary, owners.canary(stored.id));
   if (!(await opensAnySecret(control, secrets))) return false;
   await control.em.execute('update installation set master_key_canary = ? where master_key_canary is null', [
     secrets.seal(stored.id, owners.canary(stored.id)),
   ]);
   const { canary, id } = await readCanary(control);
-  return canary !== null && opens(secrets, canary, id);
+  return canary !== null && opens(secrets, canary, owners.canary(id));
 }
 
 /** Returns a canary that is sealed under the current master key. */
@@ -34,32 +35,24 @@ async function readCanary(control: ControlDatabase): Promise<{ id: string; canar
   return row;
 }
 
-function opens(secrets: SecretBox, canary: Uint8Array, id: string): boolean {
-  try {
-    return secrets.open(canary, owners.canary(id)).toString() === id;
-  } catch {
-    return false;
-  }
-}
-
 /** True also when there is no secret: then any key will do. */
 async function opensAnySecret(control: ControlDatabase, secrets: SecretBox): Promise<boolean> {
   const passwords = await control.em.execute<{ guid: string; sealed: Buffer }[]>(
     `select guid, role_password as sealed from tenants order by id limit ${maxSamples}`,
   );
+  if (passwords.length > 0)
+    return passwords.some(({ guid, sealed }) => opens(secrets, sealed, owners.rolePassword(guid)));
   const urls = await control.em.execute<{ name: string; sealed: Buffer }[]>(
     `select name, admin_url as sealed from servers where admin_url is not null order by id limit ${maxSamples}`,
   );
-  const samples = [
-    ...passwords.map(({ guid, sealed }) => ({ sealed, owner: owners.rolePassword(guid) })),
-    ...urls.map(({ name, sealed }) => ({ sealed, owner: owners.serverUrl(name) })),
-  ];
-  const isOpen = ({ sealed, owner }: (typeof samples)[number]): boolean => {
-    try {
-      return secrets.open(sealed, owner).length > 0;
-    } catch {
-      return false;
-    }
-  };
-  return samples.length === 0 || samples.some(isOpen);
+  return urls.length === 0 || urls.some(({ name, sealed }) => opens(secrets, sealed, owners.serverUrl(name)));
+}
+
+function opens(secrets: SecretBox, sealed: Uint8Array, owner: string): boolean {
+  try {
+    secrets.open(sealed, owner);
+    return true;
+  } catch {
+    return false;
+  }
 }

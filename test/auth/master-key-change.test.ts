@@ -37,6 +37,7 @@ describe('master key of an installation', () => {
       await runScript('src/main.ts', [], wrong),
       await runScript('scripts/tenant.ts', ['list'], wrong),
       await runScript('scripts/control.ts', ['reseal'], wrong),
+      await runScript('scripts/control.ts', ['migrate'], wrong),
     ];
     for (const { code, stdout, stderr } of results) {
       expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });

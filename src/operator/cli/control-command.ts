@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { createControlDatabase, migrateControl } from '../migrations/migrate-control.ts';
+import { requireMasterKey } from '../require-master-key.ts';
 import { createServiceLogin } from '../service-login.ts';
 import { resealSecrets } from '../tenants/keys.ts';
 import { fillServerAddresses } from '../tenants/servers.ts';
@@ -19,6 +20,7 @@ export function controlCommand(): Command {
         const { controlUrl } = installation;
         await createControlDatabase(controlUrl);
         const applied = await migrateControl(controlUrl);
+        await requireMasterKey(installation);
         await fillServerAddresses(installation);
         printResult(options, { applied }, () => (applied.length ? `Applied ${applied.join(', ')}.` : 'Nothing to do.'));
       }),
