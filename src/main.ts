@@ -120,12 +120,14 @@ async function warnOfOperatorLogin({ control }: Installation, log: Logger): Prom
     );
 }
 
-/** The addresses and the login that a person needs after the start. */
+/** Returns the text that `npm start` prints: the addresses of the service and the login of the demo user. */
 function welcome(host: string, port: number, managementPort: number, { tenant, created, logins }: Provisioned): string {
   const base = `http://${host}:${port}`;
   const [admin] = logins;
   const password = admin?.password ?? '<password>';
   const email = admin?.email ?? 'admin@demo.test';
+  const headers = `-H 'X-Tenant: ${tenant.guid}' -H 'Content-Type: application/json'`;
+  const setPassword = `npm run -s tenant -- user password ${tenant.slug} ${email}`;
   return [
     '',
     `  Sales back office    ${base}`,
@@ -134,10 +136,10 @@ function welcome(host: string, port: number, managementPort: number, { tenant, c
     `  Demo user            ${email}`,
     created
       ? `  Password             ${password}   (shown only once)`
-      : `  Password             was shown at the first start; to set a new one: npm run -s tenant -- user password ${tenant.slug} ${email}`,
+      : `  Password             was shown at the first start; to set a new one: ${setPassword}`,
     '',
     '  Log in:',
-    `  curl -s ${base}/api/v1/auth/login -H 'X-Tenant: ${tenant.guid}' -H 'Content-Type: application/json' -d '{"email":"${email}","password":"${password}"}'`,
+    `  curl -s ${base}/api/v1/auth/login ${headers} -d '{"email":"${email}","password":"${password}"}'`,
     '',
   ].join('\n');
 }

@@ -50,7 +50,8 @@ export function createPasswords(concurrency = Math.max(1, Math.min(3, availableP
       const verifyDecoy = async () => (await verify(await decoy, normalise(password))) && false;
       return run(async () => {
         if (storedHash === undefined || !isVerifiable(storedHash)) return verifyDecoy();
-        return verify(storedHash, normalise(password)).catch(verifyDecoy); // not base64, or too little memory for its lanes
+        // It rejects if the hash is not base64, or has too little memory for its lanes.
+        return verify(storedHash, normalise(password)).catch(verifyDecoy);
       }, requester);
     },
     isOutdated: storedHash => !storedHash.startsWith(currentPrefix),

@@ -89,7 +89,8 @@ async function setPassword(
   token: string,
   password: string,
 ): Promise<undefined> {
-  const passwordHash = await passwords.hash(password, hashRequester(context)); // before the transaction, to keep it short
+  // Hashed before the transaction, to keep the transaction short.
+  const passwordHash = await passwords.hash(password, hashRequester(context));
   await control.em.fork().transactional(async em => {
     const userId = await consumeResetToken(em, context.tenant.id, token);
     if (userId === undefined) throw invalidMailToken();

@@ -40,12 +40,14 @@ export function errorsPage(): string {
   const codes = Object.keys(problems) as ProblemCode[];
   const rows = codes.map(
     code =>
-      html`<tr id="${code}"><td>${problems[code].status}</td><td><code>${code}</code></td><td>${renderInline(meanings[code])}</td></tr>`,
+      html`<tr id="${code}"><td>${problems[code].status}</td><td><code>${code}</code></td>
+<td>${renderInline(meanings[code])}</td></tr>`,
   );
   const sections = [...firstCodes(codes)].map(([status, code]) => [code, `${status} ${STATUS_CODES[status]}`] as const);
   const body = html`
 <h1>Errors</h1>
-<p>Every error response has a status, a code that never changes its meaning, and a trace id by which an operator finds the cause in the log.</p>
+<p>Every error response has a status, a code that never changes its meaning,
+and a trace id by which an operator finds the cause in the log.</p>
 <div class="table errors"><table><tr><th>Status</th><th>Code</th><th>Meaning</th></tr>${rows}</table></div>`;
   return page({ path: '/docs/errors', title: 'Errors', sections, body });
 }

@@ -25,7 +25,8 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
       title: 'Sales back office',
       version,
       description:
-        'Reference data, activities and an audit log for companies (tenants), each with a database of its own. See [the guide](/docs).',
+        'Reference data, activities and an audit log for companies (tenants), each with a database of its own. ' +
+        'See [the guide](/docs).',
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: '/' }],

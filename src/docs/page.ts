@@ -38,7 +38,9 @@ export function page({ path, title, sections, body }: Page): string {
 <body>
 <header><nav aria-label="Documentation"><strong>Sales back office</strong>${links}</nav></header>
 <div class="page">
-<nav class="contents" aria-label="On this page"><ul>${sections.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`)}</ul></nav>
+<nav class="contents" aria-label="On this page"><ul>
+${sections.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`)}
+</ul></nav>
 <main>${body}</main>
 </div>
 </body>

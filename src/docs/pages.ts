@@ -23,7 +23,8 @@ const mediaTypes = {
 
 /** Allows nothing from another origin. Swagger UI needs inline styles and images in `data:` URLs. */
 const contentSecurityPolicy =
-  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+  "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /**
  * Serves the documentation: pages, style sheet, OpenAPI document and Swagger UI. The paths match exactly. They need no

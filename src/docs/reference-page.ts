@@ -40,7 +40,8 @@ export function referencePage(document: object): string {
     return html`<h2 id="${name}">${name}</h2>${group.map(endpoint => endpointDetails(endpoint, resolve))}`;
   });
   const body = html`<h1>Reference</h1>
-<p>Every endpoint with its parameters, request body and response. All endpoints share the same <a href="/docs/errors">error codes</a>.</p>
+<p>Every endpoint with its parameters, request body and response.
+All endpoints share the same <a href="/docs/errors">error codes</a>.</p>
 ${groups}`;
   const sections = tags.map(({ name }) => [name, name] as const);
   return page({ path: '/docs/reference', title: 'Reference', sections, body });
@@ -49,7 +50,8 @@ ${groups}`;
 function endpointDetails(endpoint: Endpoint, resolve: Resolve): Html {
   const { method, path, summary, description, parameters, responses } = endpoint;
   const errors = Object.keys(responses).filter(status => Number(status) >= 400);
-  return html`<details class="endpoint"><summary><span class="method ${method}">${method}</span><code class="path">${path}</code><span class="about">${summary}</span></summary>
+  const heading = html`<span class="method ${method}">${method}</span><code class="path">${path}</code>`;
+  return html`<details class="endpoint"><summary>${heading}<span class="about">${summary}</span></summary>
 <div class="inside">${renderFragment(description)}
 ${parameters.length > 0 ? html`<h3>Parameters</h3>${parameterTable(parameters)}` : ''}
 ${requestBody(endpoint)}

@@ -48,7 +48,8 @@ function table(rows: Html[]): Html {
 
 /** @param note the third column; undefined: the table has two columns */
 function row(name: string, type: string, required: boolean, note?: string): Html {
-  return html`<tr><td><code>${name}</code></td><td>${type}${required ? ', required' : ''}</td>${note === undefined ? '' : html`<td>${note}</td>`}</tr>`;
+  const lastCell = note === undefined ? '' : html`<td>${note}</td>`;
+  return html`<tr><td><code>${name}</code></td><td>${type}${required ? ', required' : ''}</td>${lastCell}</tr>`;
 }
 
 function typeText({ type, anyOf, format, enum: values, items }: Schema): string {

@@ -30,5 +30,15 @@ export const swaggerPage = html`<!doctype html>
 /**
  * The script that starts Swagger UI. It has its own path, because the content security policy forbids inline scripts.
  */
-export const swaggerStart = `document.documentElement.classList.toggle('dark-mode', matchMedia('(prefers-color-scheme: dark)').matches);
-SwaggerUIBundle({ url: '/docs/openapi.json', dom_id: '#explorer', deepLinking: true, tryItOutEnabled: true, docExpansion: 'list', defaultModelsExpandDepth: -1, validatorUrl: null });\n`;
+export const swaggerStart = `const isDark = matchMedia('(prefers-color-scheme: dark)').matches;
+document.documentElement.classList.toggle('dark-mode', isDark);
+SwaggerUIBundle({
+  url: '/docs/openapi.json',
+  dom_id: '#explorer',
+  deepLinking: true,
+  tryItOutEnabled: true,
+  docExpansion: 'list',
+  defaultModelsExpandDepth: -1,
+  validatorUrl: null,
+});
+`;

@@ -11,7 +11,7 @@ export function addDoctorCommand(tenant: Command): void {
     .description('find orphans, stuck states, wrong privileges, bad keys and secrets, schema drift')
     .option(
       '--fix',
-      'repair what can be repaired without risk: login roles, privileges; drop leftover warm databases and old templates',
+      'make repairs without risk: correct login roles and privileges, drop leftover warm databases and old templates',
     )
     .option(...jsonOption)
     .addHelpText('after', '\nExit code: 0 when nothing is wrong or everything was fixed, otherwise 1.')

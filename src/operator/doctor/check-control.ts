@@ -43,13 +43,15 @@ function checkTenantRow(
     report(
       'stuck_provisioning',
       `${slug} is not completely provisioned, and no process is working on it`,
-      `Run the provision or clone command of ${slug} again to complete it. Or remove it: npm run -s tenant -- purge ${slug}`,
+      `Run the provision or clone command of ${slug} again to complete it. ` +
+        `Or remove it: npm run -s tenant -- purge ${slug}`,
     );
   if (!canDecrypt(installation, rolePassword, owners.rolePassword(guid)))
     report(
       'secret_does_not_open',
       `the password of login role ${roleName} cannot be decrypted with MASTER_KEY`,
-      `Run with the MASTER_KEY that it was sealed with. If that is the case, restore the row of ${slug} in table tenants.`,
+      'Run with the MASTER_KEY that it was sealed with. If you did, ' +
+        `restore the row of ${slug} in table tenants from a backup.`,
     );
   for (const { kid, secret } of keys)
     if (!canDecrypt(installation, secret, owners.signingKey(guid, kid), minKeyBytes))

@@ -29,7 +29,8 @@ export function checkVersion(
   if (recorded !== version)
     report({
       check: 'version_differs',
-      problem: `the control database records ${recorded ?? 'no version'}, the database is at ${version ?? 'no version'}`,
+      problem:
+        `the control database records ${recorded ?? 'no version'}, ` + `the database is at ${version ?? 'no version'}`,
       remedy: migrate,
     });
   else if (version !== null && version < head.version)

@@ -39,7 +39,8 @@ export async function checkTenant(installation: Installation, tenant: Tenant, he
       tenant: tenant.slug,
       problem: `the service cannot log in to database ${databaseName}: ${errorText(error)}`,
       remedy:
-        'Resolve the other findings of the tenant. If there are none, give the role the password that the control database ' +
+        'Resolve the other findings of the tenant. If there are none, give the role the password that the control ' +
+        'database ' +
         `has: alter role ${quote(roleName)} password …;`,
     });
     return [refused, ...(await check())];
@@ -75,7 +76,9 @@ async function checkInside(
     report({
       check: 'wrong_identity',
       problem: guid ? `the database belongs to the tenant with guid ${guid}` : 'the database has no identity',
-      remedy: `Correct database_name in the row of ${tenant.slug} in table tenants. Until then the service refuses the database.`,
+      remedy:
+        `Correct database_name in the row of ${tenant.slug} in table tenants. ` +
+        'Until then the service refuses the database.',
     });
     return findings;
   }

@@ -22,7 +22,8 @@ export async function readControlFacts({ control }: Installation, client: pg.Cli
   const em = control.em.fork();
   const { rows } = await client.query<{ space: number; key: number }>(
     `select classid::int as space, objid::int as key from pg_locks
-      where locktype = 'advisory' and granted and database = (select oid from pg_database where datname = current_database())`,
+      where locktype = 'advisory' and granted
+        and database = (select oid from pg_database where datname = current_database())`,
   );
   const locks = new Set(rows.map(({ space, key }) => `${space}:${key}`));
   // A tenant claims a warm database in one transaction. So one statement sees either the unclaimed database or the

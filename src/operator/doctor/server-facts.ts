@@ -40,7 +40,8 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
     `select datname as name, datconnlimit = -2 as broken, datallowconn as open,
             coalesce((select json_agg(json_build_object('privilege', privilege_type, 'grantee',
                         case grantee when 0 then 'public' else pg_get_userbyid(grantee) end))
-                      from aclexplode(coalesce(datacl, acldefault('d', datdba))) where grantee <> datdba), '[]') as grants
+                      from aclexplode(coalesce(datacl, acldefault('d', datdba)))
+                     where grantee <> datdba), '[]') as grants
        from pg_database order by datname`,
   );
   const { rows: roles } = await client.query<Omit<RoleFacts, 'ownsIn' | 'grantedIn'>>(

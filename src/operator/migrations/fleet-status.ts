@@ -34,7 +34,8 @@ export async function fleetStatus({ control, controlUrl }: Installation): Promis
   await withConnection(controlUrl, client => closeAbandonedRuns(shareConnection(client)));
   const em = control.em.fork();
   const fleet = await em.execute<FleetStatus['fleet']>(
-    `select schema_version as "schemaVersion", status, count(*)::int as tenants from tenants group by 1, 2 order by 1 desc nulls last, 2`,
+    `select schema_version as "schemaVersion", status, count(*)::int as tenants
+       from tenants group by 1, 2 order by 1 desc nulls last, 2`,
   );
   const failing = await em.execute<FleetStatus['failing']>(
     `select slug, schema_version as version, o.run_id::int as run, o.error from tenants t

@@ -23,9 +23,11 @@ export async function recordOutcome(
 ): Promise<void> {
   await control.query(
     `with tenant as (
-       update tenants set schema_version = $8::text, schema_fingerprint = $9, updated_at = now() where id = $2 and $8::text is not null
+       update tenants set schema_version = $8::text, schema_fingerprint = $9, updated_at = now()
+        where id = $2 and $8::text is not null
      )
-     update migration_outcomes set state = $3, from_version = $4, to_version = $5, ms = $6, error = $7, finished_at = now()
+     update migration_outcomes
+        set state = $3, from_version = $4, to_version = $5, ms = $6, error = $7, finished_at = now()
       where run_id = $1 and tenant_id = $2`,
     [run, tenant, state, from, to, ms, error, schema?.version, schema?.fingerprint],
   );
@@ -33,6 +35,7 @@ export async function recordOutcome(
 
 /** Returns an SQL expression: the outcome of a tenant in the newest run that reached it. `tenant` is SQL for its id. */
 export function lastOutcomeSql(tenant: string): string {
-  return `(select l.state from migration_outcomes l where l.tenant_id = ${tenant} and l.state in ('migrated', 'current', 'failed')
+  return `(select l.state from migration_outcomes l
+            where l.tenant_id = ${tenant} and l.state in ('migrated', 'current', 'failed')
             order by run_id desc limit 1)`;
 }

@@ -41,7 +41,8 @@ export async function beginRun(
   await closeAbandonedRuns(client);
   const { rows: runs } = await client.query<{ id: string }>(
     `with run as (
-       insert into migration_runs (head, concurrency, canary, max_failures, requested_by) values ($1, $2, $3, $4, $5) returning id
+       insert into migration_runs (head, concurrency, canary, max_failures, requested_by)
+       values ($1, $2, $3, $4, $5) returning id
      ), outcomes as (
        insert into migration_outcomes (run_id, tenant_id, state, from_version, to_version, finished_at)
        select run.id, t.id, case when done then 'current' else 'pending' end, schema_version,
@@ -99,7 +100,8 @@ export async function closeAbandonedRuns(client: Queryable): Promise<void> {
 /** Ends a run. Its unfinished tenants become `skipped`, with `reason` as their error. */
 export async function endRun(client: Queryable, id: number, state: RunState, reason: string): Promise<void> {
   await client.query(
-    `with run as (update migration_runs set state = $2, finished_at = now() where id = $1 and state = 'running' returning id)
+    `with run as (
+       update migration_runs set state = $2, finished_at = now() where id = $1 and state = 'running' returning id)
      update migration_outcomes set state = 'skipped', error = $3, finished_at = now()
       from run where run_id = run.id and migration_outcomes.state in ('pending', 'running')`,
     [id, state, reason],

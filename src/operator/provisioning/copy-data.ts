@@ -44,7 +44,8 @@ async function copyTable(source: pg.Client, target: pg.Client, name: string, col
   );
   for (const { column, sequence } of rows) {
     await target.query(
-      `select setval('${sequence}', coalesce(max(${quoteIdentifier(column)}), 0) + 1, false) from ${quoteIdentifier(name)}`,
+      `select setval('${sequence}', coalesce(max(${quoteIdentifier(column)}), 0) + 1, false)
+         from ${quoteIdentifier(name)}`,
     );
   }
 }
@@ -53,7 +54,8 @@ async function copyTable(source: pg.Client, target: pg.Client, name: string, col
 async function tablesInOrder(client: pg.Client): Promise<Table[]> {
   const { rows: tables } = await client.query<Table>(
     `select c.relname as name, array_agg(a.attname::text order by a.attnum) as columns
-      from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+      from pg_class c
+      join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
       where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.relname <> all ($1)
       group by c.relname order by c.relname`,
     [ownTables],

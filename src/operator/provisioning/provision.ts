@@ -131,7 +131,8 @@ async function makeEntities(
   return withConnection(databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), async client => {
     for (const { name, entityType } of entities) {
       await client.query(
-        'insert into entities (name, entity_type) select $1, $2 where not exists (select from entities where name = $1)',
+        `insert into entities (name, entity_type)
+         select $1, $2 where not exists (select from entities where name = $1)`,
         [name, entityType],
       );
     }

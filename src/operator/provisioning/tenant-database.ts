@@ -72,7 +72,8 @@ export async function copyTemplate(
 
 /** Returns SQL that lets one login role connect to a database, and no other role. */
 export function limitConnect(database: string, role: string): string {
-  return `revoke all on database ${quote(database)} from public; grant connect on database ${quote(database)} to ${quote(role)}`;
+  const name = quote(database);
+  return `revoke all on database ${name} from public; grant connect on database ${name} to ${quote(role)}`;
 }
 
 /**

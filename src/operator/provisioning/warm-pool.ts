@@ -154,7 +154,9 @@ async function makeWarm(
   const name = warmName(server, id);
   await copyTemplate(admin, server, adminUrl, name);
   await admin.query(`
-    create role ${quote(name)} nologin; grant ${quote(tenantGroup(server))} to ${quote(name)}; ${limitConnect(name, name)}`);
+    create role ${quote(name)} nologin;
+    grant ${quote(tenantGroup(server))} to ${quote(name)};
+    ${limitConnect(name, name)}`);
   await control.query('update warm_databases set ready_at = now() where id = $1', [id]);
 }
 

@@ -50,8 +50,8 @@ export interface SchemaState {
 
 /** Reads the tenant and the migrations that a database records. */
 export async function readSchemaState(client: pg.Client): Promise<SchemaState> {
-  const query =
-    'select (select guid from tenant_identity) as guid, array(select name::text from migrations order by id) as applied';
+  const query = `
+    select (select guid from tenant_identity) as guid, array(select name::text from migrations order by id) as applied`;
   try {
     const { rows } = await client.query<SchemaState>(query);
     return rows[0] ?? { guid: null, applied: [] };

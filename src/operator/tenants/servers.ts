@@ -63,7 +63,8 @@ export async function fillServerAddresses({ control, servers }: Installation): P
 async function requireUsable(url: string): Promise<void> {
   await withConnection(url, async client => {
     const { rows } = await client.query<{ mayCreate: boolean; version: number }>(
-      `select rolsuper or (rolcreatedb and rolcreaterole) as "mayCreate", current_setting('server_version_num')::int as version
+      `select rolsuper or (rolcreatedb and rolcreaterole) as "mayCreate",
+              current_setting('server_version_num')::int as version
         from pg_roles where rolname = current_user`,
     );
     if (!rows[0]?.mayCreate)
