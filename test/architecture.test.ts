@@ -257,6 +257,14 @@ describe('the architecture', () => {
     }
   });
 
+  it('no two migrations of one kind have the same number: each runs after those that it was written after', async () => {
+    for (const kind of ['control', 'tenant']) {
+      const names = (await readdir(join(root, 'migrations', kind))).filter(name => /^\d{4}-/.test(name));
+      const numbers = names.map(name => Number(name.slice(0, 4))).sort((a, b) => a - b);
+      expect(numbers, kind).to.deep.equal(numbers.map((_, index) => index + 1));
+    }
+  });
+
   describe('of its packages', () => {
     interface Package {
       version: string;

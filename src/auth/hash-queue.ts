@@ -1,3 +1,4 @@
+import type { Deadline } from '../deadline.ts';
 import { problem } from '../errors.ts';
 
 /** The requester of a password hash. The queue takes turns by tenant, then by client network. */
@@ -7,6 +8,8 @@ export interface HashRequester {
   readonly network: string;
   /** Aborted when the client closes its connection: no one would receive the result. */
   readonly clientLeft?: AbortSignal;
+  /** Of the request, which is refused when it passes. */
+  readonly deadline?: Deadline;
 }
 
 interface Waiter extends HashRequester {
@@ -37,21 +40,26 @@ export class HashQueue {
   /**
    * Resolves when it is the requester's turn.
    * @throws {Problem} `overloaded` when the queue is full and the requester's network holds its fair share of it, or
-   *   when another requester takes this place; `invalid_request` when the client leaves
+   *   when another requester takes this place, or at the deadline; `invalid_request` when the client leaves
    */
   async enqueue(requester: HashRequester): Promise<void> {
-    const { clientLeft } = requester;
+    const { clientLeft, deadline } = requester;
     if (clientLeft?.aborted) throw connectionClosed();
     if (this.#length >= this.#maxLength) this.#makeRoom(requester);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const waiter: Waiter = { ...requester, start: resolve, refuse: reject };
-    const leave = (): void => {
+    const giveUp = (error: Error): void => {
       this.#remove(waiter);
-      reject(connectionClosed());
+      reject(error);
     };
+    const leave = (): void => giveUp(connectionClosed());
     this.#add(waiter);
     clientLeft?.addEventListener('abort', leave);
-    return promise.finally(() => clientLeft?.removeEventListener('abort', leave));
+    const forgetDeadline = deadline?.onPass(() => giveUp(problem('overloaded')));
+    return promise.finally(() => {
+      clientLeft?.removeEventListener('abort', leave);
+      forgetDeadline?.();
+    });
   }
 
   /** Starts the next waiter. @returns false when there is none */

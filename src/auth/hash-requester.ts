@@ -12,5 +12,6 @@ export function hashRequester(context: RequestContext): HashRequester {
     tenant: tenant.guid,
     network: clientNetwork(origin.ipAddress, networkBits),
     clientLeft: context.clientLeft(),
+    deadline: context.deadline,
   };
 }

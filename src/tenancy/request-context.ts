@@ -50,9 +50,10 @@ const retryable = new Set(['40001', '40P01']); // serialization_failure, deadloc
 export class RequestContext {
   readonly tenant: TenantRecord;
   readonly origin: Origin;
+  /** When it passes, the request fails with `unavailable`. */
+  readonly deadline: Deadline;
   readonly #services: ContextServices;
   readonly #response: ServerResponse;
-  readonly #deadline: Deadline;
   #caller: Caller | undefined;
   #database: TenantDriver | undefined;
   #em: EntityManager | undefined;
@@ -66,7 +67,7 @@ export class RequestContext {
   ) {
     this.#services = services;
     this.#response = response;
-    this.#deadline = deadline;
+    this.deadline = deadline;
     this.tenant = tenant;
     this.origin = origin;
   }
@@ -104,7 +105,7 @@ export class RequestContext {
 
   /** Returns the rows of a reading statement. */
   read(select: Statement): Promise<RowValues[]> {
-    return this.#open().read(select, this.#deadline);
+    return this.#open().read(select, this.deadline);
   }
 
   /**
@@ -129,7 +130,7 @@ export class RequestContext {
       this.tenant,
       resource,
       key,
-      (deadline = this.#deadline) => database.readCacheable(select(), resource, deadline),
+      (deadline = this.deadline) => database.readCacheable(select(), resource, deadline),
       toBody,
     );
   }
@@ -151,7 +152,7 @@ export class RequestContext {
     };
     for (let attempt = 1; ; attempt++) {
       try {
-        return await database.change({ actor: this.#actor(), resource, prepare, announce, deadline: this.#deadline });
+        return await database.change({ actor: this.#actor(), resource, prepare, announce, deadline: this.deadline });
       } catch (error) {
         if (attempt === maxAttempts || !retryable.has(sqlState(error) ?? '')) throw error;
       }

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { HashQueue, type HashRequester } from '../../src/auth/hash-queue.ts';
+import { withDeadline } from '../../src/deadline.ts';
 import { Problem } from '../../src/errors.ts';
 
 describe('queue of password hashes', () => {
@@ -56,5 +57,14 @@ describe('queue of password hashes', () => {
     await settled();
     expect(started).to.deep.equal(['patient']);
     expect(refused).to.have.members(['gone invalid_request', 'too late invalid_request']);
+  });
+
+  it('a request that reaches its deadline in the queue of password hashes is refused as overloaded, not as unavailable', async () => {
+    const queue = new HashQueue(2);
+    const outcome = await withDeadline(50, async deadline => {
+      await queue.enqueue({ tenant: 'A', network: 'n', deadline });
+    }).catch(({ code }) => code);
+    expect(outcome).to.equal('overloaded');
+    expect(queue.length).to.equal(0);
   });
 });
