@@ -16,7 +16,7 @@ const EntitySchema = defineEntity({
     id: p.bigint('number').primary(),
     name: p.text(),
     entityType: p.text().$type<(typeof entityTypes)[number]>(),
-    statusId: p.integer().default(1),
+    statusId: p.integer(),
     statusTitle: p
       .text()
       .formula(alias => `(select title from entity_statuses where entity_statuses.id = ${alias}.status_id)`),
@@ -33,7 +33,8 @@ export const entities = defineResource({
   name: 'Entity',
   path: '/api/v1/Entities',
   description:
-    'Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and ' +
+    'Suppliers and customers. `StatusTitle` is the title of the entity status; without `StatusId`, an entity gets the ' +
+    'default status (at first called Prospect). A caller of scope `Self` reads and ' +
     'changes only its own entity, and neither creates nor deletes entities.',
   entity: Entity,
   key: { id: Number.MAX_SAFE_INTEGER },
@@ -54,13 +55,18 @@ export const entities = defineResource({
   create: z.object({
     Name: text({ max: lengths.name }),
     EntityType: z.enum(entityTypes),
-    StatusId: int32().min(1).default(1),
+    // Absent = 0, which no status has: `validate` puts the default status in its place.
+    StatusId: int32()
+      .min(1)
+      .optional()
+      .transform(id => id ?? 0),
     CurrencyId: int32().min(1).nullable().default(null),
     CountryCode: text({ max: lengths.code }).nullable().default(null),
   }),
   example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
   onMissing: 'not_found',
   validate: async (entity, em, before) => {
+    entity.statusId ||= await defaultStatusId(em);
     if (!(await em.findOne(EntityStatus, { id: entity.statusId })))
       throw fieldProblem('StatusId', 'is not an entity status');
     if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
@@ -73,6 +79,13 @@ export const entities = defineResource({
   },
   isReferenced: (id, context) => context.hasUsers(id),
 });
+
+/** @throws {Problem} when there is none, because there is no status at all */
+async function defaultStatusId(em: EntityManager): Promise<number> {
+  const [row] = await em.execute<{ status_id: number }[]>('select status_id from default_entity_status');
+  if (!row) throw fieldProblem('StatusId', 'is required');
+  return row.status_id;
+}
 
 /** @throws {Problem} unless the currency exists and is not deleted */
 export async function requireCurrency(id: number | null | undefined, em: EntityManager): Promise<void> {

@@ -223,7 +223,7 @@ export interface paths {
         };
         /**
          * All EntityStatus records
-         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted.
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted, nor the default status (at first called Prospect).
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -231,7 +231,7 @@ export interface paths {
         put?: never;
         /**
          * Create one EntityStatus record
-         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted.
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted, nor the default status (at first called Prospect).
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -251,14 +251,14 @@ export interface paths {
         };
         /**
          * One EntityStatus record by its id
-         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted.
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted, nor the default status (at first called Prospect).
          *
          *     Needs a token with the permission `full.read`.
          */
         get: operations["getEntityStatusById"];
         /**
          * Change one EntityStatus record: the fields that are sent
-         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted.
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted, nor the default status (at first called Prospect).
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -266,7 +266,7 @@ export interface paths {
         post?: never;
         /**
          * Delete one EntityStatus record
-         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted.
+         * @description The state of the relation with an entity, listed by weighting. A status that entities refer to cannot be deleted, nor the default status (at first called Prospect).
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -811,7 +811,7 @@ export interface paths {
         };
         /**
          * A page of Entity records
-         * @description Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status; without `StatusId`, an entity gets the default status (at first called Prospect). A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
          *
          *     Needs a token.
          */
@@ -819,7 +819,7 @@ export interface paths {
         put?: never;
         /**
          * Create one Entity record
-         * @description Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status; without `StatusId`, an entity gets the default status (at first called Prospect). A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -839,14 +839,14 @@ export interface paths {
         };
         /**
          * One Entity record by its id
-         * @description Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status; without `StatusId`, an entity gets the default status (at first called Prospect). A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
          *
          *     Needs a token.
          */
         get: operations["getEntitiesById"];
         /**
          * Replace one Entity record
-         * @description Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status; without `StatusId`, an entity gets the default status (at first called Prospect). A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -854,7 +854,7 @@ export interface paths {
         post?: never;
         /**
          * Delete one Entity record
-         * @description Suppliers and customers. `StatusTitle` is the title of the entity status. A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
+         * @description Suppliers and customers. `StatusTitle` is the title of the entity status; without `StatusId`, an entity gets the default status (at first called Prospect). A caller of scope `Self` reads and changes only its own entity, and neither creates nor deletes entities.
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -3753,7 +3753,6 @@ export interface operations {
                     Name: string;
                     /** @enum {string} */
                     EntityType: "supplier" | "customer";
-                    /** @default 1 */
                     StatusId?: number;
                     /** @default null */
                     CurrencyId?: number | null;
@@ -3850,7 +3849,6 @@ export interface operations {
                     Name: string;
                     /** @enum {string} */
                     EntityType: "supplier" | "customer";
-                    /** @default 1 */
                     StatusId?: number;
                     /** @default null */
                     CurrencyId?: number | null;

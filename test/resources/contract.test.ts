@@ -112,11 +112,15 @@ describe('contract of the resources', () => {
 
       it(`the ${name} list without records is ${paged ? 'an empty 200' : 'a 404'}`, async () => {
         const table = { EntityStatus: 'entity_statuses' }[name];
-        if (table) await sql(world.globex, `delete from ${table}`);
+        if (table) await sql(world.globex, `delete from default_entity_status; delete from ${table}`);
         const response = await globex.get(path);
         if (paged) expect([response.status, response.body]).to.deep.equal([200, []]);
         else expectRefused(response, 404, 'not_found');
-        if (table) await sql(world.globex, `insert into ${table} (id, title) values (1, 'Prospect')`);
+        if (table)
+          await sql(
+            world.globex,
+            `insert into ${table} (id, title) values (1, 'Prospect'); insert into default_entity_status values (true, 1)`,
+          );
       });
 
       it(`a POST of ${name} creates a record with 201, and its Location returns the record`, async () => {

@@ -106,6 +106,24 @@ describe('entity statuses', () => {
     ]);
   });
 
+  it('an entity without a StatusId gets the default status, also after it was renamed, and it cannot be deleted', async () => {
+    const entity = { Name: 'Corner Shop', EntityType: 'customer' };
+    await admin.put(`${path}/1`, { Title: 'Renamed', Weighting: 50 });
+    const { body: created } = await admin.post('/api/v1/Entities', entity);
+    expect(created).to.include({ StatusId: 1, StatusTitle: 'Renamed' });
+    const { body: moved } = await admin.put(`/api/v1/Entities/${created.Id}`, { ...entity, StatusId: 2 });
+    expect(moved.StatusId).to.equal(2);
+    const { body: reset } = await admin.put(`/api/v1/Entities/${created.Id}`, entity);
+    expect(reset.StatusId).to.equal(1);
+
+    const globex = await world.login(world.globex); // no entity refers to a status there
+    expectRefused(await globex.delete(`${path}/1`), 400, 'in_use');
+    expect((await globex.delete(`${path}/2`)).status).to.equal(204);
+    await sql(world.globex, 'update default_entity_status set status_id = 3');
+    expect((await globex.delete(`${path}/1`)).status).to.equal(204);
+    expect((await globex.post('/api/v1/Entities', entity)).body.StatusTitle).to.equal('Inactive');
+  });
+
   it('entity statuses are listed by ascending weighting, negative ones first, and equal ones by id', async () => {
     const create = async (Weighting: number): Promise<number> =>
       (await admin.post(path, { Title: `Weighing ${Weighting}`, Weighting })).body.Id;
