@@ -11,6 +11,7 @@ import type { Config } from './config.ts';
 import { TenantDatabases } from './connections/tenant-databases.ts';
 import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
+import { controlServerIdentity } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
 import { readInstallationIdentity } from './control/installation-id.ts';
 import { requestDeadlineMs } from './deadline.ts';
@@ -92,6 +93,7 @@ export async function startServer({
     orm: createTenantOrm(tenantEntities),
     head: await tenantHead(),
     controlUrl,
+    controlIdentity: await controlServerIdentity(control),
     controlConnections: config.controlConnections + 1, // the change feed
     connectionBudget: config.connectionBudget,
     tenantConnections: config.tenantConnections,

@@ -13,6 +13,8 @@ interface TenantDatabasesOptions {
   head: string;
   /** The control database: its connections count against the budget of its server. */
   controlUrl: string;
+  /** Which server the control database is on (`readServerIdentity`). */
+  controlIdentity?: string | undefined;
   controlConnections: number;
   /** Maximum connections to one PostgreSQL server, over all tenants and the control database. */
   connectionBudget: number;
@@ -29,6 +31,8 @@ const maxOpenDatabases = 10_000;
 export class TenantDatabases {
   readonly #options: TenantDatabasesOptions;
   readonly #budgets = new Map<string, ConnectionBudget>();
+  /** The address under which a server has its budget, by its identity: the first one that was used. */
+  readonly #addresses = new Map<string, string>();
   readonly #open = new LRUCache<string, TenantDriver>({
     max: maxOpenDatabases,
     dispose: driver => void driver.close(),
@@ -37,6 +41,8 @@ export class TenantDatabases {
 
   constructor(options: TenantDatabasesOptions) {
     this.#options = options;
+    const { controlIdentity, controlUrl } = options;
+    if (controlIdentity !== undefined) this.#addresses.set(controlIdentity, serverAddress(controlUrl));
   }
 
   /**
@@ -92,14 +98,22 @@ export class TenantDatabases {
     return new TenantDriver(orm, {
       url: tenant.databaseUrl,
       expected: { guid: tenant.guid, schemaVersion: head },
-      budget: this.#budgetFor(tenant.databaseUrl),
+      budget: this.#budgetFor(tenant),
       connectTimeoutMs: acquireTimeoutMs,
     });
   }
 
-  #budgetFor(url: string): ConnectionBudget {
+  #addressOf({ serverIdentity, databaseUrl }: TenantRecord): string {
+    const address = serverAddress(databaseUrl);
+    if (serverIdentity === undefined) return address;
+    const known = this.#addresses.get(serverIdentity);
+    if (known === undefined) this.#addresses.set(serverIdentity, address);
+    return known ?? address;
+  }
+
+  #budgetFor(tenant: TenantRecord): ConnectionBudget {
     const { controlUrl, controlConnections, connectionBudget, tenantConnections, acquireTimeoutMs } = this.#options;
-    const server = serverAddress(url);
+    const server = this.#addressOf(tenant);
     let budget = this.#budgets.get(server);
     if (!budget) {
       const max = connectionBudget - (server === serverAddress(controlUrl) ? controlConnections : 0);

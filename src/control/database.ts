@@ -5,6 +5,7 @@ import { BoundConnection } from '../postgres/bound-connection.ts';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationNames, migrationOptions } from '../postgres/migration-steps.ts';
+import { readServerIdentity } from '../postgres/server-address.ts';
 import { controlEntities } from './entities.ts';
 
 /** The control database: it stores all tenants, keys, users and sessions. */
@@ -100,6 +101,11 @@ export async function controlVersion(control: ControlDatabase): Promise<string |
   if (!migrations?.found) return undefined;
   const [row] = await control.em.execute<{ name: string | null }[]>('select max(name) as name from migrations');
   return row?.name ?? undefined;
+}
+
+/** Returns which server the control database is on; see `readServerIdentity`. */
+export async function controlServerIdentity(control: ControlDatabase): Promise<string | undefined> {
+  return readServerIdentity(await control.em.getConnection().getNativeClient());
 }
 
 /** Returns the last control migration of this build. */

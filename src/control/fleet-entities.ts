@@ -18,6 +18,8 @@ const ServerSchema = defineEntity({
      * `--server`.
      */
     capacity: p.integer().nullable(),
+    /** Which server the URL leads to (`readServerIdentity`); null: not known yet. */
+    identity: p.text().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
   },
 });

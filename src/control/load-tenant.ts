@@ -31,6 +31,7 @@ interface TenantRow {
   role_password: Buffer;
   server_name: string;
   server_address: string | null;
+  server_identity: string | null;
   on_control_server: boolean;
   keys: { kid: string; secret: string; active: boolean }[];
 }
@@ -38,7 +39,7 @@ interface TenantRow {
 // A key that retired before that time has signed no token that is still valid.
 const tenantByGuid = `
   select t.id, t.slug, t.name, app_id, features, t.status, schema_version, database_name, role_name, role_password,
-         s.name as server_name, s.address as server_address, on_control_server,
+         s.name as server_name, s.address as server_address, s.identity as server_identity, on_control_server,
          (select coalesce(jsonb_agg(jsonb_build_object(
                    'kid', kid, 'secret', encode(secret, 'base64'), 'active', k.status = 'active')), '[]')
             from signing_keys k
@@ -73,6 +74,7 @@ export async function loadTenant(
       features: tenant.features,
       status: tenant.status,
       schemaVersion: tenant.schema_version,
+      serverIdentity: tenant.server_identity ?? undefined,
       databaseName: tenant.database_name,
       databaseUrl: databaseUrl(serverUrl, tenant.database_name, { user: tenant.role_name, password }),
       keys: new Map(tenant.keys.map(({ kid, secret }) => [kid, openKey(kid, secret, guid, secrets)])),

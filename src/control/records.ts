@@ -12,6 +12,8 @@ export interface TenantRecord {
   readonly features: readonly string[];
   readonly status: TenantStatus;
   readonly schemaVersion: string | null;
+  /** Which server the database is on, whatever its address; undefined when that is not known. */
+  readonly serverIdentity: string | undefined;
   readonly databaseName: string;
   /** Contains the tenant's own login role, which can connect to this database and to no other. */
   readonly databaseUrl: string;

@@ -17,7 +17,7 @@ const readAndWrite = 'select, insert, update, delete';
 const privileges: Record<string, string> = {
   migrations: 'select',
   installation: 'select',
-  servers: 'select (id, name, prefix, address, on_control_server, capacity, created_at)',
+  servers: 'select (id, name, prefix, address, on_control_server, identity, capacity, created_at)',
   tenants: 'select',
   signing_keys: 'select',
   roles: 'select',

@@ -1,3 +1,5 @@
+import type { Queryable } from './shared-connection.ts';
+
 /** Returns host and port of a URL's server; for a Unix socket, its folder and port. */
 export function serverAddress(url: string): string {
   const { hostname, port, searchParams } = new URL(url);
@@ -11,4 +13,15 @@ export function serverAddress(url: string): string {
  */
 export function sourceExpression(database: string): string {
   return `concat(pg_postmaster_start_time() at time zone 'UTC', ' ', ${database})`;
+}
+
+/**
+ * Reads which server a connection leads to: the identifier of its cluster, and its port. It is the same for every address
+ * of a server (`localhost` and `127.0.0.1`).
+ */
+export async function readServerIdentity(client: Queryable): Promise<string | undefined> {
+  const { rows } = await client.query<{ identity: string }>(
+    `select concat(system_identifier, ':', current_setting('port')) as identity from pg_control_system()`,
+  );
+  return rows[0]?.identity;
 }

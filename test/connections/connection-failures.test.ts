@@ -3,6 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { expect } from 'chai';
 import type { TenantRecord } from '../../src/control/records.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { readServerIdentity } from '../../src/postgres/server-address.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import {
@@ -128,6 +129,18 @@ describe('connections that fail', () => {
         });
         expect(maxOpen).to.equal(expected);
       }
+    });
+
+    it('two addresses of one server share one budget, of which the connections of the control database are deducted', async () => {
+      const { controlUrl } = harness.world.installation;
+      const controlIdentity = await withConnection(controlUrl, readServerIdentity);
+      const databases = harness.openDatabases(5, { controlUrl, controlIdentity, controlConnections: 3 });
+      const [acme, globex] = harness.tenants;
+      const atLocalhost = { ...globex, databaseUrl: globex.databaseUrl.replace('127.0.0.1', 'localhost') };
+      expect([acme, globex].map(({ serverIdentity }) => serverIdentity)).to.deep.equal([undefined, undefined]);
+      for (const tenant of [acme, { ...atLocalhost, serverIdentity: controlIdentity }])
+        await databases.open(tenant).entityManager().execute('select 1');
+      expect([...databases.budgets.values()].map(({ max }) => max)).to.deep.equal([2]);
     });
 
     it('a server that refuses connections or is silent delays no request to another server', async () => {

@@ -4,6 +4,7 @@ import { serverAddressUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { readServerIdentity } from '../../postgres/server-address.ts';
 
 /** A PostgreSQL server with the number of its tenants. Its URL is secret and left out. */
 export interface ServerSummary {
@@ -33,7 +34,7 @@ export async function addServer(
     );
   if (!URL.canParse(url) || !/^postgres(ql)?:$/.test(new URL(url).protocol))
     throw new OperatorError('Give the URL of the server on stdin, beginning with postgresql://', { usage: true });
-  await requireUsable(url).catch(cause => {
+  const identity = await requireUsable(url).catch(cause => {
     const reason = connectFailure(cause);
     if (reason === undefined) throw cause;
     const remedy = `Correct its URL, and run again: npm run -s tenant -- server add ${name}`;
@@ -46,22 +47,28 @@ export async function addServer(
     name,
     prefix,
     capacity,
+    identity,
     adminUrl: secrets.seal(url, owners.serverUrl(name)),
     address: serverAddressUrl(url),
   });
 }
 
-/** Stores the addresses of servers that were added before the control database had a column for them. */
+/**
+ * Stores the addresses and identities of servers that were added before the control database had columns for them. The
+ * identity of a server that cannot be reached stays unknown until the next run.
+ */
 export async function fillServerAddresses({ control, servers }: Installation): Promise<void> {
   const em = control.em.fork();
+  for (const server of await em.find(Server, { adminUrl: { $ne: null }, identity: null }))
+    server.identity = await withConnection(servers.adminUrl(server), readServerIdentity).catch(() => undefined);
   for (const server of await em.find(Server, { adminUrl: { $ne: null }, address: null }))
     server.address = serverAddressUrl(servers.adminUrl(server));
   await em.flush();
 }
 
-/** @throws {OperatorError} when tenants cannot be placed on the server */
-async function requireUsable(url: string): Promise<void> {
-  await withConnection(url, async client => {
+/** @returns the identity of the server @throws {OperatorError} when tenants cannot be placed on it */
+async function requireUsable(url: string): Promise<string | undefined> {
+  return withConnection(url, async client => {
     const { rows } = await client.query<{ mayCreate: boolean; version: number }>(
       `select rolsuper or (rolcreatedb and rolcreaterole) as "mayCreate",
               current_setting('server_version_num')::int as version
@@ -70,6 +77,7 @@ async function requireUsable(url: string): Promise<void> {
     if (!rows[0]?.mayCreate)
       throw new OperatorError('Give the login of the URL the attributes CREATEDB and CREATEROLE');
     if (rows[0].version < 160_000) throw new OperatorError('Upgrade the server: PostgreSQL 16 or later is required');
+    return readServerIdentity(client);
   });
 }
 

@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { readServerIdentity } from '../../../src/postgres/server-address.ts';
 import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { createWorld, type TestTenant, type World } from '../../support/world.ts';
@@ -62,12 +64,15 @@ describe('servers', () => {
     expect((await onSecond.get(path)).body).to.have.length(3);
     expect((await onSecond.post(path, { Title: 'Far away' })).status).to.equal(201);
     // The service uses the address, which holds no login, and a migration of the control database fills it in.
-    const addresses = () => world.control.em.fork().execute('select address from servers where address is not null');
+    const addresses = () =>
+      world.control.em.fork().execute('select address, identity from servers where address is not null');
     const address = second.url.replace(/\/\/.*@/, '//');
-    expect(await addresses()).to.deep.equal([{ address }]);
-    await world.control.em.fork().execute('update servers set address = null');
+    const identity = await withConnection(second.url, readServerIdentity);
+    expect(identity).to.match(/^\d+:\d+$/);
+    expect(await addresses()).to.deep.equal([{ address, identity }]);
+    await world.control.em.fork().execute('update servers set address = null, identity = null');
     expect((await runScript('scripts/control.ts', ['migrate'], world.environment)).code).to.equal(0);
-    expect(await addresses()).to.deep.equal([{ address }]);
+    expect(await addresses()).to.deep.equal([{ address, identity }]);
     expect((await onDefault.get(path)).body).to.have.length(3);
 
     await second.leave();
