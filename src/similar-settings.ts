@@ -1,16 +1,19 @@
 /**
- * Beginnings that no common variable of a platform has. A name that begins like this is meant for the service. Names such
- * as REDIS_HOST or DATABASE_POOL are left alone: platforms set them for others.
+ * Prefixes that only variables of this service have. Names such as REDIS_HOST or DATABASE_POOL cause no warning,
+ * because platforms set them for other programs.
  */
-const ownPrefixes =
-  /^(ACQUIRE_|CONNECTION_BUDGET|CORS_|KEEP_ALIVE_|MASTER_KEY|MANAGEMENT_|RATE_LIMIT|RESPONSE_CACHE|SHUTDOWN_|TRUSTED_PROX)/;
-/** Kubernetes sets such variables for a service `management`. */
+const ownPrefixes = new RegExp(
+  '^(ACQUIRE_|CONNECTION_BUDGET|CORS_|KEEP_ALIVE_|MASTER_KEY|MANAGEMENT_|RATE_LIMIT|RESPONSE_CACHE|SHUTDOWN_|' +
+    'TRUSTED_PROX)',
+);
+/** Variables that Kubernetes sets for a service named `management`. */
 const ofKubernetes = /_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP).*)?$/;
-const minLength = 6; // PORT and HOST resemble too much
+const minLength = 6; // shorter names, such as PORT and HOST, resemble too many variables
 
 /**
- * Returns a sentence for each variable that is none of the settings, but resembles one: the same letters in another case
- * or with other separators, a beginning that only settings have, one typing error (two in a name of 10 or more letters).
+ * Returns a sentence for each variable that is not a setting but resembles one: by the same letters in another case or
+ * with other separators, by a prefix that only settings have, or by one typing error (two in a name of 10 or more
+ * letters).
  */
 export function similarSettingWarnings(names: readonly string[], settings: readonly string[]): string[] {
   const known = new Set(settings);

@@ -50,7 +50,7 @@ describe('log of a process', () => {
     }
   });
 
-  it('a pipe that is not read delays no line of code; its reader later gets the buffered lines and the number of the dropped ones', async () => {
+  it('a full pipe does not block the process; its reader later gets the buffered lines and a count', async () => {
     const running = startLogging(`
       let lines = 0;
       let maxPauseMs = 0;

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { startScript } from './support/command-line.ts';
 
 describe('old Node', () => {
-  it('a Node that cannot load TypeScript ends the start and the command line with one sentence that says which Node is needed', async () => {
+  it('a Node that cannot load TypeScript ends with one sentence that names the required version', async () => {
     const { scripts } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
     for (const name of ['start', 'tenant', 'control']) {
       const [exec, node, ...args] = scripts[name].split(' ');

@@ -34,7 +34,7 @@ describe('secrets in files', () => {
     });
   }
 
-  it('a secret that is given both ways, or in a file that is missing, empty or invalid, is refused without its value', async () => {
+  it('a secret given twice, or in a missing, empty or invalid file, is refused without its value', async () => {
     await writeFile(path, 'secret-word\n');
     expect(() => readConfig({ MASTER_KEY: 'secret-word', MASTER_KEY_FILE: path })).to.throw(
       ConfigError,
@@ -52,7 +52,7 @@ describe('secrets in files', () => {
     expect(() => readConfig({ REDIS_URL_FILE: path })).to.throw(ConfigError, /^REDIS_URL_FILE names an empty file$/);
   });
 
-  it('a secret file that every login may read is warned of', async () => {
+  it('a secret file that every login of the machine may read causes a warning', async () => {
     await writeFile(path, key.toString('hex'));
     await chmod(path, 0o644);
     expect(settingWarnings({ MASTER_KEY_FILE: path })).to.deep.equal([

@@ -178,7 +178,7 @@ describe('npm start', function () {
     expect((await client.post('/api/v1/auth/login', admin, { 'X-Tenant': guid })).status).to.equal(200);
   });
 
-  it('a second start on a used port ends with one line that names the setting, and the first service goes on', async () => {
+  it('a second start on a used port fails with one line that names the setting', async () => {
     const second = await launch().ended;
     expectOneLine(second, new RegExp(`${environment.PORT}.*PORT`));
     expectOneLine(await launch({ PORT: String(await freePort()) }).ended, /MANAGEMENT_PORT/);
@@ -187,7 +187,7 @@ describe('npm start', function () {
     await expectServing(await ready(first));
   });
 
-  it('SIGTERM lets the running request finish, closes idle connections, and ends the service with exit code 0', async () => {
+  it('after SIGTERM the service finishes the running request, closes idle connections and exits with 0', async () => {
     const service = await ready(processes[0] as RunningScript);
     const idle = sendRaw(service.url, rawRequest('GET /'), { withinMs: 10_000 });
     const running = await beginRequest(service, 'Finished');
@@ -257,7 +257,7 @@ describe('npm start', function () {
     expect(await readdir(join(folder, 'postgres'))).to.include('postmaster.pid');
   });
 
-  it('a stale pid file does not prevent a start, even if its number belongs to another process; a second signal ends the service at once', async () => {
+  it('a stale pid file does not prevent a start, and a second signal ends the service at once', async () => {
     const path = join(folder, 'postgres', 'postmaster.pid');
     const lines = (await readFile(path, 'utf8')).split('\n');
     await writeFile(path, [process.pid, ...lines.slice(1)].join('\n'));
@@ -278,7 +278,7 @@ describe('npm start', function () {
   });
 
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-    it(`${signal} to the npm process alone lets the running request finish, ends npm with exit code 0 and leaves no process`, async () => {
+    it(`after ${signal} to npm alone, the request finishes, npm exits with 0 and no process remains`, async () => {
       const npm = await ready(launchNpm('start'));
       const running = await beginRequest(npm, `Finished after ${signal}`);
       npm.process.kill(signal);
@@ -293,7 +293,7 @@ describe('npm start', function () {
   // `dev` names .env only if it exists: node --watch aborts on a signal when an --env-file-if-exists is missing
   // (https://github.com/nodejs/node/issues/64819).
   for (const script of ['start', 'dev']) {
-    it(`Ctrl-C under npm run ${script}, which the service receives twice, still lets the running request finish`, async () => {
+    it(`the two signals of Ctrl-C under npm run ${script} let the running request finish`, async () => {
       const npm = await ready(launchNpm('run', script));
       const running = await beginRequest(npm, `Finished by ${script}`);
       process.kill(-(npm.process.pid ?? 0), 'SIGINT'); // the whole process group, like a terminal
@@ -305,7 +305,7 @@ describe('npm start', function () {
     });
   }
 
-  it('every npm script that runs one program replaces its shell by the program, so that signals to npm reach it', async () => {
+  it('every npm script that runs one program replaces its shell by it, so signals to npm reach it', async () => {
     const { scripts } = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
     const withShell = Object.keys(scripts).filter(name => !scripts[name].startsWith('exec '));
     expect(withShell).to.deep.equal(['openapi:types', 'check']); // a pipeline and a sequence of short programs
@@ -326,7 +326,7 @@ describe('npm start', function () {
     for (const [index, each] of ended.entries()) expectOneLine(each, wrong[index]?.[1] ?? /never/);
   });
 
-  it('a configured control database without a schema is refused with the command that migrates it, and served afterwards', async () => {
+  it('a start on a control database without a schema fails with the command that migrates it', async () => {
     const name = `start_${randomBytes(5).toString('hex')}`;
     await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
     const configured = {

@@ -38,11 +38,10 @@ const meanings: Record<ProblemCode, string> = {
 /** A table of every problem code. The `type` of a problem links to the row of its code. */
 export function errorsPage(): string {
   const codes = Object.keys(problems) as ProblemCode[];
-  const rows = codes.map(
-    code =>
-      html`<tr id="${code}"><td>${problems[code].status}</td><td><code>${code}</code></td>
-<td>${renderInline(meanings[code])}</td></tr>`,
-  );
+  const rows = codes.map(code => {
+    const cells = html`<td>${problems[code].status}</td><td><code>${code}</code></td>`;
+    return html`<tr id="${code}">${cells}<td>${renderInline(meanings[code])}</td></tr>`;
+  });
   const sections = [...firstCodes(codes)].map(([status, code]) => [code, `${status} ${STATUS_CODES[status]}`] as const);
   const body = html`
 <h1>Errors</h1>

@@ -5,14 +5,14 @@ import { withConnection } from '../postgres/connection.ts';
 import { quoteIdentifier, quoteLiteral } from '../postgres/quote.ts';
 import { scramVerifier } from '../postgres/scram.ts';
 
-/** What PostgreSQL uses for a password that it receives; RFC 7677 §4 asks for at least as many. */
+/** The default of PostgreSQL, and the minimum that RFC 7677 §4 recommends. */
 const scramIterations = 4_096;
 const readAndWrite = 'select, insert, update, delete';
 
 /**
- * What the service may do in the control database: as much as its requests need, and nothing that gives rights. It cannot
- * change a role or a tenant, nor read the URLs with which the command line creates databases. It may listen to the change
- * feed, as every login that can connect.
+ * The privileges of the service in the control database: what its requests need, and nothing that could give it further
+ * rights. It cannot change a role or a tenant, nor read the URLs with which the command line creates databases. It may
+ * listen to the change feed, as every login that can connect.
  */
 const privileges: Record<string, string> = {
   migrations: 'select',
@@ -31,7 +31,7 @@ const privileges: Record<string, string> = {
   api_clients: 'select, update (id)',
 };
 
-/** SQL for the name of the login of the service. PostgreSQL shortens names to 63 bytes, so the suffix comes after that. */
+/** SQL for the name of the login. The name is cut to 50 bytes, so that the limit of 63 bytes never cuts the suffix. */
 const loginName = `(left(current_database(), 50) || '_service')::name`;
 
 /**

@@ -39,7 +39,7 @@ describe('issuer of access tokens', () => {
     await other.close();
   });
 
-  it('a token whose issuer is PUBLIC_URL is accepted only if it was issued within 24 h after the installation got its id', async () => {
+  it('a token with PUBLIC_URL as issuer is accepted only if issued within 24 h after the installation id', async () => {
     const token = await tokenOf(world.acme);
     const former = resignToken(token, { iss: 'http://backoffice.test' }, await activeKey(world, world.acme));
     expect(await statusOf(former)).to.equal(200);

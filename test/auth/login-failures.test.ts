@@ -32,7 +32,7 @@ describe('limit of failed logins to one account', () => {
     for (let i = 1; i <= 8; i++) expect((await login(world.acme, `198.51.100.${i}`, email)).status).to.equal(401);
   };
 
-  it('after the maximum of failures from many addresses, a login from another address is 429, for known and unknown accounts', async () => {
+  it('too many failed logins to a known or unknown account block logins from new addresses with 429', async () => {
     const { email, password } = world.acme.admin;
     expect((await login(world.acme, '203.0.113.7', email, password)).status).to.equal(200);
     const unknown = 'nobody@acme.test';
@@ -60,7 +60,7 @@ describe('limit of failed logins to one account', () => {
     expectLimited(await login(world.acme, '203.0.113.7', email, password));
   });
 
-  it('a failed login is logged with a hash that is the same for one account, and without its e-mail address', async () => {
+  it('a failed login is logged with a hash of its account, not with the e-mail address', async () => {
     world.logs.length = 0;
     const addresses = ['somebody@acme.test', 'Somebody@ACME.test', 'someone.else@acme.test'];
     for (const email of addresses) await login(world.acme, '192.0.2.1', email);
@@ -75,7 +75,7 @@ describe('limit of failed logins to one account', () => {
     for (const line of world.logs) expect(line).to.not.match(/somebody|someone/i);
   });
 
-  it('a login from a known network adds no row, and networks that were not used for 30 days are removed', async () => {
+  it('a login from a known network adds no row, and networks unused for 30 days are deleted', async () => {
     const { email, password } = world.globex.admin;
     const networks = async () =>
       (

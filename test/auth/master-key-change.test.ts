@@ -31,7 +31,7 @@ describe('master key of an installation', () => {
     expect(await isRight(newKey(), world.environment.MASTER_KEY)).to.equal(true);
   });
 
-  it('the service and the command line refuse a wrong master key with exit code 1 and one sentence that names MASTER_KEY', async () => {
+  it('service and command line refuse a wrong master key with exit code 1 and a sentence with MASTER_KEY', async () => {
     const wrong = { ...world.environment, MASTER_KEY: newKey() };
     const results = [
       await runScript('src/main.ts', [], wrong),

@@ -180,7 +180,7 @@ describe('sessions', () => {
       await expectEnded(client, 'refresh_reuse', third);
     });
 
-    it('a refresh token that is newer than a restored control database is accepted, and an older one still ends the session', async () => {
+    it('after a restore, a newer refresh token is accepted, and an older one still revokes the session', async () => {
       const client = await world.login(world.acme);
       const tokens = [client.tokens!.refreshToken];
       for (let i = 0; i < 3; i++) tokens.push((await refresh(tokens.at(-1))).body.refreshToken);

@@ -19,14 +19,14 @@ describe('large reads', () => {
     return max;
   }
 
-  it('after a statement had a large response, its reads run one at a time, and those of other statements together', async () => {
+  it('reads of a statement with a large response run one at a time, and reads of others concurrently', async () => {
     const reads = new LargeReads();
     expect(await concurrency(reads, 'list', mebibyte)).to.equal(5);
     expect(await concurrency(reads, 'list', mebibyte)).to.equal(1);
     expect(await concurrency(reads, 'record', 100)).to.equal(5);
   });
 
-  it('a large read that fails does not keep the next one from running', async () => {
+  it('a failed large read does not block the next one', async () => {
     const reads = new LargeReads();
     await reads.run('list', async () => ({ result: 1, bytes: mebibyte }));
     const failing = reads.run('list', async () => Promise.reject(new Error('lost')));

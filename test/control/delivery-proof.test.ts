@@ -57,7 +57,7 @@ describe('delivery proof of the change feed', () => {
     }
   });
 
-  it('a process whose change feed reconnects without notifications is not ready, and revoked sessions end at once', async () => {
+  it('a process that reconnects without notifications is not ready, and revoked sessions end at once', async () => {
     const service = await start();
     const isReady = async () => (await fetch(`http://127.0.0.1:${service.managementPort}/health/ready`)).status === 200;
     try {

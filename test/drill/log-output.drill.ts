@@ -47,7 +47,7 @@ describe('drill: a log that cannot be written', () => {
     return maxMs;
   }
 
-  it('a service whose standard output is a full device serves, counts the dropped lines, and stops with exit code 0', async () => {
+  it('a service with a full device as standard output serves, counts dropped lines and exits with 0', async () => {
     const environment = { ...world.environment, ...ports, SHUTDOWN_DELAY: '0s' };
     service = startScript('src/main.ts', [], environment, '>/dev/full');
     await eventually(isReady, 60_000);
@@ -57,7 +57,7 @@ describe('drill: a log that cannot be written', () => {
     expect({ code, signal, stderr }).to.deep.equal({ code: 0, signal: null, stderr: '' });
   });
 
-  it('an uncaught error that cannot be described, while standard output is full, still drains the service and ends it with exit code 1', async () => {
+  it('with a full standard output, an uncaught error still drains the service, which exits with 1', async () => {
     const fault =
       'process.on("SIGUSR2", () => { throw Object.defineProperty(new Error(), "stack", { get() { throw 1; } }); });';
     const environment = { ...world.environment, ...ports };
@@ -68,7 +68,7 @@ describe('drill: a log that cannot be written', () => {
     expect({ code, signal, stderr }).to.deep.equal({ code: 1, signal: null, stderr: '' });
   });
 
-  it('a service whose log reader is stopped serves; when the reader continues, the log says how many lines were dropped', async () => {
+  it('a service with a stopped log reader serves, and later logs how many lines it dropped', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-log-'));
     const [fifo, file] = [join(folder, 'fifo'), join(folder, 'log')];
     execFileSync('sh', ['-c', 'mkfifo "$0"', fifo]);

@@ -22,7 +22,7 @@ describe('drill: a database server that accepts connections and never responds',
     await world.close();
   });
 
-  it('as control database, it is named in one line by the service and the command line', async () => {
+  it('service and command line report a silent control database in one line', async () => {
     const environment = { ...world.environment, DATABASE_URL: url };
     for (const [script, ...args] of [
       ['src/main.ts'],
@@ -37,7 +37,7 @@ describe('drill: a database server that accepts connections and never responds',
     }
   });
 
-  it('as a new server of tenants, it is named in one line by server add', async () => {
+  it('server add reports a silent server in one line', async () => {
     const { code, stderr } = await runScript('scripts/tenant.ts', ['server', 'add', 'second'], world.environment, url);
     expect(code).to.equal(1);
     expect(stderr).to.match(/^The server second cannot be used: it does not respond\.[^\n]*server add second\n$/);

@@ -44,7 +44,7 @@ describe('embedded PostgreSQL', function () {
     expect(await postmaster(moved)).to.equal(pid);
   });
 
-  it('a process remains a user of the embedded server after its connection was cut, so that the leave of another one does not stop the server', async () => {
+  it('a process whose connection was cut still keeps the embedded server running', async () => {
     const service = await startOrJoin();
     await withConnection(service.url, client =>
       client.query('select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()'),

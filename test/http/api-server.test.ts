@@ -29,7 +29,7 @@ describe('HTTP server of the API', () => {
   it('a stop waits until a slow client has received the whole response', async () => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
     socket.write(rawRequest('GET /large'));
-    await new Promise(resolve => socket.once('readable', resolve)); // the response has begun; the client reads no more of it
+    await new Promise(resolve => socket.once('readable', resolve)); // the response has begun; the client reads no more
     const drained = api.drain(20_000);
     let received = 0;
     socket.on('data', (chunk: Buffer) => (received += chunk.length)).resume();
@@ -38,7 +38,7 @@ describe('HTTP server of the API', () => {
     expect(await drained).to.equal(true);
   });
 
-  it('a stop closes idle connections, used ones and new ones, and finishes a request whose body is still arriving', async () => {
+  it('a stop closes idle connections, used or new, and finishes a request whose body still arrives', async () => {
     const unused = sendRaw(url, [], { withinMs: 10_000 });
     const used = sendRaw(url, rawRequest('GET /'), { withinMs: 10_000 });
     let finishBody = (_: string): void => {};

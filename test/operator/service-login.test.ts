@@ -62,7 +62,7 @@ describe('login of the service', () => {
     }
   });
 
-  it('the login of the service can neither create databases or roles, nor connect to a database of a tenant', async () => {
+  it('the login of the service can create no database or role, and cannot connect to tenant databases', async () => {
     expect(await attempt('create database mine')).to.equal(insufficientPrivilege);
     expect(await attempt('create role mine')).to.equal(insufficientPrivilege);
     const url = new URL(serviceUrl);
@@ -71,7 +71,7 @@ describe('login of the service', () => {
     expect(error).to.equal(insufficientPrivilege);
   });
 
-  it('the login of the service can neither read the URLs of servers nor change tenants, keys, roles or permissions', async () => {
+  it('the login of the service cannot read URLs of servers, nor change tenants, keys or permissions', async () => {
     for (const text of [
       'select admin_url from servers',
       'select * from servers',
@@ -91,7 +91,7 @@ describe('login of the service', () => {
     expect(await attempt('select id, name, address from servers')).to.equal(undefined);
   });
 
-  it('a second call changes the password of the login, and the first one is refused', async () => {
+  it('a second service-login command changes the password, and the first password is refused', async () => {
     const previous = serviceUrl;
     serviceUrl = await makeLogin();
     expect(serviceUrl).to.not.equal(previous);
@@ -99,7 +99,7 @@ describe('login of the service', () => {
     expect(await withConnection(previous, async () => undefined).catch(sqlState)).to.equal('28P01');
   });
 
-  it('a migration of the control database gives the login the privileges that it needs, and takes all others away', async () => {
+  it('control migrate grants the login of the service what it needs, and revokes all else', async () => {
     const role = decodeURIComponent(new URL(serviceUrl).username);
     const controlUrl = world.installation.controlUrl;
     await withConnection(controlUrl, client =>
@@ -111,7 +111,7 @@ describe('login of the service', () => {
     expect(await attempt(`update tenants set name = name`)).to.equal(insufficientPrivilege);
   });
 
-  it('the command line explains in one sentence that the login of the service is not enough for it', async () => {
+  it('a command that runs with the login of the service fails with one sentence that says so', async () => {
     const environment = { ...world.environment, DATABASE_URL: serviceUrl };
     const { code, stderr } = await runScript('scripts/tenant.ts', ['suspend', 'acme'], environment);
     expect(code).to.equal(1);

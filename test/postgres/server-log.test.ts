@@ -63,7 +63,7 @@ describe('log of the PostgreSQL server', function () {
     await expectNoSecret();
   });
 
-  it('two registrations of one address that meet, and one that is cancelled, log no secret, and both receive a mail', async () => {
+  it('two concurrent registrations of one address and a cancelled one log no secret; both get a mail', async () => {
     const { tenant } = await server.provision('initech');
     const { installation } = server;
     await server.control(`update tenants set features = '{selfRegistration}'`);
@@ -116,7 +116,7 @@ describe('log of the PostgreSQL server', function () {
     await expectNoSecret();
   });
 
-  it('two commands that add one user at the same time log no secret, and one of them says that the user exists', async () => {
+  it('two concurrent commands that add one user log no secret, and one reports that the user exists', async () => {
     const { installation } = server;
     const { tenant } = await provision(installation, createPasswords(), manifestOf('hooli'));
     const user = { firstName: 'Nora', lastName: 'Newman', role: 'Member', scope: 'All', entityId: null } as const;

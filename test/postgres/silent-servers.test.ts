@@ -39,7 +39,7 @@ describe('silence limit of database connections', () => {
     return performance.now() - startedAt;
   }
 
-  it('a query of the control pool fails within the limit, on a connection that was idle for longer than the limit', async () => {
+  it('a query of the control pool fails within the limit, on a connection that was idle for longer', async () => {
     const pool = new pg.Pool({
       ...connectionConfig(proxy.through(world.config.databaseUrl ?? ''), 'control'),
       max: 1,
@@ -56,7 +56,7 @@ describe('silence limit of database connections', () => {
     await pool.end();
   });
 
-  it('a query of a tenant fails within the limit, on a connection that was idle for longer than the limit', async () => {
+  it('a query of a tenant fails within the limit, on a connection that was idle for longer', async () => {
     const tenant = await tenantRecord(world, world.acme);
     const budget = new ConnectionBudget({ max: 1, maxPerTenant: 1, maxPerTenantShared: 1, maxWaitMs: 1_000 });
     const pool = new TenantPool(budget, {

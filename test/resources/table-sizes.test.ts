@@ -8,7 +8,7 @@ import { expectRefused, newestAudit } from './expect.ts';
 const path = '/api/v1/SystemOptions';
 const option = (value = 'on') => ({ SystemOptionTypeId: 1, Value: value });
 
-describe('sizes of tables whose list is served whole', () => {
+describe('sizes of tables with unpaged lists', () => {
   let world: World;
   let admin: Client;
   let globex: Client;
@@ -36,7 +36,7 @@ describe('sizes of tables whose list is served whole', () => {
     expect(stored).to.deep.equal(actual);
   };
 
-  it('every table whose list is served whole has at most 10,000 rows, SystemOptions 50,000, and 4 MiB of text', async () => {
+  it('a table with an unpaged list has at most 10,000 rows (SystemOptions 50,000) and 4 MiB of text', async () => {
     const whole = resources.filter(({ name }) => !examples[name]?.paged).map(({ entity }) => entity.name);
     const sizes = await sql<{ table_name: string; max_rows: string; max_bytes: string }>(
       world.acme,
@@ -47,7 +47,7 @@ describe('sizes of tables whose list is served whole', () => {
       expect([max_rows, max_bytes]).to.deep.equal([table_name === 'system_options' ? '50000' : '10000', '4194304']);
   });
 
-  it('of 20 concurrent creates with room for 7, exactly 7 succeed, and the others are refused with limit_reached', async () => {
+  it('of 20 concurrent creates with room for 7, exactly 7 succeed, and the others get limit_reached', async () => {
     await leaveRoom('system_options', { rows: 7 });
     const responses = await Promise.all(Array.from({ length: 20 }, () => admin.post(path, option())));
     expect(responses.filter(({ status }) => status === 201)).to.have.length(7);
@@ -69,7 +69,7 @@ describe('sizes of tables whose list is served whole', () => {
     await expectCounted('system_options');
   });
 
-  it('a create or change that needs more text than the table may hold is refused, and shorter text is accepted', async () => {
+  it('a create or change beyond the text limit of the table is rejected, and shorter text is accepted', async () => {
     await leaveRoom('system_options', {});
     const { body } = await admin.post(path, option('x'.repeat(500)));
     await leaveRoom('system_options', { bytes: 100 });
@@ -80,7 +80,7 @@ describe('sizes of tables whose list is served whole', () => {
     await expectCounted('system_options');
   });
 
-  it('the limit of one tenant does not limit another, and not the other tables of the tenant', async () => {
+  it('a full table of one tenant limits neither other tenants nor other tables of the tenant', async () => {
     await leaveRoom('system_options', { rows: 0 });
     expectRefused(await admin.post(path, option()), 400, 'limit_reached');
     expect((await globex.post(path, option())).status).to.equal(201);
@@ -103,7 +103,7 @@ describe('sizes of tables whose list is served whole', () => {
     expect(rights).to.deep.equal({ any: false });
   });
 
-  it('changes made by SQL are counted, whatever the time zone of the session, and a truncate counts as zero', async () => {
+  it('changes by SQL are counted, whatever the time zone of the session, and a truncate resets the count', async () => {
     await leaveRoom('countries', {});
     await sql(
       world.acme,

@@ -10,14 +10,14 @@ import { withSpinner } from './spinner.ts';
 export function addRollbackCommand(tenant: Command): void {
   tenant
     .command('rollback')
-    .description('undo the last migration of one tenant; this build then answers its requests with 503')
+    .description('undo the last migration of one tenant; this build then responds to its requests with 503')
     .argument('<slug>')
     .option('--yes', 'do not ask for confirmation')
     .option(...jsonOption)
     .addHelpText(
       'after',
-      '\nRemoves what the migration added, with its data. Then the previous build can serve the tenant, and this build\n' +
-        'answers with 503 migration_pending. Bring the tenant back to head: npm run -s tenant -- migrate <slug>',
+      '\nRemoves what the migration added, with its data. Then the previous build can serve the tenant, and this\n' +
+        'build responds with 503 migration_pending. Bring the tenant back to head: npm run -s tenant -- migrate <slug>',
     )
     .action(
       withInstallation(async (installation, slug: string, options: OutputOptions & { yes?: boolean }) => {

@@ -95,7 +95,7 @@ describe('command line', () => {
       expect((await listOf(world)).map(({ slug }) => slug)).to.deep.equal(['acme', 'globex']);
     });
 
-    it('an unreachable, empty or wrongly named control database exits with 1 and one line without a secret', async () => {
+    it('an unreachable, empty or misnamed control database exits with 1 and one line without a secret', async () => {
       const wrong: [Record<string, string>, RegExp][] = [
         [{ DATABASE_URL: 'postgresql://nobody:secret-word@127.0.0.1:1/none' }, /DATABASE_URL/],
         [

@@ -48,7 +48,7 @@ describe('login of the operator', function () {
     }),
   );
 
-  it('a login with CREATEDB and CREATEROLE is enough to migrate, to create the login of the service, to provision, also repeatedly, and to serve', async () => {
+  it('CREATEDB and CREATEROLE suffice to migrate, to provision and to create the service login', async () => {
     const migrated = await runScript('scripts/control.ts', ['migrate'], environment);
     expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
     for (const _ of ['create', 'change the password']) {
@@ -72,7 +72,7 @@ describe('login of the operator', function () {
     }
   });
 
-  it('a login with CREATEDB and CREATEROLE is enough to end the sessions of a tenant and migrate it', async () => {
+  it('CREATEDB and CREATEROLE suffice to end the sessions of a tenant and to migrate it', async () => {
     const next = await makeNextBuild();
     const config = readConfig(environment);
     const installation = await openInstallation(config);
@@ -92,7 +92,7 @@ describe('login of the operator', function () {
     }
   });
 
-  it('with the operator login in the query of DATABASE_URL, tenants are still served with their own logins', async () => {
+  it('with the operator login in the query of DATABASE_URL, tenants still use their own logins', async () => {
     const url = new URL(postgresUrl());
     const urlWithQuery = `postgresql://${url.host}/${login.user}?user=${login.user}&password=${login.password}`;
     const config = readConfig({ ...environment, DATABASE_URL: urlWithQuery });

@@ -58,7 +58,7 @@ describe('doctor', () => {
     });
   });
 
-  it('doctor exits with 1 when something is wrong, prints the problem and its remedy, and shows no secret', async () => {
+  it('doctor exits with 1 for a problem, prints the problem and its remedy, and shows no secret', async () => {
     await server.sql(`drop owned by "${acme}"; drop role "${acme}"`);
     const [text, json] = await Promise.all([doctor(), doctor('--json')]);
     expect([text.code, json.code, json.stderr]).to.deep.equal([1, 1, '']);

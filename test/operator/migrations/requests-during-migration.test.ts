@@ -56,7 +56,7 @@ describe('requests during a migration', () => {
     expect((await sql(world.acme, 'select from labels')).length).to.equal(1);
   }
 
-  it('a write that waits for its announcement while its tenant is migrated ends with 503 and changes nothing', async () => {
+  it('a write that waits for its announcement during a migration gets 503 and changes nothing', async () => {
     const announcement = proxy.hold(controlName(), packet => packet.includes('announce'));
     const write = client.post(path, { Title: 'Old build' });
     try {

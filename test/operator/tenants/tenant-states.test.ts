@@ -34,7 +34,7 @@ describe('states of a tenant', () => {
       );
     }, 1_000);
 
-  it('every process refuses a suspended tenant within a second, and serves a resumed one without a new login', async () => {
+  it('every process rejects a suspended tenant within 1 s, and serves a resumed one without a new login', async () => {
     await bothRespond(200);
     expect((await run('suspend', 'acme')).code).to.equal(0);
     await bothRespond(403, 'tenant_inactive');
