@@ -25,15 +25,19 @@ export function createLog(level: string): ProcessLog {
       if (this.lastLevel >= flushLevel) output.flush();
     },
   };
-  const log = pino({ level }, destination);
+  const log = pino({ level, serializers }, destination);
   return { log, output };
 }
+
+/** For an error that was logged without `describeError`: the default of pino would add all of its properties. */
+const serializers = { err: (value: unknown) => (value instanceof Error ? describeError(value) : value) };
 
 const flushLevel = pino.levels.values.warn ?? 0;
 
 /**
  * Returns the parts of an error that may be logged. Excludes the message of a database error, which can contain values
- * of the statement, and all other properties, which can contain the statement or a request body.
+ * of the statement, URLs in other messages, and all other properties, which can contain the statement, a request body or
+ * the text of a URL that cannot be parsed.
  */
 export function describeError(error: unknown): object | undefined {
   if (error === undefined) return undefined;
@@ -43,7 +47,9 @@ export function describeError(error: unknown): object | undefined {
     .filter(line => /^\s+at /.test(line))
     .join('\n');
   const code = sqlState(error);
-  if (code === undefined) return { type: error.name, message: error.message, stack, cause: describeError(error.cause) };
+  if (code === undefined) {
+    return { type: error.name, message: withoutUrls(error.message), stack, cause: describeError(error.cause) };
+  }
   const { constraint, table, routine, severity } = error as {
     constraint?: string;
     table?: string;
@@ -51,4 +57,9 @@ export function describeError(error: unknown): object | undefined {
     severity?: string;
   };
   return { type: error.name, code, constraint, table, routine, severity, stack };
+}
+
+/** Replaces each URL of a text, because it can contain a password. */
+export function withoutUrls(text: string): string {
+  return text.replace(/\b[a-z][a-z+]*:\/\/\S+/gi, '(address)');
 }

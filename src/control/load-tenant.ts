@@ -1,6 +1,7 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import type { Logger } from 'pino';
 import { problem } from '../errors.ts';
+import { describeError } from '../log.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 import type { TenantStatus } from './fleet-entities.ts';
 import type { TenantRecord } from './records.ts';
@@ -82,7 +83,7 @@ export async function loadTenant(
     };
   } catch (error) {
     log.error(
-      { event: 'tenant_secrets_unusable', tenant: guid, err: error },
+      { event: 'tenant_secrets_unusable', tenant: guid, err: describeError(error) },
       'the tenant is not served: one of its secrets cannot be opened, or its server has no address',
     );
     throw problem('unavailable', { cause: error });

@@ -3,15 +3,22 @@ import { owners, type SecretBox } from './secret-box.ts';
 
 /** The connection URLs of the PostgreSQL servers that hold tenant databases. */
 export interface ServerUrls {
-  /** Returns a URL with the operator's rights, which can create databases and roles. */
+  /**
+   * Returns a URL with the operator's rights, which can create databases and roles.
+   * @throws when the stored URL cannot be decrypted or parsed
+   */
   adminUrl(server: Pick<Server, 'name' | 'adminUrl'>): string;
 }
 
 /** @param controlUrl URL of the control database, returned for a server without a URL of its own */
 export function createServerUrls(controlUrl: string, secrets: SecretBox): ServerUrls {
   return {
-    adminUrl: server =>
-      server.adminUrl ? secrets.open(server.adminUrl, owners.serverUrl(server.name)).toString() : controlUrl,
+    adminUrl: ({ name, adminUrl }) => {
+      if (!adminUrl) return controlUrl;
+      const url = secrets.open(adminUrl, owners.serverUrl(name)).toString();
+      if (!URL.canParse(url)) throw new Error(`the stored URL of server ${name} is not a URL`);
+      return url;
+    },
   };
 }
 

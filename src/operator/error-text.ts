@@ -1,3 +1,4 @@
+import { withoutUrls } from '../log.ts';
 import { sqlState } from '../postgres/database-error.ts';
 
 const maxLength = 300;
@@ -7,9 +8,5 @@ const maxLength = 300;
  */
 export function errorText(error: unknown): string {
   const text = error instanceof Error ? error.message || (sqlState(error) ?? error.name) : String(error);
-  return text
-    .replace(/\bpostgres(ql)?:\/\/\S+/g, '(address)')
-    .replace(/\s+/g, ' ')
-    .trim()
-    .slice(0, maxLength);
+  return withoutUrls(text).replace(/\s+/g, ' ').trim().slice(0, maxLength);
 }
