@@ -24,12 +24,15 @@ export class Connections {
     if (state) state.response = response;
   }
 
-  /** Destroys connections that have had unsent bytes for longer than `maxMs`, however little their client reads. */
+  /**
+   * Resets connections that have had unsent bytes for longer than `maxMs`, however little their client reads. Closed
+   * without a reset, the kernel would go on sending what it has buffered.
+   */
   cutSlowReaders(now: number, maxMs: number): void {
     for (const [socket, state] of this.#states) {
       if (socket.writableLength === 0) state.sendingSince = undefined;
       else state.sendingSince ??= now;
-      if (state.sendingSince !== undefined && now - state.sendingSince > maxMs) socket.destroy();
+      if (state.sendingSince !== undefined && now - state.sendingSince > maxMs) socket.resetAndDestroy();
     }
   }
 
