@@ -42,7 +42,7 @@ describe('log of a process', () => {
   it('a single line is written while the process is still running', async () => {
     const running = startLogging(`log.info('alone'); setTimeout(() => {}, 60_000);`);
     try {
-      await eventually(() => running.output.stdout.includes('alone'), 10_000);
+      await eventually(() => running.output.stdout.includes('alone'), 60_000);
       expect(running.process.exitCode).to.equal(null);
     } finally {
       running.process.kill('SIGKILL');

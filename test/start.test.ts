@@ -56,7 +56,7 @@ describe('npm start', function () {
       const left = await processesUsing(folder);
       for (const pid of left) kill(pid, 'SIGQUIT');
       return left.length === 0;
-    }, 10_000);
+    }, 30_000);
     await rm(folder, { recursive: true, force: true });
   });
 
@@ -220,7 +220,7 @@ describe('npm start', function () {
     const starting = launch();
     await eventually(async () => (await postmaster(folder)) !== undefined);
     expect((await end(starting, 'SIGINT')).code).to.equal(130);
-    await eventually(async () => (await postmaster(folder)) === undefined, 10_000);
+    await eventually(async () => (await postmaster(folder)) === undefined, 30_000);
   });
 
   it('the command line works without the service, and leaves no PostgreSQL running', async () => {

@@ -242,11 +242,11 @@ describe('connection budget', () => {
           }
         }),
       );
-      await eventually(() => uses.every(n => n > 20), 10_000);
+      await eventually(() => uses.every(n => n > 20), 60_000);
       for (let round = 0; round < 3; round++)
         await Promise.all([2, 3, 4].map(i => useConnection(pools[i] as TenantPool, 'read')));
       const before = [...uses];
-      await eventually(() => uses.every((n, i) => n > (before[i] ?? 0) + 20), 10_000);
+      await eventually(() => uses.every((n, i) => n > (before[i] ?? 0) + 20), 60_000);
       isRunning = false;
       await Promise.all(load);
     });

@@ -8,7 +8,7 @@ const pollMs = 10;
  */
 export async function eventually<Value>(
   read: () => Value | Promise<Value>,
-  withinMs = 5_000,
+  withinMs = 30_000,
 ): Promise<NonNullable<Exclude<Value, false>>> {
   const deadline = performance.now() + withinMs;
   for (;;) {

@@ -32,7 +32,7 @@ describe('migration runs', function () {
     tenants = [world.acme, world.globex];
     for (const slug of slugs) tenants.push(await world.provision(slug));
     service = startScript(next.file('src/main.ts'), [], world.environment);
-    const port = await eventually(() => /"event":"listening","port":(\d+)/.exec(service.output.stdout)?.[1], 10_000);
+    const port = await eventually(() => /"event":"listening","port":(\d+)/.exec(service.output.stdout)?.[1], 60_000);
     serviceUrl = `http://127.0.0.1:${port}`;
   });
   after(async () => {

@@ -314,7 +314,7 @@ describe('provision of tenants', () => {
         return rows.some(
           ({ query, datname }) => waiting.test(query) && (query.includes(slug) || datname === controlName),
         );
-      }, 10_000);
+      }, 60_000);
       const [tenant] = await tenantsOf(slug);
       if (tenant) await expectNotServed(tenant.guid);
       running.process.kill('SIGKILL');

@@ -330,7 +330,7 @@ describe('warm pool', () => {
             and query <> '' and state <> 'idle' and pid <> pg_backend_pid()`,
       );
     try {
-      await eventually(async () => (await sessions()).some(({ query, waits }) => waits && waiting.test(query)), 10_000);
+      await eventually(async () => (await sessions()).some(({ query, waits }) => waits && waiting.test(query)), 60_000);
       running.process.kill('SIGKILL');
       await running.ended;
     } finally {
