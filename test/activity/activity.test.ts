@@ -113,8 +113,10 @@ describe('activities', () => {
     it('camelCase names are accepted, and two spellings with different values are rejected', async () => {
       const sent = { activityCode: 5, userId: 6, entityId: 7, comment: 'c', screen: 's', ipAddress: '10.0.0.1' };
       const { body } = await admin.post(path, sent);
-      expect(body).to.include({ ActivityCode: 5, UserId: 6, EntityId: 7, Comment: 'c', Screen: 's', IPAddress: '10.0.0.1' }); // biome-ignore format: as it was sent
-      expectRefused(await admin.post(path, { ActivityCode: 1, IPAddress: 'a', ipAddress: 'b' }), 400, 'validation_failed', ['IPAddress']); // biome-ignore format: one line
+      expect(body).to.include({ ActivityCode: 5, UserId: 6, EntityId: 7 });
+      expect(body).to.include({ Comment: 'c', Screen: 's', IPAddress: '10.0.0.1' });
+      const twice = await admin.post(path, { ActivityCode: 1, IPAddress: 'a', ipAddress: 'b' });
+      expectRefused(twice, 400, 'validation_failed', ['IPAddress']);
     });
 
     const id = int({ min: 1, max: Number.MAX_SAFE_INTEGER, nullable: true });
@@ -155,7 +157,8 @@ describe('activities', () => {
   describe('list of activities', () => {
     it('the list of activities has the newest first, and orders those of the same time by id', async () => {
       const insert = `insert into activities (activity_code, created_at, user_id, recorded_by, recorded_from)
-        select code, at::timestamptz, 4242, 1, 'test' from unnest($1::int[], $2::text[]) as sent (code, at) returning id`;
+        select code, at::timestamptz, 4242, 1, 'test'
+          from unnest($1::int[], $2::text[]) as sent (code, at) returning id`;
       const rows = await sql<{ id: string }>(world.acme, insert, [
         [1, 2, 3, 4],
         ['2020-01-02', '2020-01-03', '2020-01-01', '2020-01-02'],
@@ -167,7 +170,8 @@ describe('activities', () => {
     it('the list of activities has 20 activities by default and at most 1,000', async () => {
       await sql(
         world.acme,
-        `insert into activities (activity_code, user_id, recorded_by, recorded_from) select n, 4343, 1, 'test' from generate_series(1, 1005) n`,
+        `insert into activities (activity_code, user_id, recorded_by, recorded_from)
+         select n, 4343, 1, 'test' from generate_series(1, 1005) n`,
       );
       const newest = await idsOf('?userId=4343&limit=1000');
       expect(newest).to.have.lengthOf(1_000);
@@ -401,7 +405,8 @@ describe('activities', () => {
         select distinct c.relname::text as name from pg_class c, aclexplode(relacl) a
          where relnamespace = 'public'::regnamespace and relkind = 'r' and grantee <> relowner
            and privilege_type in ('INSERT', 'UPDATE', 'DELETE')
-           and not exists (select from pg_trigger where tgrelid = c.oid and tgname in ('audit_create_delete', 'require_actor'))`;
+           and not exists (select from pg_trigger
+                            where tgrelid = c.oid and tgname in ('audit_create_delete', 'require_actor'))`;
       expect(await sql(world.acme, unguarded)).to.deep.equal([]);
     });
 

@@ -418,7 +418,8 @@ describe('change feed', () => {
   /** Returns the PostgreSQL processes of the feeds. */
   async function listeners(): Promise<number[]> {
     const rows = await operator<{ pid: number }>(
-      `select pid from pg_stat_activity where application_name = 'backoffice-change-feed' and datname = '${controlName}'`,
+      `select pid from pg_stat_activity
+        where application_name = 'backoffice-change-feed' and datname = '${controlName}'`,
     );
     return rows.map(({ pid }) => pid);
   }

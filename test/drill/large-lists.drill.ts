@@ -40,7 +40,9 @@ describe('drill: a tenant whose tables are full', () => {
 
   /** As many options as a tenant may have, with as much text as fits; and activities as long as they can be. */
   async function fill(tenant: TestTenant): Promise<void> {
-    const insert = `insert into system_options (system_option_type_id, value) select 1, repeat('x', $2) from generate_series(1, $1::int) i`;
+    const insert = `
+      insert into system_options (system_option_type_id, value)
+      select 1, repeat('x', $2) from generate_series(1, $1::int) i`;
     await sql(tenant, insert, [49_000, 28]);
     await sql(
       tenant,

@@ -83,7 +83,8 @@ describe('lists that PostgreSQL encodes', () => {
   it('a list of several megabytes is complete, and its ETag is that of its bytes', async () => {
     await sql(
       world.acme,
-      `insert into system_options (system_option_type_id, value) select 9, repeat('🦄"', 50) || i from generate_series(1, 10000) i`,
+      `insert into system_options (system_option_type_id, value)
+       select 9, repeat('🦄"', 50) || i from generate_series(1, 10000) i`,
     );
     const path = '/api/v1/SystemOptions';
     const list = await textOf(path);

@@ -108,7 +108,8 @@ describe('sizes of tables with unpaged lists', () => {
     await sql(
       world.acme,
       `set timezone = 'Asia/Kathmandu';
-       insert into countries (country_code, country_name) select 'C' || i, 'Country ' || i from generate_series(1, 100) i;
+       insert into countries (country_code, country_name)
+       select 'C' || i, 'Country ' || i from generate_series(1, 100) i;
        update countries set country_name = country_name || '!' where country_code like 'C1%';
        delete from countries where country_code like 'C2%'`,
     );

@@ -318,13 +318,16 @@ describe('doctor', () => {
       {
         inject: async () => {
           await server.control(
-            `create table saved_keys as select * from signing_keys; create table saved_tenants as select * from tenants`,
+            `create table saved_keys as select * from signing_keys;
+             create table saved_tenants as select * from tenants`,
           );
           await server.control(
-            `update signing_keys set secret = (select secret from saved_keys where kid <> signing_keys.kid limit 1) where tenant_id = (select id from tenants where slug = 'acme')`,
+            `update signing_keys set secret = (select secret from saved_keys where kid <> signing_keys.kid limit 1)
+              where tenant_id = (select id from tenants where slug = 'acme')`,
           );
           await server.control(
-            `update tenants set role_password = (select role_password from saved_tenants where slug = 'globex') where slug = 'acme'`,
+            `update tenants set role_password = (select role_password from saved_tenants where slug = 'globex')
+              where slug = 'acme'`,
           );
         },
         findings: [

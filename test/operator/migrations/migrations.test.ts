@@ -53,7 +53,9 @@ const catalogue = `
   select 'function', p.oid::regprocedure::text, pg_get_functiondef(p.oid)
     from pg_proc p where pronamespace = 'public'::regnamespace and prokind in ('f', 'p')
   union all
-  select 'type', format_type(oid, null), typtype::text || coalesce(pg_get_constraintdef((select max(c.oid) from pg_constraint c where contypid = t.oid)), '')
+  select 'type', format_type(oid, null),
+         typtype::text ||
+           coalesce(pg_get_constraintdef((select max(c.oid) from pg_constraint c where contypid = t.oid)), '')
     from pg_type t where typnamespace = 'public'::regnamespace and typtype in ('d', 'e', 'r')
   union all
   select 'rights', format('%s %s', relname, acl.privilege_type), string_agg(acl.grantee::regrole::text, ' ' order by 1)

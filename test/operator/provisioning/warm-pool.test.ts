@@ -36,7 +36,8 @@ describe('warm pool', () => {
     const names = async (text: string) => (await server.sql<{ name: string }>(text)).map(({ name }) => name);
     return {
       databases: await names(
-        `select datname as name from pg_database where datname ~ '^office_' and datname !~ '^office_template_' order by 1`,
+        `select datname as name from pg_database
+          where datname ~ '^office_' and datname !~ '^office_template_' order by 1`,
       ),
       roles: await names(
         `select rolname as name from pg_roles where rolname ~ '^office_' and rolname <> 'office_tenant' order by 1`,

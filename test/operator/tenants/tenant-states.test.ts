@@ -84,8 +84,8 @@ describe('states of a tenant', () => {
     );
     expect(rowCounts).to.deep.equal({ tenants: 0, keys: 0, users: 0, sessions: 0, records: 1 });
     await withConnection(databaseUrl(postgresUrl(), 'postgres'), async client => {
-      const sql =
-        'select (select count(*)::int from pg_database where datname = $1) + (select count(*)::int from pg_roles where rolname = $1) as n';
+      const sql = `select (select count(*)::int from pg_database where datname = $1)
+              + (select count(*)::int from pg_roles where rolname = $1) as n`;
       expect((await client.query(sql, [world.acme.database])).rows[0].n).to.equal(0);
     });
     expect((await globexAdmin.get(path)).status).to.equal(200);
