@@ -8,7 +8,7 @@ import { embeddedMasterKey } from './embedded/master-key.ts';
 import { embeddedControlUrl, startEmbeddedPostgres } from './embedded/postgres.ts';
 import { OperatorError } from './operator-error.ts';
 
-/** What the service and the command line share: the control database, the keys, the servers of the tenants. */
+/** The parts that service and command line both use: the control database, the keys, the servers of the tenants. */
 export interface Installation {
   /** The URL of the control database. */
   readonly controlUrl: string;

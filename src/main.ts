@@ -108,7 +108,7 @@ async function withServiceLogin(operator: Installation, config: Config): Promise
   return { ...operator, controlUrl, control, close };
 }
 
-/** The service needs none of the rights of an operator, so whoever takes it over should not have them either. */
+/** The service needs no rights of an operator, and an attacker who takes it over should not get them. */
 async function warnOfOperatorLogin({ control }: Installation, log: Logger): Promise<void> {
   const [login] = await control.em.execute<{ operator: boolean }[]>(
     'select rolsuper or rolcreaterole or rolcreatedb as operator from pg_roles where rolname = current_user',

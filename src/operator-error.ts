@@ -59,7 +59,7 @@ interface ErrorDocument {
   message: string;
   /** What to do next; null when the message says it. */
   hint: string | null;
-  /** Of an unexpected error, for the developers. */
+  /** Details of an unexpected error, for the developers. */
   details?: object | undefined;
 }
 

@@ -56,7 +56,7 @@ interface ServerOptions {
   now?: () => number;
   /** A monotonic clock in milliseconds; replaced in tests where cached responses expire. */
   clock?: () => number;
-  /** Longest time of a request, in milliseconds; shortened in tests. */
+  /** Maximum time of a request, in milliseconds; shortened in tests. */
   deadlineMs?: number;
 }
 

@@ -2,7 +2,9 @@ import { clientNetwork } from '../http/client-address.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import type { HashRequester } from './hash-queue.ts';
 
-/** Of an IPv6 client: a subscriber often has a whole /56 (RFC 6177), whose logins take turns together. */
+/**
+ * Prefix length of an IPv6 client's network: a subscriber often has a whole /56 (RFC 6177), which counts as one client.
+ */
 const networkBits = 56;
 
 /** Returns the place of a request in the queue of password hashes. */

@@ -28,9 +28,10 @@ const isKnownNetwork = `
    where u.tenant_id = $1 and u.email = $2 and n.network = $3 and n.last_login_at > now() - ${knownNetworkAge}`;
 
 /**
- * Limits the failed logins to one account, from all clients together: the limit of logins counts each client by itself,
- * and somebody with thousands of addresses could guess on. Above the limit, only networks that have logged in to the
- * account within 30 days may try, so that its owner is not locked out. Runs after the tenant is resolved.
+ * Limits the failed logins to one account, from all clients together: the limit of logins counts each client by
+ * itself, and an attacker with thousands of addresses could go on guessing. Above the limit, only networks that have
+ * logged in to the account within 30 days may try, so that its owner is not locked out. Runs after the tenant is
+ * resolved.
  *
  * An account is a tenant and an e-mail address, whether or not a user has it, so that the limit does not reveal which
  * accounts exist. Logins that are under way together may exceed the limit by their number.
@@ -47,7 +48,7 @@ export function limitFailures({ control, log, secrets, store, rate, stopping }: 
     if (email === '') return next(); // refused later, as an invalid field
     const { traceId, tenant, ipAddress } = ctx.state;
     const key = `rl:failures:${hashKey(tenant.guid, email)}`;
-    // The same account has the same hash in every line, and nobody without the master key can find its address.
+    // An account has the same hash in every line, and its address cannot be found without the master key.
     const account = secrets.mac('login_account', tenant.guid, email).toString('base64url').slice(0, 22);
     const line = { traceId, tenant: tenant.guid, account, ip: ipAddress };
     const { remaining, resetMs } = await store.peek(key, rate);

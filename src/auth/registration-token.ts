@@ -3,7 +3,9 @@ import { type ControlDatabase, transactControl } from '../control/database.ts';
 import { createToken, hashOf } from './mail-token.ts';
 import { removeExpired, removeUnconfirmed } from './remove-expired.ts';
 
-/** What a person enters when registering. It becomes the user's own only when its token is confirmed. */
+/**
+ * The data of a registration. It becomes the data of the user only when the token of this registration is confirmed.
+ */
 export interface RegistrationData {
   readonly passwordHash: string;
   readonly firstName: string;

@@ -15,8 +15,8 @@ export async function removeExpired(
 }
 
 /**
- * Deletes some users who have not confirmed their address, and no longer can: all their registrations have expired. Users
- * whom an operator has disabled, or given an API client, stay.
+ * Deletes some users who have not confirmed their address, and no longer can: all their registrations have expired.
+ * Users whom an operator has disabled, or given an API client, stay.
  */
 export async function removeUnconfirmed(em: EntityManager): Promise<void> {
   await em.execute(

@@ -25,7 +25,7 @@ interface TenantDriverOptions {
   url: string;
   expected: ExpectedTenant;
   budget: ConnectionBudget;
-  /** Longest time to open a connection, in milliseconds. */
+  /** Maximum time to open a connection, in milliseconds. */
   connectTimeoutMs: number;
 }
 

@@ -51,7 +51,7 @@ export class WriteLocks {
     return this.#announced.has(lock);
   }
 
-  /** Must be called when a request releases the connection: none of its writes is under way any more. */
+  /** Must be called when a request releases the connection: all of its writes have then ended. */
   onClientRelease(): void {
     if (this.#isBurstOver) this.#releaseAll();
   }

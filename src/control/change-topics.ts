@@ -2,17 +2,18 @@
 export const changeChannel = 'control_changes';
 
 /**
- * What a notification of the change feed is about. Triggers of the control database notify all topics but `responses`,
- * which the service announces itself. A test compares this list with the triggers and with the subscribers.
+ * The kinds of data that notifications of the change feed announce changes of. Triggers of the control database notify
+ * all topics but `responses`, which the service announces itself. A test compares this list with the triggers and with
+ * the subscribers.
  */
 export const changeTopics = {
-  /** By guid. Also notified when a signing key or the server of the tenant changes. */
+  /** Key: the guid. Also notified when a signing key or the server of the tenant changes. */
   tenants: 'tenants',
-  /** By id, as are users and sessions. */
+  /** Key: the id, also for users and sessions. */
   roles: 'roles',
   users: 'users',
   sessions: 'sessions',
-  /** By hash, in the notation of PostgreSQL for `bytea`. */
+  /** Key: the hash, in the notation of PostgreSQL for `bytea`. */
   legacyTokens: 'legacy_tokens',
   /**
    * By `<tenant guid>/<resource>`, or by the guid alone for all resources of the tenant. Processes of earlier builds,

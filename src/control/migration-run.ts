@@ -50,7 +50,7 @@ const MigrationOutcomeSchema = defineEntity({
 class MigrationOutcome extends MigrationOutcomeSchema.class {}
 MigrationOutcomeSchema.setClass(MigrationOutcome);
 
-/** The schema at head on one server, as its template has it. */
+/** The schema of the template on one server, which is the schema at head. */
 const SchemaFingerprintSchema = defineEntity({
   name: 'SchemaFingerprint',
   tableName: 'schema_fingerprints',

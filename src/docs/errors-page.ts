@@ -4,7 +4,7 @@ import { html } from './html.ts';
 import { renderInline } from './markdown.ts';
 import { page } from './page.ts';
 
-/** What each code means to a client and what to do about it, in Markdown. */
+/** The meaning of each code for a client, and how to respond to it, in Markdown. */
 const meanings: Record<ProblemCode, string> = {
   validation_failed: 'One or more fields are missing or invalid. `errors` names each field.',
   malformed_json: 'The body is not a JSON object in UTF-8.',

@@ -9,7 +9,8 @@ const scalarTypes = new Set(['string', 'number', 'boolean', 'enum', 'literal', '
 /**
  * Builds the filter of a response from its schema, once per route: it keeps the fields that the schema names, at every
  * depth, and drops all others. So a handler that returns an entity sends no property that the contract does not name.
- * It does not validate values, except that it throws when a scalar field holds an object, whose fields nobody named.
+ * It does not validate values, except that it throws when a scalar field holds an object, whose fields the schema does
+ * not name.
  *
  * @param path of the value within the response, for error messages
  * @throws {Error} for a schema that does not name all fields, or of a type that no response has needed so far

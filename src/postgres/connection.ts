@@ -3,13 +3,13 @@ import type { Queryable } from './shared-connection.ts';
 
 /** The time limits of a connection, in milliseconds. A limit that is absent does not apply. */
 interface TimeLimits {
-  /** Longest time to connect and log in. */
+  /** Maximum time to connect and log in. */
   readonly connectMs?: number;
-  /** Longest run of one statement; PostgreSQL cancels it (`statement_timeout`). */
+  /** Maximum run of one statement; PostgreSQL cancels it (`statement_timeout`). */
   readonly statementMs?: number;
-  /** Longest wait of a statement for one lock (`lock_timeout`). */
+  /** Maximum wait of a statement for one lock (`lock_timeout`). */
   readonly lockMs?: number;
-  /** Longest pause inside a transaction, which holds locks meanwhile (`idle_in_transaction_session_timeout`). */
+  /** Maximum pause inside a transaction, which holds locks meanwhile (`idle_in_transaction_session_timeout`). */
   readonly idleInTransactionMs?: number;
   /**
    * After this time without a byte from the server during a query, the connection counts as dead. Above `statementMs`.

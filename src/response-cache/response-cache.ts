@@ -33,7 +33,7 @@ interface ResponseCacheOptions {
 }
 
 /**
- * Longest age of a cached response, in ms. The minimum leaves time for a proof: the connection that read the response
+ * Maximum age of a cached response, in ms. The minimum leaves time for a proof: the connection that read the response
  * is closed after 30 s without use, and from then on a poll of the write monitor can prove the database unchanged. Each
  * response gets a random value in between, so that responses that were read together do not expire together.
  */

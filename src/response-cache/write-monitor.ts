@@ -15,7 +15,7 @@ interface WriteMonitorOptions {
   now?: (() => number) | undefined;
 }
 
-/** What the polls have found of one database. */
+/** The results of the polls for one database. */
 interface DatabaseState {
   readonly fingerprint: string;
   /** When the first poll with this fingerprint was answered. */
@@ -86,7 +86,7 @@ const statement = {
 export class WriteMonitor {
   readonly #options: WriteMonitorOptions;
   readonly #now: () => number;
-  /** By server, then by source. */
+  /** The poll results by server, then by source. */
   readonly #servers = new Map<string, Map<string, DatabaseState>>();
   #timer: NodeJS.Timeout | undefined;
   #polling: Promise<void> | undefined;

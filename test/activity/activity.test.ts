@@ -294,7 +294,7 @@ describe('activities', () => {
         }
       });
 
-    it('for a caller of scope Self, the entity of the caller replaces all spellings of the property', async () => {
+    it('for a caller of scope Self, the entity of the caller replaces all spellings of EntityId', async () => {
       const sent = { EntityId: other, EntityID: other + 1, entityId: 'x', entityID: null };
       expect((await record(sent, self)).EntityId).to.equal(own);
       const twice = `{"ActivityCode":1,"EntityId":${own},"EntityId":${other}}`;
@@ -303,7 +303,7 @@ describe('activities', () => {
       expect((await self.post(path, escaped)).body.EntityId).to.equal(own);
     });
 
-    it('for a caller of scope Self, a body without the property does not get it', async () => {
+    it('for a caller of scope Self, a body without EntityId does not get one', async () => {
       const { status, body } = await self.post(`${path}?EntityId=${other}&entityId=${other}`, {
         ActivityCode: 1,
         Nested: { EntityId: other },
@@ -312,12 +312,12 @@ describe('activities', () => {
       expect([status, body.EntityId]).to.deep.equal([201, null]);
     });
 
-    it('for a caller of scope Self without an entity, the property becomes null', async () => {
+    it('for a caller of scope Self without an entity, EntityId becomes null', async () => {
       for (const sent of [own, null, 'x'])
         expect((await record({ EntityId: sent }, withoutEntity)).EntityId).to.equal(null);
     });
 
-    it('for a caller of scope All, the property is stored as sent', async () => {
+    it('for a caller of scope All, EntityId is stored as sent', async () => {
       expect((await record({ EntityId: other })).EntityId).to.equal(other);
       expect((await record({ EntityID: other })).EntityId).to.equal(null);
       expectRefused(await admin.post(path, { ActivityCode: 1, EntityId: 'x' }), 400, 'validation_failed', ['EntityId']);

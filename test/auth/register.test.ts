@@ -253,7 +253,7 @@ describe('registration', () => {
     ['before', true],
     ['after', false],
   ] as const) {
-    it(`an attacker who registers an address ${order} its owner does not set the password of the owner`, async () => {
+    it(`an attacker who registers an address ${order} its owner cannot choose the owner's password`, async () => {
       const email = newAddress();
       const owner = newRegistration({ email, firstName: 'Olga', lastName: 'Owner' });
       const attacker = newRegistration({ email: email.toUpperCase(), firstName: 'Mallory' });

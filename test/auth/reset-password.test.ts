@@ -298,7 +298,7 @@ describe('password reset', () => {
     });
   });
 
-  it('a password that breaks the rules is rejected, and the token stays valid', async () => {
+  it('a reset with a password that breaks the rules is rejected, and the token stays valid', async () => {
     const user = await addUser();
     const token = await requestToken(user);
     const invalid = ['q7w8z3r', `${'q7w8z3rt'.repeat(16)}a`, 'Password1!', '12345678', '', null, 7, ['long enough']];

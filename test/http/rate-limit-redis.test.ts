@@ -97,7 +97,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
   });
 
   describe('Redis that does not reply', () => {
-    it('the first calls wait 80 ms for a reply, and all later ones do not wait', async () => {
+    it('while Redis does not reply, the first calls wait 80 ms, and later ones do not wait', async () => {
       const store = await createRateLimitStore({ redisUrl: redis.url, log: world.log });
       const hit = () => store.hit('rl:test', { max: 1_000, windowMs: 60_000 });
       redis.signal('SIGSTOP');
@@ -214,7 +214,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
   });
 
   describe('Redis that is killed and started again', () => {
-    it('under load, no request fails or waits, and not one too many is allowed', async () => {
+    it('while Redis is killed and restarted under load, no request fails or waits, or exceeds a limit', async () => {
       const one = await start({ RATE_LIMIT_GLOBAL: '400/60s' });
       const responses: ApiResponse[] = [];
       const sendDuring = async (change: Promise<unknown>): Promise<void> => {

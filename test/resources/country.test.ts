@@ -64,7 +64,7 @@ describe('countries', () => {
     expect(await newestAudit(admin)).to.equal(audited + 1);
   });
 
-  it('the list of only deleted countries is a 404, and shows them with includeDeleted=true', async () => {
+  it('the list of countries is a 404 when all are deleted, and has them with includeDeleted=true', async () => {
     const globex = await world.login(world.globex);
     await globex.post(path, { CountryCode: 'IS', CountryName: 'Iceland' });
     await globex.delete(`${path}/code/IS`);

@@ -33,8 +33,8 @@ type Action<Arguments extends unknown[]> = (installation: Installation, ...args:
 
 /**
  * Wraps an action so that it runs on the installation that the environment configures. The control database must be at
- * head, and its secrets must be sealed under the configured master key.
- * An error is explained in one line on stderr (as JSON with `--json`) and sets the exit code: 2 for wrong usage, otherwise 1.
+ * head, and its secrets must be sealed under the configured master key. An error is explained in one line on stderr
+ * (as JSON with `--json`) and sets the exit code: 2 for wrong usage, otherwise 1.
  * @param action resolves to `false` when it has failed and printed why; the exit code is then 1
  */
 export function withInstallation<Arguments extends unknown[]>(action: Action<Arguments>) {

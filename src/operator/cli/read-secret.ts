@@ -3,8 +3,8 @@ import { Writable } from 'node:stream';
 import { OperatorError } from '../../operator-error.ts';
 
 /**
- * Reads a secret that must not appear in the arguments: from a terminal with a prompt and without echo, otherwise all of
- * stdin. Removes one line feed at the end.
+ * Reads a secret that must not appear in the arguments: from a terminal with a prompt and without echo, otherwise all
+ * of stdin. Removes one line feed at the end.
  * @throws {OperatorError} when the prompt is ended with Ctrl-C or Ctrl-D
  */
 export async function readSecret(prompt: string): Promise<string> {

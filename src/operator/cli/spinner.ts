@@ -6,8 +6,8 @@ const frameMs = 100;
 const delayMs = 1_000;
 
 /**
- * Waits for `work`. After 1 s, shows a spinner, `text` and the elapsed time on stderr, on a terminal without `--json`. Clears
- * the line at the end.
+ * Waits for `work`. After 1 s, shows a spinner, `text` and the elapsed time on stderr, on a terminal without `--json`.
+ * Clears the line at the end.
  */
 export async function withSpinner<T>(text: string, work: Promise<T>): Promise<T> {
   if (!showsProgress()) return work;

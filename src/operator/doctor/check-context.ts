@@ -5,14 +5,14 @@ import type { ControlFacts } from './control-facts.ts';
 import type { Report } from './finding.ts';
 import type { ServerFacts } from './server-facts.ts';
 
-/** What the checks of one server share. */
+/** The data that all checks of one server use. */
 export interface CheckContext {
   server: Server;
   /** The tenants that are placed on the server. */
   tenants: Tenant[];
-  /** What the control database records. */
+  /** The facts that the control database records. */
   control: ControlFacts;
-  /** What the server has. */
+  /** The databases and roles of the server. */
   facts: ServerFacts;
   secrets: SecretBox;
   /** Adds a finding. */

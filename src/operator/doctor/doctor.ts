@@ -16,7 +16,7 @@ export interface Diagnosis {
 interface Progress {
   /** Called before the first tenant is checked. */
   onStart?: (tenants: number) => void;
-  /** Called for each tenant. */
+  /** Called after each tenant was checked. */
   onTenant?: (hasFindings: boolean) => void;
 }
 

@@ -28,9 +28,9 @@ export interface RoleFacts {
 /** The databases and roles of a server at one moment. */
 export interface ServerFacts {
   databases: DatabaseFacts[];
-  /** By name. */
+  /** The roles by name. */
   roles: Map<string, RoleFacts>;
-  /** By the name of a group: the roles that have its privileges, without the operator's. */
+  /** The members of each group, by its name: the roles that have its privileges, except that of the operator. */
   members: Map<string, string[]>;
 }
 

@@ -17,7 +17,7 @@ import {
 import { recordOutcome, type TenantResult } from './migration-outcomes.ts';
 import type { Candidate } from './migration-runs.ts';
 
-/** What all tenants of a run share. */
+/** The data of a run that the migrations of all its tenants use. */
 export interface Run {
   id: number;
   installation: Installation;

@@ -113,7 +113,7 @@ async function reserve(em: EntityManager, installation: Installation, manifest: 
 }
 
 /**
- * Returns the next id of a tenant. An id is never reused, so the name of a database is not either, though a slug may
+ * Returns the next id of a tenant. An id is never reused, so neither is the name of a database, though a slug may
  * be.
  */
 async function nextNumber(em: EntityManager): Promise<number> {

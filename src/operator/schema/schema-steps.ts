@@ -20,7 +20,7 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
   return Promise.all(
     migrations.map(async ({ name, class: Migration }) => {
       const statements = async (direction: 'up' | 'down'): Promise<string[]> => {
-        // The migration gets no driver, so one that queries a database while it is read fails.
+        // The migration gets no driver here. So a migration that queries a database fails, instead of only adding SQL.
         const migration = new Migration(undefined as never, undefined as never);
         await migration[direction]();
         return migration.getQueries().map(query => {

@@ -4,8 +4,9 @@ import { type RowValues, TableStatements } from '../../postgres/table-statements
 import type { CommonOptions, ResourceOptions } from './resource-options.ts';
 
 /**
- * What the route builders of a resource share: its options and its table. The options no longer carry the type of the
- * entity, because the compiler has checked by then that entity, view and contracts agree: a row is an object of values.
+ * The data that all route builders of a resource use: its options and its table. The options no longer carry the type
+ * of the entity, because the compiler has checked by then that entity, view and contracts agree: a row is an object of
+ * values.
  */
 export interface ResourceDefinition extends CommonOptions {
   readonly entity: EntityClass<object>;
@@ -47,7 +48,7 @@ export function createDefinition<
   };
 }
 
-/** What the documentation says of every route of a resource. */
+/** The tag and description that every route of a resource has in the documentation. */
 export function documentation({ name, description }: ResourceDefinition) {
   return { tag: name, description };
 }
