@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { createApp } from './app.ts';
-import { createMail } from './auth/mail.ts';
+import { countMails, createMail } from './auth/mail.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
 import { createBackgroundTasks } from './background-tasks.ts';
@@ -13,6 +13,7 @@ import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { controlServerIdentity } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
+import { createFleetCounter } from './control/fleet-counts.ts';
 import { readInstallationIdentity } from './control/installation-id.ts';
 import { requestDeadlineMs } from './deadline.ts';
 import { createApiServer } from './http/api-server.ts';
@@ -89,9 +90,10 @@ export async function startServer({
   const feed = new ChangeFeed({ url: controlUrl, announce, log });
   await feed.start();
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
+  const schemaVersion = await tenantHead();
   const databases = new TenantDatabases({
     orm: createTenantOrm(tenantEntities),
-    head: await tenantHead(),
+    head: schemaVersion,
     controlUrl,
     controlIdentity: await controlServerIdentity(control),
     controlConnections: config.controlConnections + 1, // the change feed
@@ -107,7 +109,6 @@ export async function startServer({
     maxBytes: config.responseCacheBytes,
     now: clock,
   });
-  const metrics = createMetrics({ databases, responseCache, feed, passwords, logOutput });
   const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
   const { id: issuer, since } = await readInstallationIdentity(control);
   const formerIssuer = { name: config.publicUrl, until: since + formerIssuerSeconds };
@@ -118,7 +119,18 @@ export async function startServer({
     log.warn({ err: describeError(error) }, 'the uses of legacy tokens could not be stored'),
   );
   const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
-  const sendMail = createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log });
+  const mails = countMails(createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log }));
+  const metrics = createMetrics({
+    databases,
+    responseCache,
+    feed,
+    passwords,
+    logOutput,
+    mails: mails.counts,
+    rateLimitStore,
+    readFleet: createFleetCounter(control),
+    schemaVersion,
+  });
   const allowMail = async (tenantGuid: string, email: string): Promise<boolean> =>
     (await rateLimitStore.hit(`rl:mail:${hashKey(tenantGuid, email)}`, config.rateLimits.mails)).remaining > 0;
   const stopping = new AbortController();
@@ -132,7 +144,7 @@ export async function startServer({
     tokens,
     usage,
     background,
-    sendMail,
+    sendMail: mails.send,
     allowMail,
     publicUrl,
     databases,

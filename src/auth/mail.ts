@@ -49,6 +49,21 @@ function addressed(message: Message) {
   return { ...message, to: { name: '', address: message.to } };
 }
 
+/** Counts mails and failures. @returns the same function, and the counts since the start */
+export function countMails(send: SendMail): { send: SendMail; counts: { sent: number; failed: number } } {
+  const counts = { sent: 0, failed: 0 };
+  const counting: SendMail = async message => {
+    try {
+      await send(message);
+      counts.sent++;
+    } catch (error) {
+      counts.failed++;
+      throw error;
+    }
+  };
+  return { send: counting, counts };
+}
+
 /** Joins paragraphs into a message text. Lines of at most 76 characters are sent unencoded. */
 export function mailText(...paragraphs: string[]): string {
   return `${paragraphs.join('\n\n')}\n`;

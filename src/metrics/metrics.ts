@@ -1,12 +1,16 @@
-import { collectDefaultMetrics, Registry } from 'prom-client';
+import { Registry } from 'prom-client';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
+import type { FleetCounts } from '../control/fleet-counts.ts';
 import type { RequestOutcome } from '../http/access-log.ts';
+import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
 import type { LogOutput } from '../log-output.ts';
 import type { ResponseCache } from '../response-cache/response-cache.ts';
 import { addCacheMetrics } from './cache-metrics.ts';
 import { addCounter, addGauge } from './collectors.ts';
 import { addConnectionMetrics } from './connection-metrics.ts';
+import { addFleetMetrics } from './fleet-metrics.ts';
+import { addProcessMetrics } from './process-metrics.ts';
 import { addRequestMetrics } from './request-metrics.ts';
 
 export interface Metrics {
@@ -23,13 +27,21 @@ interface MetricsSources {
   feed: Pick<ChangeFeed, 'current'>;
   passwords: { readonly usage: { readonly hashed: number; readonly waiting: number } };
   logOutput: Pick<LogOutput, 'droppedLines'>;
+  mails: { readonly sent: number; readonly failed: number };
+  rateLimitStore: Pick<RateLimitStore, 'isFallback'>;
+  readFleet: () => Promise<FleetCounts | undefined>;
+  /** The schema version of tenants in this build. */
+  schemaVersion: string;
 }
 
 /** Collects the metrics of the process. The number of label values is bounded, however many tenants there are. */
-export function createMetrics({ databases, responseCache, feed, passwords, logOutput }: MetricsSources): Metrics {
+export function createMetrics(sources: MetricsSources): Metrics {
+  const { databases, responseCache, feed, passwords, logOutput, mails, rateLimitStore, readFleet } = sources;
   const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
+  let fleet: FleetCounts | undefined;
+  addProcessMetrics(registry, sources.schemaVersion);
   const count = addRequestMetrics(registry);
+  addFleetMetrics(registry, () => fleet);
   addConnectionMetrics(registry, databases.budgets);
   addCacheMetrics(registry, responseCache, feed);
   addCounter(registry, {
@@ -47,5 +59,24 @@ export function createMetrics({ databases, responseCache, feed, passwords, logOu
     help: 'Log lines dropped, because standard output did not accept them.',
     read: () => [{ value: logOutput.droppedLines }],
   });
-  return { count, render: () => registry.metrics(), contentType: registry.contentType };
+  addCounter(registry, {
+    name: 'mails_sent_total',
+    help: 'Mails that the mail server accepted, or that were written to a file.',
+    read: () => [{ value: mails.sent }],
+  });
+  addCounter(registry, {
+    name: 'mails_failed_total',
+    help: 'Mails that could not be sent.',
+    read: () => [{ value: mails.failed }],
+  });
+  addGauge(registry, {
+    name: 'rate_limits_own',
+    help: '1 while Redis fails, so that this process counts rate limits by itself; otherwise 0, also without REDIS_URL.',
+    read: () => [{ value: rateLimitStore.isFallback ? 1 : 0 }],
+  });
+  const render = async (): Promise<string> => {
+    fleet = await readFleet();
+    return registry.metrics();
+  };
+  return { count, render, contentType: registry.contentType };
 }

@@ -19,6 +19,9 @@ const privileges: Record<string, string> = {
   installation: 'select',
   servers: 'select (id, name, prefix, address, on_control_server, identity, capacity, created_at)',
   tenants: 'select',
+  // for the metrics
+  migration_runs: 'select',
+  migration_outcomes: 'select (run_id, state)',
   signing_keys: 'select',
   roles: 'select',
   users: 'select, insert, delete, update (password_hash, first_name, last_name, confirmed_at)',

@@ -83,6 +83,10 @@ describe('metrics', () => {
       feed: { current: true },
       passwords: world.passwords,
       logOutput: { droppedLines: 0 },
+      mails: { sent: 0, failed: 0 },
+      rateLimitStore: { isFallback: false },
+      readFleet: async () => undefined,
+      schemaVersion: '0001-first',
     });
     for (let i = 0; i < 1_000; i++)
       metrics.count({ method: 'GET', route: list, status: 200, ms: 1, tenant: `tenant-${i}` });

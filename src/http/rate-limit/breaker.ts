@@ -4,6 +4,8 @@ export interface Breaker {
   call<T>(work: () => Promise<T>): Promise<T | undefined>;
   /** Probes the service now, and opens the breaker if the probe fails. */
   check(): Promise<void>;
+  /** True while calls are not made. */
+  readonly isOpen: boolean;
   /** Ends the probes. */
   stop(): void;
 }
@@ -55,6 +57,9 @@ export function createBreaker({ probe, onOpen, onClose }: BreakerOptions): Break
       }
     },
     check: async () => void (await probe().catch(open)),
+    get isOpen() {
+      return isOpen;
+    },
     stop: () => {
       isStopped = true;
       clearTimeout(timer);

@@ -9,6 +9,8 @@ export interface RateLimitStore {
   hit(key: string, rate: Rate): Promise<RateLimitResult>;
   /** Returns the state of a window, without counting a call. Never throws, and waits at most 80 ms (for Redis). */
   peek(key: string, rate: Rate): Promise<RateLimitResult>;
+  /** True while Redis fails, and this process counts by itself. */
+  readonly isFallback: boolean;
   close(): void;
 }
 
@@ -36,6 +38,7 @@ export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStor
     return {
       hit: async (key, rate) => ownWindows.hit(key, rate, clock()),
       peek: async (key, rate) => ownWindows.peek(key, rate, clock()),
+      isFallback: false,
       close: () => {},
     };
 
@@ -67,6 +70,9 @@ export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStor
       if (ownResult.remaining === 0) return ownResult;
       const sharedResult = await breaker.call(() => shared.peek(key, rate));
       return sharedResult && sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
+    },
+    get isFallback() {
+      return breaker.isOpen;
     },
     close: () => {
       breaker.stop();

@@ -1,0 +1,59 @@
+import { type ControlDatabase, queryControl } from './database.ts';
+
+/** Counts of the fleet, for the metrics. */
+export interface FleetCounts {
+  readonly tenants: readonly { status: string; schemaVersion: string | null; tenants: number }[];
+  /** The newest migration run; null before the first one. Times are in seconds since 1970. */
+  readonly lastRun: {
+    readonly state: string;
+    readonly head: string;
+    readonly startedAt: number;
+    readonly finishedAt: number | null;
+  } | null;
+  /** Tenants of the newest migration run by outcome. */
+  readonly outcomes: readonly { state: string; tenants: number }[];
+}
+
+const maxAgeMs = 10_000;
+const maxWaitMs = 1_000;
+
+const fleetCounts = `
+  with last_run as (select * from migration_runs order by id desc limit 1)
+  select (select coalesce(json_agg(t), '[]') from (
+            select status, schema_version as "schemaVersion", count(*)::int as tenants from tenants group by 1, 2) t) as tenants,
+         (select json_build_object('state', state, 'head', head, 'startedAt', extract(epoch from started_at),
+                                   'finishedAt', extract(epoch from finished_at)) from last_run) as "lastRun",
+         (select coalesce(json_agg(o), '[]') from (
+            select o.state, count(*)::int as tenants from migration_outcomes o join last_run on run_id = last_run.id
+             group by 1) o) as outcomes`;
+
+/**
+ * Returns a function that reads the counts of the fleet, at most once in 10 s. When the control database does not respond
+ * within 1 s, the function returns the counts of before; undefined when there are none.
+ */
+export function createFleetCounter(
+  control: ControlDatabase,
+  clock = () => performance.now(),
+): () => Promise<FleetCounts | undefined> {
+  let counts: FleetCounts | undefined;
+  let readAt = Number.NEGATIVE_INFINITY;
+  let reading: Promise<void> | undefined;
+  const read = async (): Promise<void> => {
+    const [row] = await queryControl<FleetCounts>(control, 'fleet_counts', fleetCounts, []);
+    counts = row;
+    readAt = clock();
+  };
+  return async () => {
+    if (clock() - readAt < maxAgeMs) return counts;
+    reading ??= read()
+      .catch(() => {}) // `change_feed_current` shows that the control database fails
+      .finally(() => {
+        reading = undefined;
+      });
+    const { promise: waited, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, maxWaitMs);
+    await Promise.race([reading, waited]);
+    clearTimeout(timer);
+    return counts;
+  };
+}

@@ -1,0 +1,19 @@
+import { readFileSync } from 'node:fs';
+import { collectDefaultMetrics, type Registry } from 'prom-client';
+import { addGauge } from './collectors.ts';
+
+/** Gauges whose names end in `_total`, which is for counters. The same numbers are in metrics with a label `type`. */
+const misnamed = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
+
+/** Registers the metrics of the process and of Node, and which build runs. @param schemaVersion of tenants in this build */
+export function addProcessMetrics(registry: Registry, schemaVersion: string): void {
+  collectDefaultMetrics({ register: registry });
+  for (const name of misnamed) registry.removeSingleMetric(name);
+  const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+  addGauge(registry, {
+    name: 'build_info',
+    help: 'The build that runs: its version and the schema version of its tenants. The value is 1.',
+    labelNames: ['version', 'schema_version'],
+    read: () => [{ labels: { version, schema_version: schemaVersion }, value: 1 }],
+  });
+}
