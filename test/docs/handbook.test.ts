@@ -16,6 +16,7 @@ const programs: Record<string, Command> = { tenant: tenantCommand(), control: co
 const checks: Record<Check, true> = {
   server_unreachable: true,
   missing_database: true,
+  renamed_database: true,
   half_dropped_database: true,
   closed_database: true,
   orphan_database: true,

@@ -14,7 +14,10 @@ export function addDoctorCommand(tenant: Command): void {
       'make repairs without risk: correct login roles and privileges, drop leftover warm databases and old templates',
     )
     .option(...jsonOption)
-    .addHelpText('after', '\nExit code: 0 when nothing is wrong or everything was fixed, otherwise 1.')
+    .addHelpText(
+      'after',
+      '\nExit code: 0 when nothing is wrong, everything was fixed, or only warnings are left; otherwise 1.',
+    )
     .action(
       withInstallation(async (installation, { fix, ...options }: OutputOptions & { fix?: boolean }) => {
         const progress = showsProgress() ? new Progress() : undefined;
@@ -23,7 +26,7 @@ export function addDoctorCommand(tenant: Command): void {
           onStart: total => progress?.start(total),
           onTenant: hasFindings => progress?.advance(hasFindings),
         }).finally(() => progress?.end());
-        const healthy = diagnosis.findings.every(({ fixed }) => fixed);
+        const healthy = diagnosis.findings.every(({ fixed, severity }) => fixed || severity === 'warning');
         printResult(options, documentOf(diagnosis, healthy), () => textOf(diagnosis));
         return healthy;
       }),
@@ -39,8 +42,8 @@ function textOf({ servers, tenants, findings }: Diagnosis): string {
   const checked = `Checked ${count(tenants, 'tenant')} on ${count(servers, 'server')}`;
   if (findings.length === 0) return `${checked}: nothing is wrong.`;
   const lines = findings.map(
-    ({ server, tenant, problem, remedy, fixed }) =>
-      `${tenant ?? server}: ${problem}\n  ${fixed ? 'fixed' : `→ ${remedy}`}`,
+    ({ server, tenant, severity, problem, remedy, fixed }) =>
+      `${tenant ?? server}: ${severity === 'warning' ? 'warning: ' : ''}${problem}\n  ${fixed ? 'fixed' : `→ ${remedy}`}`,
   );
   const fixed = findings.filter(finding => finding.fixed).length;
   return `${lines.join('\n')}\n\n${checked}: ${count(findings.length - fixed, 'open problem')}, ${fixed} fixed.`;

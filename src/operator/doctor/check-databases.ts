@@ -5,13 +5,24 @@ import { templateOfOtherBuild } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 
 /** Checks that the database of a tenant exists and accepts connections. */
-export function checkTenantDatabase({ slug, databaseName, status }: Tenant, { facts, report }: CheckContext): void {
+export function checkTenantDatabase(
+  { slug, guid, databaseName, status }: Tenant,
+  { facts, unclaimedIdentities, report }: CheckContext,
+): void {
   const database = facts.databases.find(({ name }) => name === databaseName);
   const restore =
     status === 'deleted'
       ? `Restore it from a backup, or purge the tenant: npm run -s tenant -- purge ${slug}`
       : 'Restore it from a backup.';
-  if (!database)
+  const renamed = [...unclaimedIdentities].filter(([, identity]) => identity === guid).map(([name]) => name);
+  if (!database && renamed[0] !== undefined)
+    report({
+      check: 'renamed_database',
+      tenant: slug,
+      problem: `database ${databaseName} is missing; the data of ${slug} is in database ${renamed.join(' and in ')}`,
+      remedy: `Rename it: ALTER DATABASE ${quote(renamed[0])} RENAME TO ${quote(databaseName)};`,
+    });
+  else if (!database)
     report({
       check: 'missing_database',
       tenant: slug,

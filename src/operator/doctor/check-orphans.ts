@@ -12,12 +12,15 @@ export function checkOrphans(context: CheckContext): void {
 
 /** @returns the leftover warm databases, whose repair drops the role of the same name too */
 function checkOrphanDatabases(context: CheckContext): Set<string> {
-  const { server, tenants, facts, report } = context;
+  const { server, tenants, facts, unclaimedIdentities, report } = context;
+  const databaseNames = new Set(facts.databases.map(({ name }) => name));
   const tenantDatabases = new Set(tenants.map(({ databaseName }) => databaseName));
   const leftovers = new Set<string>();
   for (const database of facts.databases) {
     const { name, broken } = database;
     if (tenantDatabases.has(name) || isKnownWarmName(context, name) || !isPhysicalName(server, name)) continue;
+    const owner = tenants.find(({ guid }) => guid === unclaimedIdentities.get(name));
+    if (owner && !databaseNames.has(owner.databaseName)) continue; // checkTenantDatabase reports it as renamed
     const drop = `drop database if exists ${quote(name)}`;
     if (isWarmLeftover(server, database)) {
       leftovers.add(name);
@@ -37,7 +40,7 @@ function checkOrphanDatabases(context: CheckContext): Set<string> {
     } else {
       report({
         check: 'orphan_database',
-        problem: `no tenant has database ${name}`,
+        problem: `no tenant has database ${name}${owner ? `, which holds a copy of the data of ${owner.slug}` : ''}`,
         remedy: `Find out which application uses it. If none does, drop it: drop database ${quote(name)};`,
       });
     }

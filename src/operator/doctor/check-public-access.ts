@@ -18,6 +18,7 @@ export function checkPublicAccess({ server, tenants, facts, report }: CheckConte
         problem,
         remedy: `Revoke ${granted.join(', ')} on database ${name} from PUBLIC`,
         statements: [revoke],
+        changes: name,
       });
     else if (granted.includes('CONNECT'))
       report({ check: 'public_access', problem, remedy: `If nothing else needs it, revoke it: ${revoke};` });

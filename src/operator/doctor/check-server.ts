@@ -14,8 +14,9 @@ import { checkTenant } from './check-tenant.ts';
 import { checkTenantGroup } from './check-tenant-group.ts';
 import { checkTenantRole } from './check-tenant-role.ts';
 import type { ControlFacts } from './control-facts.ts';
-import { type Finding, toFinding } from './finding.ts';
+import { type Finding, type Report, toFinding } from './finding.ts';
 import { readServerFacts, type ServerFacts } from './server-facts.ts';
+import { readUnclaimedIdentities } from './unclaimed-databases.ts';
 
 /** Tenant databases that are checked at the same time, and so connections to each server. */
 const concurrency = 4;
@@ -44,6 +45,8 @@ export async function checkServer(
   }
   try {
     const facts = await withConnection(adminUrl, client => readServerFacts(client, server.prefix));
+    const claimed = new Set(control.tenants.map(({ databaseName }) => databaseName));
+    const unclaimedIdentities = await readUnclaimedIdentities(adminUrl, facts, claimed);
     const digest = await migrationsDigest();
     const head = {
       version: await tenantHead(),
@@ -59,7 +62,10 @@ export async function checkServer(
       onTenant?.(findings.length > 0);
       return findings;
     });
-    return [...checkServerFacts(installation, server, control, facts, digest), ...tenantFindings.flat()];
+    return [
+      ...checkServerFacts(installation, server, control, facts, unclaimedIdentities, digest),
+      ...tenantFindings.flat(),
+    ];
   } catch (error) {
     return [
       toFinding(server.name, {
@@ -77,6 +83,7 @@ function checkServerFacts(
   server: Server,
   control: ControlFacts,
   facts: ServerFacts,
+  unclaimedIdentities: ReadonlyMap<string, string>,
   digest: string,
 ): Finding[] {
   const findings: Finding[] = [];
@@ -85,8 +92,9 @@ function checkServerFacts(
     tenants: control.tenants.filter(tenant => tenant.server.id === server.id),
     control,
     facts,
+    unclaimedIdentities,
     secrets,
-    report: report => findings.push(toFinding(server.name, report)),
+    report: report => findings.push(toFinding(server.name, withoutRisk(report, unclaimedIdentities))),
   };
   for (const tenant of context.tenants.filter(each => isStable(each, control))) {
     checkTenantDatabase(tenant, context);
@@ -114,4 +122,15 @@ function notExamined({ slug, databaseName, server }: Tenant, error: unknown): Fi
     problem: `database ${databaseName} was not checked: ${errorText(error)}`,
     remedy: 'Find out why the database does not respond, then check it again: npm run -s tenant -- doctor',
   });
+}
+
+/**
+ * Leaves the repair of a database to a person when nobody claims it and data of a tenant lies in it, or may: somebody may
+ * be about to rename it back, or to restore from it.
+ */
+function withoutRisk(report: Report, unclaimedIdentities: ReadonlyMap<string, string>): Report {
+  const { changes, statements, ...rest } = report;
+  if (!statements || changes === undefined || !unclaimedIdentities.has(changes)) return report;
+  const remedy = `The database may hold data of a tenant. If it does not, or nobody needs it: ${statements.join('; ')};`;
+  return { ...rest, remedy };
 }

@@ -28,6 +28,7 @@ export function checkTenantGroup(context: CheckContext): void {
       problem: `all tenants have privileges on database ${name}, through the group ${group}`,
       remedy: `Revoke all privileges on database ${name} from ${group}`,
       statements: [`revoke all on database ${quote(name)} from ${quote(group)}`],
+      changes: name,
     });
   }
   const tenantRoles = new Set(tenants.map(({ roleName }) => roleName));

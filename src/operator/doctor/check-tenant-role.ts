@@ -76,8 +76,11 @@ function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: Tenant, c
 
 /** The role must have nothing but CONNECT on the tenant's database, and nothing on or inside any other. */
 function checkExcess(role: RoleFacts, { slug, databaseName, roleName }: Tenant, context: CheckContext): void {
-  const { facts, report } = context;
+  const { facts, tenants, unclaimedIdentities, report } = context;
+  const guid = tenants.find(tenant => tenant.roleName === roleName)?.guid;
+  const isMissing = !facts.databases.some(({ name }) => name === databaseName);
   for (const { name, grants } of facts.databases) {
+    if (isMissing && guid !== undefined && unclaimedIdentities.get(name) === guid) continue; // its own, renamed
     const excess = new Set(grants.filter(({ grantee }) => grantee === roleName).map(({ privilege }) => privilege));
     if (name === databaseName) excess.delete('CONNECT');
     if (excess.size === 0) continue;
@@ -88,6 +91,7 @@ function checkExcess(role: RoleFacts, { slug, databaseName, roleName }: Tenant, 
       problem: `role ${roleName} has ${privileges} on database ${name}`,
       remedy: `Revoke ${privileges} on database ${name} from ${roleName}`,
       statements: [`revoke ${privileges} on database ${quote(name)} from ${quote(roleName)}`],
+      changes: name,
     });
   }
   for (const database of role.grantedIn.filter(name => name !== databaseName))
@@ -95,7 +99,9 @@ function checkExcess(role: RoleFacts, { slug, databaseName, roleName }: Tenant, 
       check: 'excess_rights',
       tenant: slug,
       problem: `role ${roleName} has privileges on objects ${placeOf(database)}`,
-      remedy: `Find out who granted them and why, then revoke them there: revoke … on … from ${quote(roleName)};`,
+      remedy:
+        'Find out who granted them and why, then revoke them there: ' +
+        `revoke all on all tables in schema public from ${quote(roleName)};`,
     });
 }
 

@@ -5,8 +5,9 @@ import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
-import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { errorText } from '../error-text.ts';
+import { tenantVerifier } from '../provisioning/tenant-database.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { checkAppendOnlyTables } from './check-append-only-tables.ts';
 import { checkIdentityVersion, checkSchema, checkVersion, type Head } from './check-schema.ts';
@@ -34,14 +35,15 @@ export async function checkTenant(installation: Installation, tenant: Tenant, he
     return await check(login);
   } catch (error) {
     if (!/^(28|42501)/.test(sqlState(error) ?? '')) throw error;
+    const isPassword = sqlState(error) === '28P01';
     const refused = toFinding(tenant.server.name, {
       check: 'login_fails',
       tenant: tenant.slug,
       problem: `the service cannot log in to database ${databaseName}: ${errorText(error)}`,
-      remedy:
-        'Resolve the other findings of the tenant. If there are none, give the role the password that the control ' +
-        'database ' +
-        `has: alter role ${quote(roleName)} password …;`,
+      remedy: isPassword
+        ? `Give role ${roleName} the password that the control database has`
+        : 'Resolve the other findings of the tenant.',
+      statements: isPassword ? [setPassword(login)] : undefined,
     });
     return [refused, ...(await check())];
   }
@@ -58,6 +60,10 @@ function openLogin({ secrets }: Installation, { guid, roleName, rolePassword }: 
   } catch {
     return undefined;
   }
+}
+
+function setPassword({ user, password }: Login): string {
+  return `alter role ${quote(user)} password ${quoteLiteral(tenantVerifier(password))}`;
 }
 
 /** @param client on the tenant's database */

@@ -35,7 +35,7 @@ export function checkUnprivileged(
       check: 'excess_rights',
       tenant: slug,
       problem: `role ${name} owns objects ${placeOf(database)}`,
-      remedy: 'Find out which ones and give each another owner: alter … owner to …;',
+      remedy: `Give them another owner, in that database: reassign owned by ${quote(name)} to current_user;`,
     });
 }
 

@@ -28,7 +28,8 @@ interface Options extends Progress {
 /**
  * Checks the whole installation: the control database, the servers, and the contents of the tenant databases. When
  * there are findings, it checks their servers and tenants a second time and returns only the findings that recur: the
- * others were changes in progress.
+ * others were changes in progress. After repairs it checks again: `fixed` are the findings that are gone, also
+ * those that another repair removed, and findings that appear only now are added.
  */
 export async function diagnose(
   installation: Installation,
@@ -42,7 +43,28 @@ export async function diagnose(
     const server = second.control.servers.find(({ name }) => name === finding.server);
     findings.push(fix && server ? await repair(installation, server, finding) : { ...finding, fixed: false });
   }
-  return { servers: first.control.servers.length, tenants: first.control.tenants.length, findings };
+  const counts = { servers: first.control.servers.length, tenants: first.control.tenants.length };
+  if (!findings.some(({ fixed }) => fixed)) return { ...counts, findings };
+
+  const left = await recurringFindings(installation, findings);
+  const leftKeys = new Set(left.map(findingKey));
+  const knownKeys = new Set(findings.map(findingKey));
+  const uncovered = left.filter(finding => !knownKeys.has(findingKey(finding)));
+  return {
+    ...counts,
+    findings: [
+      ...findings.map(finding => ({ ...finding, fixed: !leftKeys.has(findingKey(finding)) })),
+      ...uncovered.map(finding => ({ ...finding, fixed: false })),
+    ],
+  };
+}
+
+/** Checks the servers and tenants of findings twice. @returns the findings of both checks */
+async function recurringFindings(installation: Installation, only: Finding[]): Promise<Finding[]> {
+  const { findings } = await runChecks(installation, {}, only);
+  if (findings.length === 0) return [];
+  const keys = new Set(findings.map(findingKey));
+  return (await runChecks(installation, {}, only)).findings.filter(finding => keys.has(findingKey(finding)));
 }
 
 /** @param only findings: checks only the servers and tenant databases that they name */

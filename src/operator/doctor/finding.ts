@@ -5,6 +5,8 @@ export interface Finding {
   server: string;
   /** Slug of the tenant; null when the finding concerns no tenant, or no known one. */
   tenant: string | null;
+  /** An error affects a tenant or its safety. A warning is a leftover: the exit code stays 0. */
+  severity: 'error' | 'warning';
   problem: string;
   /** What the operator has to do: an imperative sentence, with the whole command or statement. */
   remedy: string;
@@ -25,6 +27,7 @@ interface Repair {
 export type Check =
   | 'server_unreachable'
   | 'missing_database'
+  | 'renamed_database'
   | 'half_dropped_database'
   | 'closed_database'
   | 'orphan_database'
@@ -60,7 +63,11 @@ export interface Report {
   remedy: string;
   /** Statements that repair it without risk. */
   statements?: string[] | undefined;
+  /** The database that the statements drop, or whose rights they change. */
+  changes?: string;
 }
+
+const warnings: ReadonlySet<Check> = new Set(['old_template', 'warm_leftover']);
 
 /**
  * Makes a finding of what a check reports.
@@ -68,7 +75,8 @@ export interface Report {
  */
 export function toFinding(server: string, report: Report, database?: string): Finding {
   const { check, tenant = null, problem, remedy, statements } = report;
-  const finding = { check, server, tenant, problem, remedy };
+  const severity = warnings.has(check) ? 'warning' : 'error';
+  const finding: Finding = { check, server, tenant, severity, problem, remedy };
   if (!statements) return finding;
   const repair = { ...(database === undefined ? {} : { database }), statements };
   return { ...finding, remedy: `${remedy} (doctor --fix does it).`, repair };

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
 import { createSecretBox } from '../../../src/control/secret-box.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
@@ -69,10 +70,49 @@ describe('doctor', () => {
       ['missing_role', 'acme'],
       ['login_fails', 'acme'],
     ]);
-    expect(Object.keys(findings[0])).to.deep.equal(['check', 'server', 'tenant', 'problem', 'remedy', 'fixed']);
+    expect(Object.keys(findings[0])).to.deep.equal([
+      'check',
+      'server',
+      'tenant',
+      'severity',
+      'problem',
+      'remedy',
+      'fixed',
+    ]);
     expect(text.stdout + json.stdout).not.to.match(/create role|password '/);
     const fixed = await doctor('--fix', '--json');
-    expect(JSON.parse(fixed.stdout).findings[0]).to.deep.include({ check: 'missing_role', fixed: true });
+    expect(fixed.code).to.equal(0);
+    const repaired = JSON.parse(fixed.stdout).findings.map(({ check, fixed }: ReportedFinding) => [check, fixed]);
+    expect(repaired).to.deep.equal([
+      ['missing_role', true],
+      ['login_fails', true], // checked again after the repair of the role
+    ]);
+  });
+
+  it('doctor exits with 0 when there are only warnings, and prints them', async () => {
+    await server.sql('create database "office_template_0123456789ab" allow_connections false');
+    const { code, stdout } = await doctor();
+    expect([code, stdout]).to.satisfy(
+      ([status, text]: [number, string]) =>
+        status === 0 && /default: warning: .* is the template of another/.test(text),
+    );
+    expect((await doctor('--fix')).stdout).to.match(/0 open problems, 1 fixed/);
+  });
+
+  it('the remedy of a renamed database is one statement that can be pasted, and restores the tenant', async () => {
+    await server.sql(`alter database "${acme}" rename to elsewhere`);
+    const [finding] = await findFaults();
+    const statement = finding?.remedy.replace(/^[^:]*: /, '') ?? '';
+    expect(statement).to.match(/^ALTER DATABASE "elsewhere" RENAME TO "office_acme_\d+";$/);
+    await server.sql(statement);
+  });
+
+  it('no remedy ends with a full stop after a command or a statement, or has a gap to fill in', async () => {
+    const files = await readdir(new URL('../../../src/operator/doctor/', import.meta.url));
+    for (const file of files) {
+      const text = await readFile(new URL(`../../../src/operator/doctor/${file}`, import.meta.url), 'utf8');
+      expect(text, file).to.not.match(/npm run -s [^`'\n]*\.[`'],|;\.|…/);
+    }
   });
 
   /** Faults that an intruder or a mistake may cause, with their titles. */
@@ -212,10 +252,6 @@ describe('doctor', () => {
         inject: () => server.sql(`alter role "${acme}" password 'another'`),
         findings: [['login_fails', 'acme']],
         problem: /password authentication failed/,
-        restore: async () => {
-          const secret = await passwordOf('acme');
-          await server.sql(`alter role "${acme}" password '${secret}'`);
-        },
       },
     ],
     [
@@ -228,15 +264,42 @@ describe('doctor', () => {
       },
     ],
     [
-      'a missing database',
+      'a renamed database',
       {
         inject: () => server.sql(`alter database "${acme}" rename to elsewhere`),
+        findings: [['renamed_database', 'acme']],
+        problem: /office_acme_\d+ is missing; the data of acme is in database elsewhere/,
+        restore: () => server.sql(`alter database elsewhere rename to "${acme}"`),
+      },
+    ],
+    [
+      'a missing database, and a closed one that may be it',
+      {
+        inject: () =>
+          server.sql(`alter database "${acme}" rename to elsewhere; alter database elsewhere allow_connections false`),
         findings: [
           ['missing_database', 'acme'],
           ['excess_rights', 'acme'],
         ],
         problem: /office_acme_\d+ is missing/,
-        restore: () => server.sql(`alter database elsewhere rename to "${acme}"`),
+        restore: () =>
+          server.sql(`alter database elsewhere rename to "${acme}"; alter database "${acme}" allow_connections true`),
+      },
+    ],
+    [
+      'a copy of a tenant database that its role may connect to',
+      {
+        inject: () =>
+          server
+            .sql(`create database "office_copy_81" template "${acme}"`)
+            .then(() => server.sql('revoke all on database "office_copy_81" from public'))
+            .then(() => server.sql(`grant connect on database "office_copy_81" to "${acme}"`)),
+        findings: [
+          ['excess_rights', 'acme'],
+          ['orphan_database', null],
+        ],
+        problem: /office_copy_81, which holds a copy of the data of acme/,
+        restore: () => server.sql('drop database "office_copy_81"'),
       },
     ],
     [
@@ -441,13 +504,4 @@ describe('doctor', () => {
     );
     expect(findings).to.have.length(4);
   });
-
-  async function passwordOf(slug: string): Promise<string> {
-    const [row] = await server.control<{ guid: string; role_password: Buffer }>(
-      `select guid, role_password from tenants where slug = '${slug}'`,
-    );
-    return server.installation.secrets
-      .open(row?.role_password ?? Buffer.alloc(0), `role_password:${row?.guid}`)
-      .toString();
-  }
 });

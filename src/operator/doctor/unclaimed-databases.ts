@@ -1,0 +1,39 @@
+import pLimit from 'p-limit';
+import { databaseUrl } from '../../control/server-urls.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { readSchemaState } from '../schema/schema-steps.ts';
+import type { ServerFacts } from './server-facts.ts';
+
+/** Stands for the guid of a database that accepts no connection: it may hold data of a tenant. */
+const unknownGuid = 'unknown';
+
+/**
+ * Reads which tenant's data lies in the databases that nobody claims, so that a renamed database is not taken for a lost
+ * one, and no repair changes it.
+ * @param claimed names of the databases of tenants
+ * @returns the guid of the tenant, by the name of the database; `unknown` for a database that cannot be read
+ */
+export async function readUnclaimedIdentities(
+  adminUrl: string,
+  { databases }: ServerFacts,
+  claimed: ReadonlySet<string>,
+): Promise<Map<string, string>> {
+  const unclaimed = databases.filter(({ name, broken }) => !broken && !claimed.has(name) && !isSystemDatabase(name));
+  const identities = new Map<string, string>();
+  await pLimit(4).map(unclaimed, async ({ name, open }) => {
+    const read = () => withConnection(databaseUrl(adminUrl, name), readSchemaState, { kind: 'doctor' });
+    const guid = open ? await read().then(state => state.guid, guidOfFailure) : unknownGuid;
+    if (guid !== null) identities.set(name, guid);
+  });
+  return identities;
+}
+
+function isSystemDatabase(name: string): boolean {
+  return ['postgres', 'template0', 'template1'].includes(name);
+}
+
+/** @returns null for a database that has another table of that name: it is no tenant's */
+function guidOfFailure(error: unknown): string | null {
+  return sqlState(error)?.startsWith('42') && sqlState(error) !== '42501' ? null : unknownGuid;
+}
