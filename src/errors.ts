@@ -1,3 +1,5 @@
+import type { FieldErrors } from './field-error.ts';
+
 /**
  * All problems that a client can receive. A code is stable, because it is part of the API; a title may be reworded.
  * `http/problem-details.ts` renders all of them as `application/problem+json` (RFC 9457).
@@ -32,9 +34,6 @@ export const problems = {
 } as const satisfies Record<string, { status: number; title: string }>;
 
 export type ProblemCode = keyof typeof problems;
-
-/** Messages by the name of the field in the contract. */
-export type FieldErrors = Record<string, string[]>;
 
 /** Why a request got 401. For the operator: the response says only the code. */
 export type UnauthorizedReason =

@@ -9,7 +9,7 @@ import { apiRoutes } from '../src/routes.ts';
 const root = fileURLToPath(new URL('..', import.meta.url));
 
 /** Rooms that every room may import: they import nothing but each other. */
-const leaves = ['config', 'config-values', 'deadline', 'errors', 'casing', 'ip-address'];
+const leaves = ['config', 'config-values', 'deadline', 'errors', 'field-error', 'casing', 'ip-address'];
 /** What each room may import beside itself. A room is a folder of `src`, or a file that lies loose in `src`. */
 const mayImport: Record<string, string[]> = {
   'v8-flags': [],
@@ -20,7 +20,8 @@ const mayImport: Record<string, string[]> = {
   'secret-files': [],
   'config-values': ['ip-address'],
   'ip-address': [],
-  errors: [],
+  errors: ['field-error'],
+  'field-error': [],
   deadline: [],
   postgres: leaves,
   'log-output': [],

@@ -7,7 +7,9 @@ import { confirmRegistration } from './registration-token.ts';
 
 /** The same problem for an unknown, used, expired or foreign token. */
 export const invalidMailToken = () =>
-  problem('validation_failed', { errors: { token: ['is invalid, used or expired'] } });
+  problem('validation_failed', {
+    errors: { token: [{ message: 'is invalid, used or expired', code: 'invalid_token' }] },
+  });
 
 /** Confirms an e-mail address by the token that was sent to it. */
 export function confirm({ control }: AuthServices): TenantRoute {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { invalid } from '../field-error.ts';
 import { lengths } from '../http/fields.ts';
 
 /**
@@ -9,14 +10,17 @@ export const emailText = () =>
   z
     .string()
     .overwrite(normaliseEmail)
-    .refine(value => value !== '', 'must not be empty')
-    .refine(value => value.isWellFormed(), 'must be well-formed Unicode')
-    .refine(value => !/\p{Cc}/u.test(value), 'must not contain control characters')
-    .refine(value => [...value].length <= lengths.email, `must be at most ${lengths.email} characters long`)
+    .refine(value => value !== '', invalid('must not be empty', 'empty'))
+    .refine(value => value.isWellFormed(), invalid('must be well-formed Unicode', 'invalid_text'))
+    .refine(value => !/\p{Cc}/u.test(value), invalid('must not contain control characters', 'invalid_text'))
+    .refine(
+      value => [...value].length <= lengths.email,
+      invalid(`must be at most ${lengths.email} characters long`, 'too_long', { max: lengths.email }),
+    )
     .meta({ minLength: 1, maxLength: lengths.email });
 
 /** A valid e-mail address, normalised as it is stored and looked up. */
-export const email = () => emailText().refine(isEmail, 'must be an e-mail address');
+export const email = () => emailText().refine(isEmail, invalid('must be an e-mail address', 'wrong_format'));
 
 /**
  * Normalises an address as it is stored and looked up: to NFC, and only ASCII letters to lower case, so that no

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { FieldError } from '../field-error.ts';
 import { commonPasswords } from './common-passwords.ts';
 import { passwordLength } from './passwords.ts';
 
@@ -6,13 +7,14 @@ import { passwordLength } from './passwords.ts';
  * Returns what is wrong with a new password, or undefined. Follows NIST SP 800-63B §3.1.1.2: a minimum length, a list
  * of common passwords, and no rules on its characters.
  */
-export function passwordError(password: string): string | undefined {
+export function passwordError(password: string): FieldError | undefined {
   const normalised = password.normalize('NFKC');
   const length = [...normalised].length;
-  if (length < passwordLength.min) return `must be at least ${passwordLength.min} characters long`;
-  if (length > passwordLength.max) return `must be at most ${passwordLength.max} characters long`;
-  if (!password.isWellFormed()) return 'must be well-formed Unicode';
-  if (isCommon(normalised.toLowerCase())) return 'is one of the most common passwords';
+  const { min, max } = passwordLength;
+  if (length < min) return { message: `must be at least ${min} characters long`, code: 'too_short', min };
+  if (length > max) return { message: `must be at most ${max} characters long`, code: 'too_long', max };
+  if (!password.isWellFormed()) return { message: 'must be well-formed Unicode', code: 'invalid_text' };
+  if (isCommon(normalised.toLowerCase())) return { message: 'is one of the most common passwords', code: 'too_common' };
   return undefined;
 }
 
@@ -21,8 +23,10 @@ export const newPassword = () =>
   z
     .string()
     .superRefine((value, context) => {
-      const message = passwordError(value);
-      if (message) context.addIssue({ code: 'custom', message });
+      const error = passwordError(value);
+      if (!error) return;
+      const { message, ...params } = error;
+      context.addIssue({ code: 'custom', message, params });
     })
     .meta({ minLength: passwordLength.min, maxLength: passwordLength.max });
 

@@ -50,11 +50,15 @@ export function resetPassword(services: AuthServices): TenantRoute {
       }
       const missing = Object.entries({ token, newPassword }).filter(([, value]) => value === undefined);
       if (email !== undefined || missing.length === 2) {
-        throw problem('validation_failed', { errors: { email: ['is required, or token and newPassword instead'] } });
+        throw problem('validation_failed', {
+          errors: { email: [{ message: 'is required, or token and newPassword instead', code: 'required' }] },
+        });
       }
       if (token === undefined || newPassword === undefined) {
         throw problem('validation_failed', {
-          errors: Object.fromEntries(missing.map(([name]) => [name, ['is required']])),
+          errors: Object.fromEntries(
+            missing.map(([name]) => [name, [{ message: 'is required', code: 'required' as const }]]),
+          ),
         });
       }
       return setPassword(services, context, token, newPassword);

@@ -6,10 +6,12 @@ import { page } from './page.ts';
 
 /** The meaning of each code for a client, and how to respond to it, in Markdown. */
 const meanings: Record<ProblemCode, string> = {
-  validation_failed: 'One or more fields are missing or invalid. `errors` names each field.',
+  validation_failed:
+    'One or more fields are missing or invalid. `errors` names each field, and `errorCodes` has a code for each text.',
   malformed_json: 'The body is not a JSON object in UTF-8.',
   invalid_request: 'The request has more than one `Authorization` header, or its request target is not well-formed.',
-  duplicate: 'Another record has this code. That record may be marked as deleted.',
+  duplicate:
+    'Another record has the code in the field that `errors` names. If that record is marked as deleted, `restore` brings it back.',
   in_use: 'The record cannot be deleted, because other records refer to it.',
   limit_reached:
     'The tenant has as many records of this kind, or as much text in them, as [it may have](/docs#limits).',

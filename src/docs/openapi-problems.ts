@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { type ProblemCode, problems } from '../errors.ts';
+import { fieldErrorCodes } from '../field-error.ts';
 import { problemBody } from '../http/problem-details.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
@@ -38,7 +39,9 @@ function problemResponse(status: ProblemStatus): Json {
   const narrowed = { properties: { status: { const: status }, code: { enum: codes } } };
   const example = {
     ...problemBody(code, '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e'),
-    ...(code === 'validation_failed' ? { errors: { CountryName: ['is required'] } } : {}),
+    ...(code === 'validation_failed'
+      ? { errors: { CountryName: ['is required'] }, errorCodes: { CountryName: [{ code: 'required' }] } }
+      : {}),
   };
   const schema = { allOf: [{ $ref: '#/components/schemas/Problem' }, narrowed] };
   return {
@@ -72,6 +75,27 @@ export const problemSchema = {
       type: 'object',
       description: 'What is wrong, by field name.',
       additionalProperties: { type: 'array', items: { type: 'string' } },
+    },
+    errorCodes: {
+      type: 'object',
+      description:
+        'The same as `errors`, for programs: a code for each text, with the numbers or values that it names.',
+      additionalProperties: {
+        type: 'array',
+        items: {
+          type: 'object',
+          required: ['code'],
+          additionalProperties: false,
+          properties: {
+            code: { type: 'string', enum: fieldErrorCodes },
+            min: { type: 'number' },
+            max: { type: 'number' },
+            expected: { type: 'string' },
+            values: { type: 'array', items: { type: 'string' } },
+            deleted: { type: 'boolean' },
+          },
+        },
+      },
     },
   },
 };

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { invalid } from '../field-error.ts';
 
 /** An int: −2³¹ … 2³¹−1. A string of digits is not a number. */
 export const int32 = () => z.int32();
@@ -15,7 +16,7 @@ export const moment = () =>
     .datetime({ offset: true })
     .refine(
       value => new Date(value).getUTCFullYear() >= 1 && new Date(value).getUTCFullYear() <= 9_999,
-      'is out of range',
+      invalid('is out of range', 'out_of_range'),
     )
     .transform(value => new Date(value));
 
@@ -25,7 +26,7 @@ export const decimal = ({ min, max }: { min: number; max: number }) =>
     .number()
     .min(min)
     .max(max)
-    .refine(value => Number(value.toFixed(4)) === value, 'must have at most 4 decimals');
+    .refine(value => Number(value.toFixed(4)) === value, invalid('must have at most 4 decimals', 'wrong_format'));
 
 /** The `limit` parameter of a list: at least 1, by default 20. A value above 1,000 counts as 1,000. */
 export const limit = () =>
@@ -41,7 +42,7 @@ export const queryId = () =>
     .string()
     .regex(/^[1-9][0-9]{0,15}$/, 'must be an id')
     .transform(Number)
-    .refine(Number.isSafeInteger, 'must be an id')
+    .refine(Number.isSafeInteger, invalid('must be an id', 'wrong_format'))
     .optional();
 
 /** `true` or `false` in a query string. */
@@ -64,7 +65,7 @@ interface TextOptions {
  */
 export const text = (options: TextOptions) =>
   optionalText(options)
-    .refine(value => value !== '', 'must not be empty')
+    .refine(value => value !== '', invalid('must not be empty', 'empty'))
     .meta({ minLength: 1, maxLength: options.max });
 
 /** Like `text`, but may be empty. */
@@ -74,10 +75,10 @@ export const optionalText = ({ max, multiline = false }: TextOptions) => {
   return z
     .string()
     .overwrite(value => value.trim())
-    .refine(value => value.isWellFormed(), 'must be well-formed Unicode')
-    .refine(value => !forbidden.test(value), 'must not contain control characters')
+    .refine(value => value.isWellFormed(), invalid('must be well-formed Unicode', 'invalid_text'))
+    .refine(value => !forbidden.test(value), invalid('must not contain control characters', 'invalid_text'))
     .overwrite(value => value.normalize('NFC'))
-    .refine(value => codePoints(value) <= max, `must be at most ${max} characters long`)
+    .refine(value => codePoints(value) <= max, invalid(`must be at most ${max} characters long`, 'too_long', { max }))
     .meta({ maxLength: max });
 };
 

@@ -2,6 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
 import { Problem, type ProblemCode, problem, problems } from '../errors.ts';
+import type { FieldError, FieldErrors } from '../field-error.ts';
 import { describeError } from '../log.ts';
 import { databaseProblem } from '../postgres/database-error.ts';
 
@@ -37,7 +38,20 @@ function renderProblem(ctx: Context, { code, status, detail, errors, headers }: 
 }
 
 /** Returns the members of a problem document (RFC 9457 §3.1). */
-export function problemBody(code: ProblemCode, traceId: string, detail?: string, errors?: Problem['errors']) {
+export function problemBody(code: ProblemCode, traceId: string, detail?: string, errors?: FieldErrors) {
   const { status, title } = problems[code];
-  return { type: `/docs/errors#${code}`, title: title ?? STATUS_CODES[status], status, code, traceId, detail, errors };
+  return {
+    type: `/docs/errors#${code}`,
+    title: title ?? STATUS_CODES[status],
+    status,
+    code,
+    traceId,
+    detail,
+    errors: errors && mapFields(errors, ({ message }) => message),
+    errorCodes: errors && mapFields(errors, ({ message, ...codeAndParameters }) => codeAndParameters),
+  };
+}
+
+function mapFields<T>(errors: FieldErrors, map: (error: FieldError) => T): Record<string, T[]> {
+  return Object.fromEntries(Object.entries(errors).map(([field, list]) => [field, list.map(map)]));
 }

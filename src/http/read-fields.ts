@@ -1,6 +1,8 @@
 import type { z } from 'zod';
 import { camelCase } from '../casing.ts';
-import { type FieldErrors, problem } from '../errors.ts';
+import { problem } from '../errors.ts';
+import type { FieldErrors } from '../field-error.ts';
+import { fieldErrorOf } from './field-error-of.ts';
 
 /**
  * Reads the fields of a contract from a parsed JSON body. A field may have its own name or its name in camelCase. Other
@@ -19,7 +21,9 @@ export function readFields<Shape extends z.ZodRawShape>(
     const [first, second] = spellings;
     if (first === undefined) continue;
     if (second !== undefined && !isSame(members[first], members[second])) {
-      errors[name] = [`is given twice with different values, as ${first} and ${second}`];
+      errors[name] = [
+        { message: `is given twice with different values, as ${first} and ${second}`, code: 'ambiguous' },
+      ];
     }
     values[name] = members[first];
   }
@@ -39,7 +43,8 @@ export function readQuery<Shape extends z.ZodRawShape>(
   for (const name of Object.keys(parameters.shape)) {
     const [value, ...others] = search.getAll(name);
     const bracketed = [...search.keys()].some(key => key.startsWith(`${name}[`));
-    if (others.length > 0 || bracketed) errors[name] = ['must be given once, as a plain value'];
+    if (others.length > 0 || bracketed)
+      errors[name] = [{ message: 'must be given once, as a plain value', code: 'ambiguous' }];
     if (value !== undefined) values[name] = value;
   }
   return validate(parameters, values, errors);
@@ -53,7 +58,7 @@ function validate<Shape extends z.ZodRawShape>(
   const parsed = contract.safeParse(values);
   for (const issue of parsed.error?.issues ?? []) {
     const field = String(issue.path[0] ?? '');
-    errors[field] ??= [issueMessage(issue, values[field])];
+    errors[field] ??= [fieldErrorOf(issue, values[field])];
   }
   if (!parsed.success || Object.keys(errors).length > 0) throw problem('validation_failed', { errors });
   return parsed.data;
@@ -66,23 +71,4 @@ function validate<Shape extends z.ZodRawShape>(
 function isSame(one: unknown, other: unknown): boolean {
   if (!Array.isArray(one) || !Array.isArray(other)) return one === other;
   return one.length === other.length && one.every((item, index) => item === other[index]);
-}
-
-/** Returns what is wrong with a value, without repeating the value. */
-function issueMessage(issue: z.core.$ZodIssue, value: unknown): string {
-  if (value === undefined) return 'is required';
-  switch (issue.code) {
-    case 'invalid_type':
-      return issue.expected === 'int' ? 'must be a whole number' : `must be of type ${issue.expected}`;
-    case 'too_small':
-      return `must be ${issue.inclusive ? 'at least' : 'more than'} ${issue.minimum}`;
-    case 'too_big':
-      return `must be ${issue.inclusive ? 'at most' : 'less than'} ${issue.maximum}`;
-    case 'invalid_value':
-      return `must be one of ${issue.values.join(', ')}`;
-    case 'invalid_format':
-      return 'is not in the right format';
-    default:
-      return issue.message;
-  }
 }

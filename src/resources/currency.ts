@@ -25,10 +25,11 @@ export const currencies = defineResource({
   name: 'Currency',
   path: '/api/v1/Currency',
   description:
-    'Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. ' +
+    'Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. ' +
     '`includeDeleted=true` also shows marked ones.',
   entity: Currency,
   key: { id: maxInt32 },
+  unique: 'code',
   access: { read: 'user', write: 'settings.write' },
   orderBy: { code: 'asc' },
   view: z.object({

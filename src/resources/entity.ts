@@ -68,12 +68,12 @@ export const entities = defineResource({
   validate: async (entity, em, before) => {
     entity.statusId ||= await defaultStatusId(em);
     if (!(await em.findOne(EntityStatus, { id: entity.statusId })))
-      throw fieldProblem('StatusId', 'is not an entity status');
+      throw fieldProblem('StatusId', 'is not an entity status', 'unknown_reference');
     if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
     if (entity.countryCode && entity.countryCode !== before.countryCode) {
       const [sql, ...values] = codeCondition('countryCode', entity.countryCode) ?? ['false'];
       const country = await em.findOne(Country, { [raw(sql, values)]: [], isDeleted: false });
-      if (!country) throw fieldProblem('CountryCode', 'is not a country');
+      if (!country) throw fieldProblem('CountryCode', 'is not a country', 'unknown_reference');
       entity.countryCode = country.countryCode;
     }
   },
@@ -83,12 +83,13 @@ export const entities = defineResource({
 /** @throws {Problem} when there is none, because there is no status at all */
 async function defaultStatusId(em: EntityManager): Promise<number> {
   const [row] = await em.execute<{ status_id: number }[]>('select status_id from default_entity_status');
-  if (!row) throw fieldProblem('StatusId', 'is required');
+  if (!row) throw fieldProblem('StatusId', 'is required', 'required');
   return row.status_id;
 }
 
 /** @throws {Problem} unless the currency exists and is not deleted */
 export async function requireCurrency(id: number | null | undefined, em: EntityManager): Promise<void> {
   if (id == null) return;
-  if (!(await em.findOne(Currency, { id, isDeleted: false }))) throw fieldProblem('CurrencyId', 'is not a currency');
+  if (!(await em.findOne(Currency, { id, isDeleted: false })))
+    throw fieldProblem('CurrencyId', 'is not a currency', 'unknown_reference');
 }

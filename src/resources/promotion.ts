@@ -114,11 +114,11 @@ async function findPair(
 }
 
 function requireUsable({ isActive, startsAt, endsAt, entityIds }: Promotion, entity: Entity, now: Date): void {
-  if (!isActive) throw fieldProblem('PromotionId', 'is not active');
+  if (!isActive) throw fieldProblem('PromotionId', 'is not active', 'not_applicable');
   if ((startsAt && startsAt > now) || (endsAt && endsAt <= now))
-    throw fieldProblem('PromotionId', 'is outside its period');
+    throw fieldProblem('PromotionId', 'is outside its period', 'not_applicable');
   if (entityIds.length > 0 && !entityIds.includes(entity.id))
-    throw fieldProblem('EntityId', 'is not one of the entities of the promotion');
+    throw fieldProblem('EntityId', 'is not one of the entities of the promotion', 'not_applicable');
 }
 
 export const promotions = defineResource({
@@ -162,9 +162,11 @@ export const promotions = defineResource({
   validate: async (promotion, em, before) => {
     const { discountType, discountValue, currencyId, startsAt, endsAt } = promotion;
     if (discountType === 'Percentage' && discountValue > 100)
-      throw fieldProblem('DiscountValue', 'must be at most 100 for a percentage');
-    if (discountType === 'Amount' && currencyId == null) throw fieldProblem('CurrencyId', 'is required for an amount');
-    if (startsAt && endsAt && endsAt <= startsAt) throw fieldProblem('EndsAt', 'must be after StartsAt');
+      throw fieldProblem('DiscountValue', 'must be at most 100 for a percentage', 'too_large', { max: 100 });
+    if (discountType === 'Amount' && currencyId == null)
+      throw fieldProblem('CurrencyId', 'is required for an amount', 'required');
+    if (startsAt && endsAt && endsAt <= startsAt)
+      throw fieldProblem('EndsAt', 'must be after StartsAt', 'out_of_range');
     if (currencyId !== before.currencyId) await requireCurrency(currencyId, em);
     promotion.entityIds = [...new Set(promotion.entityIds)];
     const ids = promotion.entityIds;
@@ -173,7 +175,7 @@ export const promotions = defineResource({
     const found = await em.execute('select id from entities where id = any (?::bigint[]) for key share', [
       `{${ids.join(',')}}`,
     ]);
-    if (found.length !== ids.length) throw fieldProblem('EntityIds', 'must all be entities');
+    if (found.length !== ids.length) throw fieldProblem('EntityIds', 'must all be entities', 'unknown_reference');
   },
   extraRoutes: [readUse, recordUse],
 });

@@ -1,5 +1,6 @@
 import { snakeCase } from '../casing.ts';
-import { type Problem, type ProblemCode, problem } from '../errors.ts';
+import { type Problem, problem } from '../errors.ts';
+import type { FieldErrorCode, FieldErrorParameters } from '../field-error.ts';
 import { lengths, text } from '../http/fields.ts';
 import type { Condition } from '../postgres/table-statements.ts';
 
@@ -10,6 +11,11 @@ export function codeCondition(property: string, value: unknown): Condition | und
 }
 
 /** The problem of a record that is refused because of one of its fields. */
-export function fieldProblem(field: string, message: string, code: ProblemCode = 'validation_failed'): Problem {
-  return problem(code, { errors: { [field]: [message] } });
+export function fieldProblem(
+  field: string,
+  message: string,
+  code: FieldErrorCode,
+  parameters: FieldErrorParameters = {},
+): Problem {
+  return problem('validation_failed', { errors: { [field]: [{ message, code, ...parameters }] } });
 }

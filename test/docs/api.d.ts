@@ -285,21 +285,21 @@ export interface paths {
         };
         /**
          * All Country records
-         * @description Countries by their code. DELETE marks a country; its code stays taken. `includeDeleted=true` also shows marked ones.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token.
          */
         get: operations["getCountries"];
         /**
          * Replace one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken. `includeDeleted=true` also shows marked ones.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
         put: operations["putCountries"];
         /**
          * Create one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken. `includeDeleted=true` also shows marked ones.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -319,7 +319,7 @@ export interface paths {
         };
         /**
          * One Country record by its code
-         * @description Countries by their code. DELETE marks a country; its code stays taken. `includeDeleted=true` also shows marked ones.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token.
          */
@@ -328,11 +328,33 @@ export interface paths {
         post?: never;
         /**
          * Mark one Country record as deleted
-         * @description Countries by their code. DELETE marks a country; its code stays taken. `includeDeleted=true` also shows marked ones.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
         delete: operations["deleteCountriesCodeByCode"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Countries/code/{code}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore one Country record that is marked as deleted
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        post: operations["postCountriesCodeByCodeRestore"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -665,7 +687,7 @@ export interface paths {
         };
         /**
          * All Currency records
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. `includeDeleted=true` also shows marked ones.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token.
          */
@@ -673,7 +695,7 @@ export interface paths {
         put?: never;
         /**
          * Create one Currency record
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. `includeDeleted=true` also shows marked ones.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -693,14 +715,14 @@ export interface paths {
         };
         /**
          * One Currency record by its id
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. `includeDeleted=true` also shows marked ones.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token.
          */
         get: operations["getCurrencyById"];
         /**
          * Replace one Currency record
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. `includeDeleted=true` also shows marked ones.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -708,11 +730,33 @@ export interface paths {
         post?: never;
         /**
          * Mark one Currency record as deleted
-         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken. `includeDeleted=true` also shows marked ones.
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
          *
          *     Needs a token with the permission `settings.write`.
          */
         delete: operations["deleteCurrencyById"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Currency/{id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore one Currency record that is marked as deleted
+         * @description Currencies by their ISO 4217 code. DELETE marks a currency; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         *
+         *     Needs a token with the permission `settings.write`.
+         */
+        post: operations["postCurrencyByIdRestore"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1121,6 +1165,18 @@ export interface components {
             errors?: {
                 [key: string]: string[];
             };
+            /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
+            errorCodes?: {
+                [key: string]: {
+                    /** @enum {string} */
+                    code: "required" | "empty" | "wrong_type" | "wrong_format" | "too_short" | "too_long" | "too_small" | "too_large" | "too_many" | "out_of_range" | "not_allowed" | "invalid_text" | "ambiguous" | "too_common" | "taken" | "unknown_reference" | "not_applicable" | "invalid_token" | "invalid";
+                    min?: number;
+                    max?: number;
+                    expected?: string;
+                    values?: string[];
+                    deleted?: boolean;
+                }[];
+            };
         };
     };
     responses: {
@@ -1149,6 +1205,13 @@ export interface components {
                  *       "errors": {
                  *         "CountryName": [
                  *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
                  *         ]
                  *       }
                  *     }
@@ -2192,6 +2255,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postCountriesCodeByCodeRestore: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The code of the record, in any letter case. */
+                code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Country"];
+                };
             };
             400: components["responses"]["Problem400"];
             401: components["responses"]["Problem401"];
@@ -3425,6 +3520,38 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postCurrencyByIdRestore: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Currency"];
+                };
             };
             400: components["responses"]["Problem400"];
             401: components["responses"]["Problem401"];

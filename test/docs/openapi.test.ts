@@ -190,7 +190,7 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
     return path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(keys[name])));
   };
   for (const { path } of operations.filter(({ name, path }) => name.startsWith('POST') && path.includes('{'))) {
-    expect((await client.post(address(path))).status, path).to.equal(201);
+    expect((await client.post(address(path))).status, path).to.equal(path.endsWith('/restore') ? 200 : 201);
   }
   for (const { name, path, operation } of operations) {
     if (/\/auth\/|\/Data\//.test(path)) continue;

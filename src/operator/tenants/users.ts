@@ -132,7 +132,7 @@ async function requireEntity({ servers }: Installation, tenant: Tenant, id: numb
 /** @returns the password unchanged @throws {OperatorError} when it is too short, too long or too common */
 function requireAcceptable(password: string): string {
   const fault = passwordError(password);
-  if (fault) throw new OperatorError(`The password ${fault}`);
+  if (fault) throw new OperatorError(`The password ${fault.message}`);
   return password;
 }
 

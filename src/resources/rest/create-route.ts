@@ -20,11 +20,16 @@ export function createRoute(resource: ResourceDefinition): TenantRoute {
     location: record => locationOf(resource, record),
     handler: async ({ body }, context) => {
       requireScopeAll(resource, context.caller);
-      const [created] = await writeRecord(resource, context, async ({ em }) => {
-        const row = toRow(body);
-        await validate?.(row, em, {});
-        return table.insert(row);
-      });
+      const [created] = await writeRecord(
+        resource,
+        context,
+        async ({ em }) => {
+          const row = toRow(body);
+          await validate?.(row, em, {});
+          return table.insert(row);
+        },
+        body,
+      );
       return created;
     },
   });

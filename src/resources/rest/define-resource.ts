@@ -7,6 +7,7 @@ import { listRoute } from './list-route.ts';
 import { readRoutes } from './read-routes.ts';
 import { createDefinition } from './resource-definition.ts';
 import type { ResourceOptions } from './resource-options.ts';
+import { restoreRoute } from './restore-route.ts';
 import { updateRoute } from './update-route.ts';
 
 export interface Resource {
@@ -36,6 +37,7 @@ export function defineResource<
     createRoute(definition),
     updateRoute(definition),
     deleteRoute(definition),
+    ...(definition.softDelete ? [restoreRoute(definition)] : []),
   ];
   return { name, path, entity, routes };
 }

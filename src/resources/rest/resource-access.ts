@@ -1,7 +1,8 @@
 import { pascalCase, snakeCase } from '../../casing.ts';
 import type { TenantTransaction } from '../../connections/tenant-transaction.ts';
-import { problem } from '../../errors.ts';
+import { type Problem, problem } from '../../errors.ts';
 import { pathId, type RouteInput } from '../../http/route.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import type { Condition, RowValues, Statement } from '../../postgres/table-statements.ts';
 import type { Caller, RequestContext } from '../../tenancy/request-context.ts';
 import { codeCondition } from '../record.ts';
@@ -52,13 +53,43 @@ export async function respondWith(
   return response as never;
 }
 
-/** Runs a change in a transaction and invalidates the cached responses. Returns the rows of the statement. */
-export function writeRecord(
-  { name, isCached }: ResourceDefinition,
+/**
+ * Runs a change in a transaction and invalidates the cached responses. Returns the rows of the statement.
+ * @param body the fields that the client sent, one of which may be a code that another record has
+ * @throws {Problem} `duplicate`, which names the field of the code
+ */
+export async function writeRecord(
+  resource: ResourceDefinition,
   context: RequestContext,
   prepare: (transaction: TenantTransaction) => Promise<Statement>,
+  body: Record<string, unknown> = {},
 ): Promise<RowValues[]> {
-  return context.write(prepare, isCached ? name : undefined);
+  try {
+    return await context.write(prepare, resource.isCached ? resource.name : undefined);
+  } catch (error) {
+    if (sqlState(error) !== uniqueViolation || !resource.unique) throw error;
+    throw await duplicateProblem(resource, context, body, error);
+  }
+}
+
+const uniqueViolation = '23505';
+
+async function duplicateProblem(
+  { table, unique = '', softDelete }: ResourceDefinition,
+  context: RequestContext,
+  body: Record<string, unknown>,
+  cause: unknown,
+): Promise<Problem> {
+  const field = pascalCase(unique);
+  const condition = softDelete ? codeCondition(unique, body[field]) : undefined;
+  const [taker] = condition ? await context.read(table.select([condition])) : [];
+  const deleted = taker?.IsDeleted === true;
+  const message = deleted ? 'is taken by a record that is marked as deleted' : 'is taken';
+  return problem('duplicate', {
+    ...(deleted ? { detail: 'The record with this code is marked as deleted. It can be restored.' } : {}),
+    errors: { [field]: [{ message, code: 'taken', ...(deleted ? { deleted } : {}) }] },
+    cause,
+  });
 }
 
 /** Records by which scopes are measured are created and deleted only by callers of scope `All`. */

@@ -12,6 +12,8 @@ export interface ResourceDefinition extends CommonOptions {
   readonly entity: EntityClass<object>;
   readonly key: { id: number } | { code: string };
   readonly lookup?: { property: string; param: string };
+  /** The property with the unique code, if there is one. */
+  readonly unique?: string | undefined;
   readonly orderBy: Readonly<Record<string, 'asc' | 'desc'>>;
   readonly view: z.ZodObject;
   readonly create: z.ZodObject;
@@ -43,6 +45,7 @@ export function createDefinition<
     ...(options as unknown as ResourceDefinition),
     view,
     table: new TableStatements(entity, view),
+    unique: options.unique ?? options.lookup?.property,
     recordPath: 'id' in key ? `${path}/:id` : `${path}/code/:code`,
     isCached: !scopedBy,
   };

@@ -39,6 +39,8 @@ export interface ResourceOptions<
   key: { id: number } | { code: keyof Row & string };
   /** The property that `GET …/code/{param}` searches, without regard to letter case. */
   lookup?: { property: keyof Row & string; param: string };
+  /** The property with the code that no two records share, if `lookup` does not name it. */
+  unique?: keyof Row & string;
   orderBy: QueryOrderMap<Row>;
   /** The fields of a response, in their order. Each is a property of the entity. */
   view: ViewOf<Row, View>;

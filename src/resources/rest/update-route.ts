@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { camelCase, toRow } from '../../casing.ts';
 import { type Problem, problem } from '../../errors.ts';
+import type { FieldError } from '../../field-error.ts';
 import type { RowValues } from '../../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { keyCondition, visibleTo, writeRecord } from './resource-access.ts';
@@ -24,16 +25,21 @@ export function updateRoute(resource: ResourceDefinition): TenantRoute {
       if (update && Object.keys(body).length === 0) throw noFieldSent(update);
       const changes = toRow(body);
       if ('code' in key) delete changes[key.code]; // the stored spelling stays
-      const [updated] = await writeRecord(resource, context, async transaction => {
-        const condition = keyCondition(resource, params, body);
-        if (!condition) throw problem(onMissing);
-        const conditions = [condition, ...visibleTo(resource, context.caller)];
-        const [before] = await transaction.query(table.selectForUpdate(conditions));
-        if (!before) throw problem(onMissing);
-        const row = { ...before, ...changes };
-        await validate?.(row, transaction.em, before);
-        return table.update(pick(row, properties), conditions); // always the same columns: one prepared statement
-      });
+      const [updated] = await writeRecord(
+        resource,
+        context,
+        async transaction => {
+          const condition = keyCondition(resource, params, body);
+          if (!condition) throw problem(onMissing);
+          const conditions = [condition, ...visibleTo(resource, context.caller)];
+          const [before] = await transaction.query(table.selectForUpdate(conditions));
+          if (!before) throw problem(onMissing);
+          const row = { ...before, ...changes };
+          await validate?.(row, transaction.em, before);
+          return table.update(pick(row, properties), conditions); // always the same columns: one prepared statement
+        },
+        body,
+      );
       return updated;
     },
   });
@@ -46,5 +52,6 @@ function pick(row: RowValues, properties: string[]): RowValues {
 function noFieldSent(contract: z.ZodObject): Problem {
   const names = Object.keys(contract.shape);
   const message = `at least one of ${names.join(', ')} is needed`;
-  return problem('validation_failed', { errors: Object.fromEntries(names.map(name => [name, [message]])) });
+  const error: FieldError = { message, code: 'required' };
+  return problem('validation_failed', { errors: Object.fromEntries(names.map(name => [name, [error]])) });
 }

@@ -1,0 +1,43 @@
+import type { z } from 'zod';
+import type { FieldError } from '../field-error.ts';
+
+/** Returns what is wrong with a value, without repeating the value. */
+export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldError {
+  if (value === undefined) return { message: 'is required', code: 'required' };
+  switch (issue.code) {
+    case 'invalid_type': {
+      const { expected } = issue;
+      const message = expected === 'int' ? 'must be a whole number' : `must be of type ${expected}`;
+      return { message, code: 'wrong_type', expected };
+    }
+    case 'too_small': {
+      const min = Number(issue.minimum);
+      const message = `must be ${issue.inclusive ? 'at least' : 'more than'} ${min}`;
+      return { message, code: issue.origin === 'string' ? 'too_short' : 'too_small', min };
+    }
+    case 'too_big': {
+      const max = Number(issue.maximum);
+      const message = `must be ${issue.inclusive ? 'at most' : 'less than'} ${max}`;
+      return { message, code: codeOfExcess[issue.origin] ?? 'too_large', max };
+    }
+    case 'invalid_value':
+      return {
+        message: `must be one of ${issue.values.join(', ')}`,
+        code: 'not_allowed',
+        values: issue.values.map(String),
+      };
+    case 'invalid_format':
+      return { message: formatMessages[issue.format] ?? issue.message, code: 'wrong_format' };
+    case 'custom':
+      return { message: issue.message, code: 'invalid', ...issue.params };
+    default:
+      return { message: issue.message, code: 'invalid' };
+  }
+}
+
+const codeOfExcess: Partial<Record<string, FieldError['code']>> = { string: 'too_long', array: 'too_many' };
+
+/** The formats whose message does not stand beside their definition. */
+const formatMessages: Partial<Record<string, string>> = {
+  datetime: 'must be a date and time such as 2026-01-31T12:00:00Z',
+};

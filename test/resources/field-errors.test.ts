@@ -1,0 +1,147 @@
+import { expect } from 'chai';
+import type { ApiResponse, Client } from '../support/client.ts';
+import { createWorld, type World } from '../support/world.ts';
+import { auditOf, expectRefused, newestAudit } from './expect.ts';
+
+describe('errors of fields', () => {
+  let world: World;
+  let admin: Client;
+
+  before(async () => {
+    world = await createWorld();
+    admin = await world.login(world.acme);
+  });
+  after(() => world.close());
+
+  const errorsOf = ({ status, body }: ApiResponse) => {
+    expect(status, JSON.stringify(body)).to.equal(400);
+    return [body.errors, body.errorCodes];
+  };
+
+  it('each text of a validation error has a stable code beside it, with the numbers and values that it names', async () => {
+    const refused: [path: string, body: object, errors: object, codes: object][] = [
+      [
+        'Countries',
+        { CountryCode: 'x'.repeat(51) },
+        { CountryCode: ['must be at most 50 characters long'], CountryName: ['is required'] },
+        { CountryCode: [{ code: 'too_long', max: 50 }], CountryName: [{ code: 'required' }] },
+      ],
+      [
+        'Currency',
+        { Code: 'eur', Name: ' ', DecimalPlaces: 7 },
+        {
+          Code: ['must be three capital letters (ISO 4217)'],
+          Name: ['must not be empty'],
+          DecimalPlaces: ['must be at most 6'],
+        },
+        { Code: [{ code: 'wrong_format' }], Name: [{ code: 'empty' }], DecimalPlaces: [{ code: 'too_large', max: 6 }] },
+      ],
+      [
+        'SystemOptions',
+        { SystemOptionTypeId: 0, Value: 5, CreatedAt: 'yesterday' },
+        {
+          SystemOptionTypeId: ['must be at least 1'],
+          Value: ['must be of type string'],
+          CreatedAt: ['must be a date and time such as 2026-01-31T12:00:00Z'],
+        },
+        {
+          SystemOptionTypeId: [{ code: 'too_small', min: 1 }],
+          Value: [{ code: 'wrong_type', expected: 'string' }],
+          CreatedAt: [{ code: 'wrong_format' }],
+        },
+      ],
+      [
+        'Entities',
+        { Name: 'A', name: 'B', EntityType: 'friend', StatusId: 99_999 },
+        {
+          Name: ['is given twice with different values, as Name and name'],
+          EntityType: ['must be one of supplier, customer'],
+        },
+        { Name: [{ code: 'ambiguous' }], EntityType: [{ code: 'not_allowed', values: ['supplier', 'customer'] }] },
+      ],
+      [
+        'Entities',
+        { Name: 'A', EntityType: 'customer', StatusId: 99_999 },
+        { StatusId: ['is not an entity status'] },
+        { StatusId: [{ code: 'unknown_reference' }] },
+      ],
+      [
+        'Promotions',
+        { PromoCode: 'P', Name: 'P', DiscountType: 'Percentage', DiscountValue: 101 },
+        { DiscountValue: ['must be at most 100 for a percentage'] },
+        { DiscountValue: [{ code: 'too_large', max: 100 }] },
+      ],
+    ];
+    for (const [path, body, errors, codes] of refused)
+      expect(errorsOf(await admin.post(`/api/v1/${path}`, body)), path).to.deep.equal([errors, codes]);
+    expect(errorsOf(await admin.get('/api/v1/Activity?limit=0'))).to.deep.equal([
+      { limit: ['must be a whole number above 0'] },
+      { limit: [{ code: 'wrong_format' }] },
+    ]);
+    const password = { token: 'x', newPassword: 'short' };
+    const reset = await world.anonymous.post('/api/v1/auth/reset-password', password, { 'X-Tenant': world.acme.guid });
+    expect(errorsOf(reset)).to.deep.equal([
+      { newPassword: ['must be at least 8 characters long'] },
+      { newPassword: [{ code: 'too_short', min: 8 }] },
+    ]);
+    expect((await admin.get('/api/v1/Currency/99999')).body).to.not.have.any.keys('errors', 'errorCodes');
+  });
+
+  const coded: [path: string, field: string, body: object][] = [
+    ['Countries', 'CountryCode', { CountryName: 'Twice' }],
+    ['UnitsOfMeasure', 'Code', { Name: 'Twice' }],
+    ['TaxCodes', 'Code', { Name: 'Twice', Rate: 1 }],
+    ['Promotions', 'PromoCode', { Name: 'Twice', DiscountType: 'Percentage', DiscountValue: 1 }],
+    ['Currency', 'Code', { Name: 'Twice' }],
+  ];
+  for (const [path, field, body] of coded)
+    it(`a duplicate code of ${path} is named, on POST and on PUT`, async () => {
+      const record = { [field]: 'ABC', ...body };
+      expect((await admin.post(`/api/v1/${path}`, record)).status).to.equal(201);
+      const taken = [{ [field]: ['is taken'] }, { [field]: [{ code: 'taken' }] }];
+      const again = await admin.post(`/api/v1/${path}`, record);
+      expect(again.body.code).to.equal('duplicate');
+      expect(errorsOf(again)).to.deep.equal(taken);
+      if (path === 'Countries') return; // its PUT finds the record by the code
+      const { body: other } = await admin.post(`/api/v1/${path}`, { ...record, [field]: 'DEF' });
+      expect(errorsOf(await admin.put(`/api/v1/${path}/${other.Id}`, record))).to.deep.equal(taken);
+    });
+
+  for (const [path, field, missing] of [
+    ['Countries', 'CountryCode', 'unknown_record'],
+    ['Currency', 'Code', 'not_found'],
+  ] as const)
+    it(`a record of ${path} that is marked as deleted is named by duplicate, and restore brings it back with an audit entry`, async () => {
+      const names = path === 'Countries' ? { CountryName: 'Norway' } : { Name: 'Norway' };
+      const { body: record } = await admin.post(`/api/v1/${path}`, { [field]: 'NOK', ...names });
+      const url = `/api/v1/${path}/${path === 'Countries' ? 'code/NOK' : record.Id}`;
+      expect((await admin.delete(url)).status).to.equal(204);
+      const refused = await admin.post(`/api/v1/${path}`, { [field]: 'NOK', ...names });
+      expectRefused(refused, 400, 'duplicate', [field]);
+      expect(refused.body.detail).to.match(/marked as deleted/);
+      expect(errorsOf(refused)).to.deep.equal([
+        { [field]: ['is taken by a record that is marked as deleted'] },
+        { [field]: [{ code: 'taken', deleted: true }] },
+      ]);
+
+      const restored = await admin.post(`${url}/restore`);
+      expect([restored.status, restored.body]).to.deep.equal([200, record]);
+      expect((await admin.get(url)).body).to.deep.equal(record);
+      expect((await admin.get(`/api/v1/${path}`)).body).to.deep.include(record);
+      const entries = await auditOf(admin, path === 'Countries' ? 'Country' : 'Currency', record.Id ?? 'NOK');
+      expect(entries.map(({ Action }) => Action)).to.deep.equal(['create', 'delete', 'update']);
+      expect(entries.at(-1)?.After).to.include({ IsDeleted: false, DeletedAt: null });
+
+      const audited = await newestAudit(admin);
+      expect((await admin.post(`${url}/restore`)).body).to.deep.equal(record);
+      expect(await newestAudit(admin)).to.equal(audited);
+      const nowhere = path === 'Countries' ? 'code/nowhere' : '99999';
+      expectRefused(
+        await admin.post(`/api/v1/${path}/${nowhere}/restore`),
+        missing === 'not_found' ? 404 : 400,
+        missing,
+      );
+      const reader = await world.loginAs(world.acme, { permissions: [] });
+      expectRefused(await reader.post(`${url}/restore`), 403, 'forbidden');
+    });
+});
