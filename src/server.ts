@@ -61,7 +61,7 @@ interface ServerOptions {
   deadlineMs?: number;
 }
 
-const maxStopMs = 25_000; // less than the 30 s after which orchestrators kill
+const maxStopMs = 25_000; // less than the 30 s after which orchestrators kill a process
 const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop for longer
 const audience = 'sales-back-office';
 /**

@@ -27,7 +27,7 @@ interface DocumentPage {
 
 /**
  * A page made from a Markdown file in the folder `docs`.
- * @throws {Error} when a link of the file leads to nothing that the service has
+ * @throws {Error} when a link of the file leads to no page of the service
  */
 export async function documentPage({ file, path, title, base }: DocumentPage): Promise<string> {
   const text = await readFile(new URL(`../../docs/${file}`, import.meta.url), 'utf8');

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 const maxTextLength = 4_096;
-/** A list is encoded in parts of about so many characters, which takes at most half a millisecond each. */
+/** A list is encoded in parts of about this number of characters; each part takes at most half a millisecond. */
 const partLength = 32 * 1024;
 
 /** The representation of a response (RFC 9110 §3.2): encoded once, sent any number of times. */

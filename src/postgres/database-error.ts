@@ -45,7 +45,7 @@ const serverStates = '08... 0A000 26000 25006 28... 3D000 40001 40P01 42501 53..
 /** The SQLSTATE of `check_table_size` in tenant databases: the table may not grow. */
 const limitReachedState = 'SB001';
 
-/** The failures of a database that a client sees as something else than 500. The first match decides. */
+/** The failures of a database for which a client does not get a 500. The first match decides. */
 const problemByCode: [RegExp, (cause: unknown) => Problem][] = [
   [codes('23505'), cause => problem('duplicate', { cause })],
   [codes('23503'), cause => problem('in_use', { cause })],

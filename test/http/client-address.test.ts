@@ -280,7 +280,7 @@ describe('clients without an address', () => {
     expect(passed[0]).to.match(/^unix-[\w-]{12}$/);
   });
 
-  it('a proxy on a Unix socket names its clients when TRUSTED_PROXIES contains unix', async () => {
+  it('X-Forwarded-For of a proxy on a Unix socket is used if TRUSTED_PROXIES contains unix', async () => {
     const connection = await listenOnUnixSocket('unix,10.0.0.0/8');
     const [proxy, otherProxy] = [connection(), connection()];
     const from = (address: string) => ({ 'X-Forwarded-For': address });

@@ -214,7 +214,7 @@ function rateLimitsInRedis(this: Mocha.Suite): void {
   });
 
   describe('Redis that is killed and started again', () => {
-    it('while Redis is killed and restarted under load, no request fails or waits, or exceeds a limit', async () => {
+    it('a kill and restart of Redis under load makes no request fail or wait, and exceeds no limit', async () => {
       const one = await start({ RATE_LIMIT_GLOBAL: '400/60s' });
       const responses: ApiResponse[] = [];
       const sendDuring = async (change: Promise<unknown>): Promise<void> => {

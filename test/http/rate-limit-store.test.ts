@@ -28,7 +28,7 @@ function* callTimes({ max, windowMs }: Rate, calls: number): Generator<number> {
 
 describe('sliding windows', () => {
   for (const rate of rates) {
-    it(`a window of ${rate.max} in ${rate.windowMs} ms is never exceeded, and rejects at most a group span longer`, () => {
+    it(`a window of ${rate.max} in ${rate.windowMs} ms is exact but for one group span, and never exceeded`, () => {
       const windows = new SlidingWindows(10);
       const allowed: number[] = [];
       const since = (time: number): number => allowed.length - lowerBound(allowed, time);
@@ -51,7 +51,7 @@ describe('sliding windows', () => {
     }
   });
 
-  it('a window forgets a call that is undone, and only that call', () => {
+  it('undoing a call removes exactly that call from its window', () => {
     const rate = { max: 5, windowMs: 1_000 };
     const windows = new SlidingWindows(10);
     for (const at of [0, 10, 20]) windows.hit('key', rate, at);
@@ -62,7 +62,7 @@ describe('sliding windows', () => {
     expect(windows.size).to.equal(0);
   });
 
-  it('calls that are undone never make a window grow', () => {
+  it('undone calls never make a window grow', () => {
     const rate = { max: 500, windowMs: 60_000 };
     const windows = new SlidingWindows(10);
     windows.hit('key', rate, 0);

@@ -60,7 +60,7 @@ describe('entities', () => {
       expect(await page(`?after=${Number.MAX_SAFE_INTEGER}`)).to.deep.equal([]);
     });
 
-    it('the next page of entities begins after a record that was deleted meanwhile', async () => {
+    it('the next page of entities is right when the last record of the page before was deleted', async () => {
       const [first, deleted, next] = ids as [number, number, number];
       await globex.delete(`${path}/${deleted}`);
       expect((await page(`?after=${deleted}`))[0]).to.equal(next);

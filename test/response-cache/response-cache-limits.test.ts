@@ -126,7 +126,7 @@ describe('limits of the response cache', () => {
     expect(cache.bytes).to.equal(0);
   });
 
-  it('the cache takes at most its limit of memory, whatever is loaded and changed, and frees all of it', async () => {
+  it('the cache never exceeds its memory limit, whatever is loaded and changed, and frees all memory', async () => {
     const maxBytes = 160_000;
     const resources = ['Currency', 'Country', 'TaxCode'];
     const operation = fc.record({

@@ -113,8 +113,8 @@ async function reserve(em: EntityManager, installation: Installation, manifest: 
 }
 
 /**
- * Returns the next id of a tenant. An id is never reused, so neither is the name of a database, though a slug may
- * be.
+ * Returns the next id of a tenant. An id is never reused. So the name of a database is never reused either, even if the
+ * slug is.
  */
 async function nextNumber(em: EntityManager): Promise<number> {
   const [row] = await em.execute<{ id: string }[]>(`select nextval(pg_get_serial_sequence('tenants', 'id')) as id`);
