@@ -58,7 +58,7 @@ interface ProblemOptions {
   detail?: string;
   errors?: FieldErrors;
   headers?: Record<string, string>;
-  /** False: the request must not simply be sent again, so a 503 has no `Retry-After`. */
+  /** False if the client must not simply repeat the request: a 503 then has no `Retry-After`. */
   isRepeatable?: boolean;
   /** Logged and counted, never sent. */
   reason?: UnauthorizedReason;

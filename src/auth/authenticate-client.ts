@@ -40,7 +40,7 @@ export function basicAuthRequired(): Problem {
   });
 }
 
-/** Compared with the secret of an unknown client, so that the check takes the same time. */
+/** The hash that the secret of an unknown client is compared with, so that the check takes the same time. */
 const unknownHash = createHash('sha256').digest();
 
 async function findClient(control: AuthServices['control'], authorization: string): Promise<ApiClient | undefined> {

@@ -24,7 +24,7 @@ export function refresh(services: AuthServices): TenantRoute {
       const { tenant } = context;
       const token = decodeRefreshToken(body.refreshToken, tenant.guid, secrets);
       if (!token) throw problem('invalid_refresh_token', { reason: 'signature' });
-      // Everything is loaded before the rotation, so that no client loses its session while the tenant database is down.
+      // Everything is loaded before the rotation, so no client loses its session while the tenant database is down.
       const session = await directory.session(token.sessionId);
       const holder = session && (await loadTokenHolder(services, context, session.userId));
       if (!holder) throw problem('invalid_refresh_token', { reason: session ? 'user' : 'session' });

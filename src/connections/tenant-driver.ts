@@ -110,7 +110,7 @@ export class TenantDriver extends PostgreSqlDriver {
     }, deadline);
   }
 
-  /** Creates an entity manager on this database. It never uses one from MikroORM's async context. */
+  /** Creates an entity manager on this database. It ignores the entity manager of MikroORM's async context. */
   entityManager(): EntityManager {
     return this.createEntityManager(false) as EntityManager;
   }

@@ -25,7 +25,7 @@ describe('OpenAPI document', () => {
     expect(validator.version).to.equal('3.1');
   });
 
-  it('the script prints the document without a database and without settings', async () => {
+  it('npm run openapi prints the document without a database and without settings', async () => {
     const { code, stdout, stderr } = await runScript('scripts/openapi.ts', [], {});
     expect(stderr).to.equal('');
     expect(code).to.equal(0);

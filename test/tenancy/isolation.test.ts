@@ -202,7 +202,7 @@ describe('tenant isolation', function () {
       }
     });
 
-    it('X-Tenant may be in upper case', async () => {
+    it('the guid in X-Tenant may be in upper case', async () => {
       const response = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, {
         'X-Tenant': world.acme.guid.toUpperCase(),
       });

@@ -21,7 +21,7 @@ interface Progress {
 }
 
 interface Options extends Progress {
-  /** Repair what can be repaired without risk. */
+  /** True to make the repairs that have no risk. */
   fix?: boolean | undefined;
 }
 

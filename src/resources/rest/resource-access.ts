@@ -92,7 +92,7 @@ async function duplicateProblem(
   });
 }
 
-/** Records by which scopes are measured are created and deleted only by callers of scope `All`. */
+/** Only callers of scope `All` may create and delete the records that the scope `Self` refers to: business entities. */
 export function requireScopeAll({ scopedBy }: ResourceDefinition, caller: Caller): void {
   if (scopedBy && caller.scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
 }
