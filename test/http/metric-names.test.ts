@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 /** A metric of the text format of Prometheus. */
@@ -104,26 +105,30 @@ describe('names of metrics', () => {
     const times = [...text.matchAll(/^migration_run_last_(?:start|finish)_timestamp_seconds ([\d.]+)$/gm)];
     expect(times).to.have.length(2);
     for (const [, seconds] of times) expect(Math.abs(Number(seconds) - Date.now() / 1_000)).to.be.below(60);
-    await service.stop();
+  });
+
+  it('a Redis that fails is shown', async () => {
+    expect(await read()).to.include('rate_limits_own 0\n');
+    const { service } = await world.startAnotherServer({ REDIS_URL: 'redis://127.0.0.1:1' });
+    const text = await (await fetch(`http://127.0.0.1:${service.managementPort}/metrics`)).text();
+    expect(text).to.include('rate_limits_own 1\n');
   });
 
   it('a mail that cannot be sent is counted', async () => {
     const body = { email: world.acme.admin.email };
     await world.anonymous.post('/api/v1/auth/reset-password', body, { 'X-Tenant': world.acme.guid });
-    for (;;) if (/^mails_failed_total 1$/m.test(await read())) break;
+    await eventually(async () => /^mails_failed_total 1$/m.test(await read()));
     expect(await read()).to.include('mails_sent_total 0\n');
   });
 
   it('the metrics are rendered while the control database does not respond', async () => {
+    const { service } = await world.startAnotherServer();
     await world.control.em.fork().transactional(async em => {
       await em.execute('lock table tenants in access exclusive mode');
-      const { service } = await world.startAnotherServer();
       const text = await (await fetch(`http://127.0.0.1:${service.managementPort}/metrics`)).text();
       expect(text)
         .to.include('build_info{')
         .and.not.match(/^tenants\{/m);
-      await em.execute('select 1');
-      setImmediate(() => void service.stop());
     });
   });
 });
