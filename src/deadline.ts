@@ -12,11 +12,12 @@ export class DeadlineError extends Error {
 }
 
 /**
- * The moment at which a request must stop waiting: for its turn, a connection, a query, another request's result. It has
- * no timer of its own, so a request that waits for nothing pays for none: see `RunningDeadlines`.
+ * The moment at which a request must stop waiting: for its turn, a connection, a query, the result of another request.
+ * It has no timer of its own, because a timer would cost too much for a request that never waits: see
+ * `RunningDeadlines`.
  */
 export class Deadline {
-  /** The neighbours in the list of `RunningDeadlines`; undefined when the deadline is not in the list. */
+  /** The links of the list in `RunningDeadlines`; undefined at the ends, and when the deadline is not in the list. */
   previous: Deadline | undefined;
   next: Deadline | undefined;
   #endsAt: number;
@@ -25,7 +26,7 @@ export class Deadline {
   #passed = false;
   #ended = false;
 
-  /** @param reject called after the listeners, when what they ended has had the time to report why */
+  /** @param reject called after the listeners, once the work that they ended has had time to report its own error */
   constructor(ms: number, reject: (error: DeadlineError) => void) {
     this.#endsAt = performance.now() + ms;
     this.#reject = reject;
@@ -48,7 +49,7 @@ export class Deadline {
     return () => this.#listeners?.delete(listener);
   }
 
-  /** Does not count the time that `wait` takes: a client that sends its body slowly takes none of the service's time. */
+  /** Waits without counting the time of the wait: a client that sends its body slowly costs the service no time. */
   async notCounting<T>(wait: () => Promise<T>): Promise<T> {
     running.remove(this);
     const startedAt = performance.now();
@@ -60,7 +61,7 @@ export class Deadline {
     }
   }
 
-  /** The work has ended. */
+  /** Must be called when the work has ended. */
   end(): void {
     this.#ended = true;
     this.#listeners = undefined;
@@ -73,7 +74,8 @@ export class Deadline {
     running.remove(this);
     this.#passed = true;
     for (const listener of [...(this.#listeners ?? [])]) listener();
-    // A destroyed connection rejects its queries before that, and a write whose commit was sent reports so.
+    // Before this callback runs, a destroyed connection rejects its queries, so a write reports that its commit was
+    // sent.
     setImmediate(() => this.#reject(new DeadlineError()));
   }
 }
@@ -81,8 +83,8 @@ export class Deadline {
 const tickMs = 100;
 
 /**
- * The deadlines of all running requests: a linked list, and one timer that looks through it. A timer for each request
- * would cost more than everything else that a cached response needs from this file.
+ * The deadlines of all running requests: a linked list, and one timer that checks all of them. A timer for each request
+ * would cost more than all other work of this file for a cached response.
  */
 class RunningDeadlines {
   #first: Deadline | undefined;
@@ -123,8 +125,9 @@ class RunningDeadlines {
 const running = new RunningDeadlines();
 
 /**
- * Runs work that must end within `ms`, to a tenth of a second. Pass the deadline on to whatever the work waits for.
- * @throws {DeadlineError} when the deadline passes. The work goes on, but gets no connection to a tenant database any more
+ * Runs work that must end within `ms`, to a tenth of a second. Pass the deadline to everything that the work waits for.
+ * @throws {DeadlineError} when the deadline passes. The work goes on, but can no longer get a connection to a tenant
+ *   database
  */
 export function withDeadline<T>(ms: number, work: (deadline: Deadline) => Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {

@@ -140,7 +140,7 @@ function findCycle(graph: ReadonlyMap<string, readonly string[]>): string[] | un
   return undefined;
 }
 
-describe('the architecture', () => {
+describe('architecture', () => {
   let src: SourceFile[];
   let migrations: SourceFile[];
   let scripts: SourceFile[];
@@ -155,7 +155,7 @@ describe('the architecture', () => {
     expect(src.length).to.be.greaterThan(40);
   });
 
-  it('no file imports itself through others, type imports included', () => {
+  it('the imports of the source files form no cycle, type imports included', () => {
     const graph = new Map([...src, ...scripts, config].map(file => [file.path, importsOf(file)]));
     expect(findCycle(graph)?.join(' → ')).to.equal(undefined);
     expect(
@@ -169,7 +169,7 @@ describe('the architecture', () => {
     ).to.deep.equal(['b', 'c', 'b']);
   });
 
-  it('every room imports only the rooms below it', () => {
+  it('every folder of src imports only the folders below it', () => {
     const wrong: string[] = [];
     for (const file of [...src, ...scripts, config]) {
       const room = roomOf(file.path);
@@ -182,7 +182,7 @@ describe('the architecture', () => {
     expect(findCycle(new Map(Object.entries(mayImport)))?.join(' → ')).to.equal(undefined);
   });
 
-  it('no two source files of the project bear the same name', async () => {
+  it('no two source files have the same name', async () => {
     const folders = await Promise.all(['src', 'scripts', 'bench'].map(sources));
     const names = folders
       .flat()
@@ -191,13 +191,13 @@ describe('the architecture', () => {
     expect(names.filter((name, at) => names.indexOf(name) !== at)).to.deep.equal([]);
   });
 
-  it('has an HTTP layer that knows of no database', () => {
+  it('the HTTP layer imports nothing of a database', () => {
     for (const { path, code } of src.filter(file => roomOf(file.path) === 'http')) {
       expect(code, path).not.to.match(/mikro-orm|from 'pg'/);
     }
   });
 
-  it('has migrations that depend on nothing that changes', () => {
+  it('a migration imports nothing of the source code, which may change after it', () => {
     for (const file of migrations) {
       expect(
         importsOf(file).filter(path => path !== join(dirname(file.path), 'sql.ts')),
@@ -219,16 +219,16 @@ describe('the architecture', () => {
     expect(new Set(keys).size).to.equal(keys.length);
   });
 
-  it('reads the environment in one place', () => {
+  it('the environment is read in one place only', () => {
     const readers = all.filter(({ code }) => /process\.env|node:process|import\.meta\.env/.test(code));
     expect(readers.map(({ path }) => path)).to.deep.equal(['src/config.ts']);
   });
 
-  it('lies in a folder of any name: no path is cut out of a URL, in which a space is written otherwise', () => {
+  it('no file path is taken from the pathname of a URL, so the project may lie in a folder of any name', () => {
     for (const { path, code } of all) expect(code, path).not.to.match(/import\.meta\.url\)\.pathname/);
   });
 
-  it('has resources that do not know of tenants', () => {
+  it('the files of the resources contain no code about tenants', () => {
     const files = src.filter(({ path }) => /^src\/resources\/[^/]+$/.test(path) && path !== 'src/resources/index.ts');
     expect(files.length).to.be.greaterThan(0);
     for (const { path, text } of files) {
@@ -237,7 +237,7 @@ describe('the architecture', () => {
     }
   });
 
-  it('has no any, and no suppression without a reason', () => {
+  it('the source code has no any, and no suppression without a reason', () => {
     for (const { path, code, text } of all) {
       expect(code, path).not.to.match(/(?::|<|\bas|\||&|=>|,)\s*any\b\s*(?:[;,)>=\][|&{]|$)/m);
       expect(text, path).not.to.match(/@ts-(?:ignore|nocheck|expect-error)(?! \S)/);
@@ -245,12 +245,12 @@ describe('the architecture', () => {
     }
   });
 
-  it('has nothing that is left for later', async () => {
+  it('no file contains a marker of unfinished work', async () => {
     const later = new RegExp(`\\b(${['TO' + 'DO', 'FIX' + 'ME', 'XX' + 'X', 'HA' + 'CK'].join('|')})\\b`);
     for (const { path, text } of [...all, ...(await sources('test'))]) expect(text, path).not.to.match(later);
   });
 
-  it('has no default exports, no barrels but the catalogue, and no module-level variables', () => {
+  it('the source code has no default export, no barrel file but the catalogue, and no module-level variable', () => {
     for (const { path, code } of src) {
       expect(code, path).not.to.match(/^export default/m);
       expect(code, path).not.to.match(/^export (\*|\{.*\} from)/m);
@@ -258,7 +258,7 @@ describe('the architecture', () => {
     }
   });
 
-  it('no two migrations of one kind have the same number: each runs after those that it was written after', async () => {
+  it('no two migrations of one database have the same number, so they run in the order of writing', async () => {
     for (const kind of ['control', 'tenant']) {
       const names = (await readdir(join(root, 'migrations', kind))).filter(name => /^\d{4}-/.test(name));
       const numbers = names.map(name => Number(name.slice(0, 4))).sort((a, b) => a - b);
@@ -266,7 +266,7 @@ describe('the architecture', () => {
     }
   });
 
-  describe('of its packages', () => {
+  describe('packages', () => {
     interface Package {
       version: string;
       dependencies?: Record<string, string>;
@@ -281,7 +281,7 @@ describe('the architecture', () => {
       locked = JSON.parse(await readFile(join(root, 'package-lock.json'), 'utf8')).packages;
     });
 
-    it('pins every version exactly, as the lockfile has it', () => {
+    it('every dependency is pinned to the exact version in the lockfile', () => {
       const { dependencies, devDependencies, optionalDependencies } = manifest;
       const named = { ...dependencies, ...devDependencies, ...optionalDependencies };
       expect(Object.keys(named).length).to.be.greaterThan(10);
@@ -291,7 +291,7 @@ describe('the architecture', () => {
       }
     });
 
-    it('has MikroORM in one version', () => {
+    it('all packages of MikroORM have the same version', () => {
       const versions = Object.entries(locked)
         .filter(([path]) => /node_modules\/@mikro-orm\/[^/]+$/.test(path))
         .map(([, { version }]) => version);

@@ -69,7 +69,7 @@ describe('activities', () => {
       expect(await auditOf(admin, 'Activity', activity.Id)).to.deep.equal([]);
     });
 
-    it('ids are JSON numbers, in records and in lists', async () => {
+    it('the ids of activities are JSON numbers, in records and in lists', async () => {
       const { Id } = await record({ UserId: 2 ** 53 - 1, EntityId: 2 ** 53 - 1 });
       const text = await (
         await fetch(`${world.url}${path}/${Id}`, { headers: { Authorization: `Bearer ${admin.tokens?.accessToken}` } })
@@ -78,7 +78,7 @@ describe('activities', () => {
       expect(text).to.include('"EntityId":9007199254740991,');
     });
 
-    it('user and address default to those of the caller, unless the body sets them, even to null', async () => {
+    it('user and address of an activity default to those of the caller, unless the body sets them', async () => {
       const guid = (await admin.get('/api/v1/auth/me')).body.userGuid;
       const absent = await record({});
       expect(absent).to.include({ IPAddress: '127.0.0.1', Comment: null, EntityId: null, Screen: null });
@@ -90,7 +90,7 @@ describe('activities', () => {
       expect(await record({ UserId: null, IPAddress: null })).to.include({ UserId: null, IPAddress: null });
     });
 
-    it('the real caller and address are stored, and no response contains them', async () => {
+    it('the real caller and address of an activity are stored, and no response contains them', async () => {
       const honest = await record({});
       const forged = await record({ UserId: 77, IPAddress: '10.1.2.3', RecordedBy: 78, recordedFrom: '10.1.2.4' });
       const [row] = await sql<object>(world.acme, 'select recorded_by, recorded_from from activities where id = $1', [
@@ -100,7 +100,7 @@ describe('activities', () => {
       expect(forged).not.to.have.any.keys('RecordedBy', 'RecordedFrom');
     });
 
-    it('the service sets id and time, whatever the body contains', async () => {
+    it('the service sets id and time of an activity, whatever the body contains', async () => {
       const recorded = await record({
         Id: 1_000_000,
         CreatedAt: '2001-01-01T00:00:00Z',
@@ -110,7 +110,7 @@ describe('activities', () => {
       expect(Date.parse(recorded.CreatedAt)).to.be.closeTo(Date.now(), 60_000);
     });
 
-    it('camelCase names are accepted, and two spellings with different values are rejected', async () => {
+    it('an activity may have camelCase names, and two spellings with different values are rejected', async () => {
       const sent = { activityCode: 5, userId: 6, entityId: 7, comment: 'c', screen: 's', ipAddress: '10.0.0.1' };
       const { body } = await admin.post(path, sent);
       expect(body).to.include({ ActivityCode: 5, UserId: 6, EntityId: 7 });
@@ -129,7 +129,7 @@ describe('activities', () => {
       IPAddress: text({ max: 45, mayBeEmpty: true, nullable: true }),
     };
     for (const [field, { good, bad }] of Object.entries(fields)) {
-      it(`every valid ${field} is stored unchanged`, async () => {
+      it(`every valid ${field} of an activity is stored unchanged`, async () => {
         for (const [json, stored] of good({ statusId: 0, currencyId: 0, countryCode: '', entityId: 0 })) {
           const { status, body } = await admin.post(path, withField({ ActivityCode: 1 }, field, json));
           expect([status, body[field]], json).to.deep.equal([201, stored]);
@@ -137,7 +137,7 @@ describe('activities', () => {
         }
       });
 
-      it(`every invalid ${field} is rejected by the name of the field, and nothing is stored`, async () => {
+      it(`every invalid ${field} of an activity is rejected with the name of the field`, async () => {
         const before = await idsOf('?limit=1');
         for (const json of bad) {
           const response = await admin.post(path, withField({ ActivityCode: 1 }, field, json));
@@ -147,7 +147,7 @@ describe('activities', () => {
       });
     }
 
-    it('ActivityCode is the only required field', async () => {
+    it('ActivityCode is the only required field of an activity', async () => {
       for (const body of [undefined, '', {}, { Comment: 'no code' }]) {
         expectRefused(await admin.post(path, body), 400, 'validation_failed', ['ActivityCode']);
       }

@@ -182,7 +182,7 @@ describe('client addresses', () => {
     for (const [address, network] of networks) expect(clientNetwork(address), address).to.equal(network);
   });
 
-  it('every IPv6 address is the address that a URL makes of it', () => {
+  it('every IPv6 address is parsed to the same address as in a URL', () => {
     fc.assert(
       fc.property(fc.ipV6(), text => {
         const { hostname } = new URL(`http://[${text}]`);

@@ -22,7 +22,7 @@ describe('connections to PostgreSQL', () => {
     expect(values).to.deep.equal(['1234kB', 'off', '5min', '5s', 'backoffice-migrations']);
   });
 
-  describe('to a server that accepts and never answers', () => {
+  describe('connections to a server that accepts and never responds', () => {
     let silent: Server;
     const sockets = new Set<Socket>();
 

@@ -139,7 +139,7 @@ describe('write monitor of another server', () => {
     await set('alter system reset track_counts', 'on');
   });
 
-  it('a response that was read during a poll is not proved by it', async () => {
+  it('a poll proves nothing about a response that was read during the poll', async () => {
     await cacheRecord();
     world.clock.monotonicOffsetMs += 120_000;
     await record.readUncached();
