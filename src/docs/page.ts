@@ -23,9 +23,6 @@ const navigation = [
  * A complete HTML page: header, list of sections, body. It needs no script; style.css fits it to phones and dark mode.
  */
 export function page({ path, title, sections, body }: Page): string {
-  const links = navigation.map(
-    ([href, name]) => html` <a href="${href}"${href === path ? html` aria-current="page"` : ''}>${name}</a>`,
-  );
   return html`<!doctype html>
 <html lang="en">
 <head>
@@ -33,10 +30,10 @@ export function page({ path, title, sections, body }: Page): string {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${title} – Sales back office</title>
 <link rel="stylesheet" href="/css/docs.css">
-<link rel="icon" href="data:,">
+<link rel="icon" href="/favicon.ico">
 </head>
 <body>
-<header><nav aria-label="Documentation"><strong>Sales back office</strong>${links}</nav></header>
+${header(path)}
 <div class="page">
 <nav class="contents" aria-label="On this page"><ul>
 ${sections.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`)}
@@ -46,4 +43,12 @@ ${sections.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`)}
 </body>
 </html>
 `.html;
+}
+
+/** The header of every page: the links to all pages, with that of the page itself marked. */
+export function header(path: string): Html {
+  const links = navigation.map(
+    ([href, name]) => html` <a href="${href}"${href === path ? html` aria-current="page"` : ''}>${name}</a>`,
+  );
+  return html`<header><nav aria-label="Documentation"><strong>Sales back office</strong>${links}</nav></header>`;
 }

@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import type { Middleware } from 'koa';
+import type { Context, Middleware } from 'koa';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { documentPage } from './document-page.ts';
 import { errorsPage } from './errors-page.ts';
+import { notFoundPage } from './not-found-page.ts';
 import { openApiDocument, openApiText } from './openapi-document.ts';
 import { referencePage } from './reference-page.ts';
-import { swaggerFile, swaggerPage, swaggerStart } from './swagger.ts';
+import { explorerStyle, swaggerFile, swaggerPage, swaggerStart } from './swagger.ts';
 
 /** A file of the documentation, rendered when it is first requested. */
 interface Content {
@@ -19,6 +20,7 @@ const mediaTypes = {
   css: 'text/css; charset=utf-8',
   js: 'text/javascript; charset=utf-8',
   json: 'application/json; charset=utf-8',
+  svg: 'image/svg+xml',
 };
 
 /** Allows nothing from another origin. Swagger UI needs inline styles and images in `data:` URLs. */
@@ -39,6 +41,15 @@ export function documentationPages(routes: readonly TenantRoute[], base: string)
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
     if (isRead && ctx.path === '/') return ctx.redirect('/docs');
     const content = contents.get(ctx.path);
+    if (isRead && !content && isForPerson(ctx)) {
+      const page = ctx.path.replace(/\/$/, '');
+      if (contents.has(page)) return ctx.redirect(page);
+      ctx.status = 404;
+      ctx.set('Content-Security-Policy', contentSecurityPolicy);
+      ctx.type = mediaTypes.html;
+      ctx.body = notFoundPage();
+      return;
+    }
     if (!content || !isRead) return next();
     ctx.state.route = ctx.path;
     const rendering = rendered.get(ctx.path) ?? render(content);
@@ -56,6 +67,15 @@ export function documentationPages(routes: readonly TenantRoute[], base: string)
   };
 }
 
+/** True for a path outside the API that a browser shows. All other clients get a problem, also for an unknown path. */
+function isForPerson(ctx: Context): boolean {
+  return !/^\/api(\/|$)/.test(ctx.path) && ctx.accepts('json', 'html') === 'html';
+}
+
+const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#0b5fa5"/>
+<path d="M4 12V8m4 4V4m4 8V6" stroke="#fff" stroke-width="2" stroke-linecap="round"/></svg>
+`;
+
 function contentsByPath(routes: readonly TenantRoute[], base: string): Map<string, Content> {
   const htmlPage = (render: Content['render']): Content => ({ type: 'html', render });
   const guide = { file: 'guide.md', path: '/docs', title: 'Guide', base };
@@ -67,6 +87,8 @@ function contentsByPath(routes: readonly TenantRoute[], base: string): Map<strin
     ['/docs/operators', htmlPage(() => documentPage(operators))],
     ['/docs/openapi.json', { type: 'json', render: () => openApiText(routes) }],
     ['/css/docs.css', { type: 'css', render: () => readFile(new URL('style.css', import.meta.url), 'utf8') }],
+    ['/css/explorer.css', { type: 'css', render: () => explorerStyle }],
+    ['/favicon.ico', { type: 'svg', render: () => icon }],
     ['/swagger', htmlPage(() => swaggerPage)],
     ['/swagger/start.js', { type: 'js', render: () => swaggerStart }],
     ['/swagger/swagger-ui.css', { type: 'css', render: () => swaggerFile('swagger-ui.css') }],

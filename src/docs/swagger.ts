@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { html } from './html.ts';
+import { header } from './page.ts';
 
 /** Reads a file of Swagger UI from the package `swagger-ui-dist`. */
 export function swaggerFile(name: string): Promise<string> {
@@ -15,12 +16,14 @@ export const swaggerPage = html`<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Try it out – Sales back office</title>
-<link rel="icon" href="data:,">
+<link rel="icon" href="/favicon.ico">
 <link rel="stylesheet" href="/swagger/swagger-ui.css">
+<link rel="stylesheet" href="/css/explorer.css">
 </head>
 <body>
 <noscript>The explorer needs JavaScript. The <a href="/docs/reference">reference</a> works without it.</noscript>
-<div id="explorer"></div>
+${header('/swagger')}
+<main id="explorer"></main>
 <script src="/swagger/swagger-ui-bundle.js"></script>
 <script src="/swagger/start.js"></script>
 </body>
@@ -41,4 +44,19 @@ SwaggerUIBundle({
   defaultModelsExpandDepth: -1,
   validatorUrl: null,
 });
+`;
+
+/** The style of the header above the explorer. The style sheet of the other pages would change the look of Swagger UI. */
+export const explorerStyle = `body { margin: 0; }
+body > header {
+  padding: 0.75rem 1.25rem;
+  border-bottom: 1px solid #8884;
+  background: Canvas;
+  color: CanvasText;
+  color-scheme: light dark;
+  font: 1rem/1.5 system-ui, sans-serif;
+}
+body > header nav { display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; }
+body > header a { color: LinkText; }
+body > header a[aria-current] { color: inherit; font-weight: 600; text-decoration: none; }
 `;

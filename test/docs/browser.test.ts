@@ -121,7 +121,7 @@ function browserTests(executablePath: string): void {
 
   it('without JavaScript, the explorer links to the reference', async () => {
     const { page } = await open('/swagger', { javaScriptEnabled: false });
-    await page.getByRole('link', { name: 'reference' }).click();
+    await page.getByRole('link', { name: 'reference', exact: true }).click();
     await page.waitForURL('**/docs/reference');
     await page.close();
   });

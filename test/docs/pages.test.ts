@@ -87,6 +87,46 @@ describe('documentation pages', () => {
     expect([status, headers.location]).to.deep.equal([302, '/docs']);
   });
 
+  it('an address with a slash at its end leads a browser to the page', async () => {
+    for (const path of ['/docs', '/docs/reference', '/swagger']) {
+      const { status, headers } = await rawGet(world.url, `${path}/`, { Accept: 'text/html,*/*;q=0.8' });
+      expect([status, headers.location]).to.deep.equal([302, path]);
+    }
+  });
+
+  it('the service has an icon, and every page names it', async () => {
+    const { status, headers, body } = await rawGet(world.url, '/favicon.ico');
+    expect([status, headers['content-type']]).to.deep.equal([200, 'image/svg+xml']);
+    expect(body).to.match(/^<svg /);
+    for (const path of htmlPaths) expect(pages.get(path), path).to.include('<link rel="icon" href="/favicon.ico">');
+  });
+
+  it('a browser gets a 404 page for an unknown path outside /api, and every other client the problem of before', async () => {
+    const browser = { Accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' };
+    for (const path of ['/nope', '/docs/nope', '/api-docs', '/apis/v1']) {
+      const { status, headers, body } = await rawGet(world.url, path, browser);
+      expect([status, headers['content-type'], headers['cache-control']], path).to.deep.equal([
+        404,
+        'text/html; charset=utf-8',
+        'no-store',
+      ]);
+      expect(body).to.include('There is no such page').and.include('href="/docs"').and.not.include('nope');
+      expect(headers['content-security-policy']).to.include(`default-src 'none'`);
+      for (const Accept of ['application/json', '*/*']) {
+        const other = await rawGet(world.url, path, { Accept });
+        expect([other.status, JSON.parse(other.body).code], path).to.deep.equal([403, 'tenant_required']);
+      }
+    }
+    for (const path of ['/api', '/api/v1/nope', '/api/v1/EntityStatus'])
+      expect((await rawGet(world.url, path, browser)).status, path).to.equal(403);
+  });
+
+  it('the explorer has the header of the other pages, so that it leads back to them', () => {
+    const headerOf = (path: string) =>
+      /<header>.*<\/header>/s.exec(pages.get(path) ?? '')?.[0].replace(' aria-current="page"', '');
+    expect(headerOf('/swagger')).to.be.a('string').and.equal(headerOf('/docs'));
+  });
+
   it('the pages do not depend on the caller or on the named tenant', async () => {
     for (const path of htmlPaths) {
       const asUser = await rawGet(world.url, path, { ...authorization, 'X-Tenant': world.globex.guid });
