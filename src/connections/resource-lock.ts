@@ -27,6 +27,6 @@ export interface ResourceState {
 export const resourceState = (key: string) => ({
   name: 'resource_state',
   text: `select not pg_is_in_recovery() and pg_try_advisory_xact_lock($1) as free,
-                ${sourceExpression('current_database()')} as source`,
+                ${sourceExpression()} as source`,
   values: [key],
 });

@@ -1,4 +1,4 @@
-import { controlHead, controlVersion } from '../control/database.ts';
+import { type ControlDatabase, controlHead, controlVersion } from '../control/database.ts';
 import type { Installation } from '../installation.ts';
 import { connectFailure, OperatorError } from '../operator-error.ts';
 import { sqlState } from '../postgres/database-error.ts';
@@ -13,13 +13,37 @@ export async function requireControlHead({ control, controlUrl, embedded }: Inst
     await createControlDatabase(controlUrl);
     await migrateControl(controlUrl);
   }
+  await requireControlServer(control).catch(explainFailure);
   const [version, head] = await Promise.all([controlVersion(control).catch(explainFailure), controlHead()]);
   if (version === head) return;
   const state = version === undefined ? 'has no schema yet' : `is at version ${version}, this build needs ${head}`;
   throw new OperatorError(`The control database ${state}. Migrate it: npm run control -- migrate`);
 }
 
+const minServerVersion = 150_000;
+
+/** @throws {OperatorError} when the server of the control database is too old */
+async function requireControlServer(control: ControlDatabase): Promise<void> {
+  const [row] = await control.em.execute<{ version: number }[]>(
+    `select current_setting('server_version_num')::int as version`,
+  );
+  requireServerVersion(row?.version ?? 0);
+}
+
+/**
+ * @param version `server_version_num`: 150003 is PostgreSQL 15.3
+ * @throws {OperatorError} when the version is too old for the control database
+ */
+export function requireServerVersion(version: number): void {
+  if (version >= minServerVersion) return;
+  const [major, min] = [version, minServerVersion].map(number => Math.floor(number / 10_000));
+  throw new OperatorError(
+    `The control database is on PostgreSQL ${major}. Upgrade its server: PostgreSQL ${min} or later is required`,
+  );
+}
+
 function explainFailure(cause: unknown): never {
+  if (cause instanceof OperatorError) throw cause;
   if (sqlState(cause) === '3D000')
     throw new OperatorError(
       'The control database that DATABASE_URL names does not exist. Create it: npm run control -- migrate',

@@ -6,13 +6,16 @@ export function serverAddress(url: string): string {
   return `${searchParams.get('host') ?? hostname}:${searchParams.get('port') ?? (port || '5432')}`;
 }
 
+const ownOid = '(select oid from pg_database where datname = current_database())';
+
 /**
- * Returns an SQL expression that identifies one database during one run of one server. Its value is the same for every
- * address and every session. Other expressions cost a new connection three times as much.
- * @param database SQL for the name of the database
+ * Returns an SQL expression that identifies one database under one name, during one run of one server. Its value is the
+ * same for every address and every session. The name alone would not do: another database may have it for a while.
+ * @param name SQL for the name of the database; by default of the connected one
+ * @param oid SQL for its OID
  */
-export function sourceExpression(database: string): string {
-  return `concat(pg_postmaster_start_time() at time zone 'UTC', ' ', ${database})`;
+export function sourceExpression(name = 'current_database()', oid = ownOid): string {
+  return `concat(pg_postmaster_start_time() at time zone 'UTC', ' ', ${oid}, ' ', ${name})`;
 }
 
 /**

@@ -39,7 +39,7 @@ const statement = {
   text: `select numbackends = 0 as "isUnused",
        row(datid, tup_inserted, tup_updated, tup_deleted, stats_reset, (select stats_reset from pg_stat_bgwriter))::text
          as fingerprint,
-       ${sourceExpression('datname')} as source
+       ${sourceExpression('datname', 'datid')} as source
      from pg_stat_database
      where datid <> 0 and current_setting('track_counts')::boolean and not pg_is_in_recovery()`,
   values: [],
@@ -69,7 +69,7 @@ const statement = {
  *   I4 (identity) A read and a poll with the same source are of the same database in the same run of the same server.
  *      Assumes: the server itself names the source (`sourceExpression`), in the same words to the poll and to the
  *      connection of the read. The address of a server would not do: it may lead to another server later, or to
- *      several.
+ *      several. Nor would the name of a database: between two polls, another one may have it for a while.
  *
  * Proof that a database did not change from a read at time r until time b, where poll A was answered at a < r, poll B
  * began at b, both returned the same fingerprint, and B found no connection:
