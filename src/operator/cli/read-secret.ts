@@ -15,9 +15,9 @@ export async function readSecret(prompt: string): Promise<string> {
 }
 
 function readHidden(prompt: string): Promise<string> {
-  process.stderr.write(`${prompt} (not shown): `);
   const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
   const terminal = createInterface({ input: process.stdin, output: nowhere, terminal: true });
+  process.stderr.write(`${prompt} (not shown): `); // after the terminal has stopped its echo
   return new Promise<string>((resolve, reject) => {
     terminal.once('line', line => {
       resolve(line);
