@@ -73,7 +73,7 @@ export class TenantClient extends pg.Client {
     const stream = this.#stream;
     // Not as a callback of `setTimeout`, which would be called once only: an idle connection is silent, too.
     stream.setTimeout(silenceMs).on('timeout', () => {
-      // Not the code of a lost connection, which would be retried: the retry would take as long again.
+      // Without the code of a lost connection, which would cause a retry that takes as long again.
       if (this.#onRelease) stream.destroy(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
     });
   }

@@ -15,7 +15,10 @@ interface CacheOptions<Value> {
   maxAbsent?: number;
 }
 
-/** A cached value, for callers that would look it up again and again. It is current only while the change feed is. */
+/**
+ * A cached value, for callers that would look it up again and again. It is current only while the change feed is
+ * current.
+ */
 export interface CacheEntry<Value> {
   readonly value: Value | undefined;
   /** True as soon as the cache has removed the entry. An expired entry is removed by the next look-up of its key. */
@@ -103,7 +106,7 @@ export class ControlCache<Value extends object> {
     return entry;
   }
 
-  /** Removes this very entry; returns false when a change has removed it or a later look-up has replaced it. */
+  /** Removes exactly this entry; returns false when a change has removed it or a later look-up has replaced it. */
   #remove(key: string, entry: Entry<Value>): boolean {
     return this.#entries.peek(key) === entry && this.#entries.delete(key);
   }
