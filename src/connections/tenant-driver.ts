@@ -99,10 +99,12 @@ export class TenantDriver extends PostgreSqlDriver {
   /** Makes one change in a transaction that carries the actor. @returns the rows of the statement */
   change({ actor, resource, prepare, announce, deadline }: Change): Promise<RowValues[]> {
     return this.#withClient(async client => {
-      if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), announce);
       const transaction = new TenantTransaction(client, actor, () => this.entityManager());
       try {
-        return await transaction.commit(await prepare(transaction));
+        const statement = await prepare(transaction);
+        // Only now, so that a change that is refused invalidates no cached response.
+        if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), announce);
+        return await transaction.commit(statement);
       } catch (error) {
         await transaction.rollback();
         throw error;

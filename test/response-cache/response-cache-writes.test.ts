@@ -46,6 +46,17 @@ describe('response cache during writes', () => {
     await cache.expectEverywhere('untouched');
   });
 
+  it('a change of a record that does not exist is refused without invalidating cached responses', async () => {
+    await cache.fillCaches(acme);
+    const refused = await acme[0].put(`${currencies}/999999`, { Code: 'NIL', Name: 'Nothing' });
+    expect(refused.status).to.equal(404);
+    await withConnection(world.acme.adminUrl, async session => {
+      await session.query('begin; lock table currencies in access exclusive mode');
+      for (const client of acme) expect((await client.get(currencies)).status).to.equal(200);
+      await session.query('rollback');
+    });
+  });
+
   it('under concurrent reads and writes every response was current within the last second', async () => {
     await checkCoherence(cache);
   }).timeout(60_000);
