@@ -59,11 +59,11 @@ const mayImport: Record<string, string[]> = {
     'log',
     ...leaves,
   ],
-  server: [
+  'server-ports': ['operator-error'],
+  services: [
     'app',
     'tenant-entities',
     'operator',
-    'operator-error',
     'installation',
     'metrics',
     'auth',
@@ -77,6 +77,7 @@ const mayImport: Record<string, string[]> = {
     'log-output',
     ...leaves,
   ],
+  server: ['services', 'server-ports', 'app', 'response-cache', 'connections', 'http', ...leaves],
   main: ['server', 'operator', 'operator-error', 'signals', 'installation', 'auth', 'control', 'log', ...leaves],
   scripts: ['operator', 'routes', 'docs'],
   'mikro-orm.config': ['tenant-entities', 'tenancy', 'control', 'embedded', 'config'],

@@ -1,0 +1,149 @@
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import type { AppServices } from './app.ts';
+import { countMails, createMail } from './auth/mail.ts';
+import { createPasswords, type Passwords } from './auth/passwords.ts';
+import { createUsageCounter } from './auth/usage-counter.ts';
+import { createBackgroundTasks } from './background-tasks.ts';
+import type { Config } from './config.ts';
+import { TenantDatabases } from './connections/tenant-databases.ts';
+import { createAnnouncer } from './control/announcer.ts';
+import { ChangeFeed } from './control/change-feed.ts';
+import { controlServerIdentity } from './control/database.ts';
+import { createDirectory } from './control/directory.ts';
+import { createFleetCounter } from './control/fleet-counts.ts';
+import { readInstallationIdentity } from './control/installation-id.ts';
+import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
+import { hashKey } from './http/rate-limit/rate-limits.ts';
+import type { Installation } from './installation.ts';
+import { describeError } from './log.ts';
+import type { LogOutput } from './log-output.ts';
+import { createMetrics, type Metrics } from './metrics/metrics.ts';
+import { tenantHead } from './operator/schema/tenant-head.ts';
+import { ResponseCache } from './response-cache/response-cache.ts';
+import { WriteMonitor } from './response-cache/write-monitor.ts';
+import { createTenantOrm } from './tenancy/tenant-orm.ts';
+import { tenantEntities } from './tenant-entities.ts';
+
+export interface ServiceOptions {
+  config: Config;
+  installation: Pick<Installation, 'control' | 'controlUrl' | 'secrets'>;
+  log: Logger;
+  passwords?: Passwords;
+  /** Counts the lines that the log has dropped, for the metrics. */
+  logOutput?: Pick<LogOutput, 'droppedLines'>;
+  /** Unix time in milliseconds; replaced in tests where tokens expire and rate limit windows pass. */
+  now?: () => number;
+  /** A monotonic clock in milliseconds; replaced in tests where cached responses expire. */
+  clock?: () => number;
+}
+
+/** The parts of a running process, without its servers. */
+export interface Services extends Omit<AppServices, 'deadlineMs' | 'stopping'> {
+  readonly feed: ChangeFeed;
+  readonly metrics: Metrics;
+  readonly writeMonitor: WriteMonitor;
+  /** Stops them in the order in which the last requests need them. */
+  close(): Promise<void>;
+}
+
+const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop for longer
+const audience = 'sales-back-office';
+/**
+ * Earlier builds named PUBLIC_URL as the issuer of tokens. Such tokens are accepted if they were issued within 24 h
+ * after the control database got its id: the time that an upgrade may take, in which processes of the earlier build
+ * still run.
+ */
+const formerIssuerSeconds = 24 * 3_600;
+
+/**
+ * Makes the parts of the service on an open installation.
+ * @throws when the control database cannot be used
+ */
+export async function createServices({
+  config,
+  installation,
+  log,
+  passwords = createPasswords(),
+  logOutput = { droppedLines: 0 },
+  now,
+  clock,
+}: ServiceOptions): Promise<Services> {
+  const { control, controlUrl, secrets } = installation;
+  const announce = createAnnouncer(control);
+  const feed = new ChangeFeed({ url: controlUrl, announce, log });
+  await feed.start();
+  const directory = createDirectory({ control, controlUrl, feed, secrets, log });
+  const schemaVersion = await tenantHead();
+  const databases = new TenantDatabases({
+    orm: createTenantOrm(tenantEntities),
+    head: schemaVersion,
+    controlUrl,
+    controlIdentity: await controlServerIdentity(control),
+    controlConnections: config.controlConnections + 1, // the change feed
+    connectionBudget: config.connectionBudget,
+    tenantConnections: config.tenantConnections,
+    acquireTimeoutMs: config.acquireTimeoutMs,
+  });
+  const writeMonitor = new WriteMonitor({ control, controlUrl, databases, log, now: clock });
+  const responseCache = new ResponseCache({
+    feed,
+    announce,
+    writeMonitor,
+    maxBytes: config.responseCacheBytes,
+    now: clock,
+  });
+  const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
+  const { id: issuer, since } = await readInstallationIdentity(control);
+  const formerIssuer = { name: config.publicUrl, until: since + formerIssuerSeconds };
+  const tokens = { issuer, formerIssuer, audience, now: unixTime };
+  const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, log, now });
+  const background = createBackgroundTasks(log);
+  const usage = createUsageCounter(control, error =>
+    log.warn({ err: describeError(error) }, 'the uses of legacy tokens could not be stored'),
+  );
+  const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
+  const mails = countMails(createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log }));
+  const metrics = createMetrics({
+    databases,
+    responseCache,
+    feed,
+    passwords,
+    logOutput,
+    mails: mails.counts,
+    rateLimitStore,
+    readFleet: createFleetCounter(control),
+    schemaVersion,
+  });
+  const allowMail = async (tenantGuid: string, email: string): Promise<boolean> =>
+    (await rateLimitStore.hit(`rl:mail:${hashKey(tenantGuid, email)}`, config.rateLimits.mails)).remaining > 0;
+  return {
+    config,
+    control,
+    directory,
+    passwords,
+    secrets,
+    tokens,
+    usage,
+    background,
+    sendMail: mails.send,
+    allowMail,
+    publicUrl,
+    databases,
+    responseCache,
+    metrics,
+    rateLimitStore,
+    log,
+    feed,
+    writeMonitor,
+    close: async () => {
+      rateLimitStore.close();
+      await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
+      await usage.stop();
+      await writeMonitor.stop();
+      await databases.close();
+      await feed.stop();
+    },
+  };
+}
