@@ -1,5 +1,6 @@
 import Koa, { type Context, type Middleware } from 'koa';
 import compose from 'koa-compose';
+import type { Logger } from 'pino';
 import type { AuthServices } from './auth/auth-services.ts';
 import { authenticate } from './auth/authenticate.ts';
 import { authenticateClient } from './auth/authenticate-client.ts';
@@ -18,6 +19,7 @@ import { createRateLimits } from './http/rate-limit/rate-limits.ts';
 import { requestId } from './http/request-id.ts';
 import { createRouters } from './http/routers.ts';
 import { securityHeaders } from './http/security-headers.ts';
+import { noticeUntrustedProxy } from './http/untrusted-proxy.ts';
 import { describeError } from './log.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { ResponseCache } from './response-cache/response-cache.ts';
@@ -82,7 +84,7 @@ export function createApp(services: AppServices): Koa {
   app.use(problemDetails(log));
   app.use(limitDuration(services.deadlineMs));
   app.use(securityHeaders());
-  app.use(readAddresses(config.trustedProxies));
+  app.use(readAddresses(config.trustedProxies, log));
   app.use(limits.everyRequest);
   app.use(routers.dispatch);
   app.use(documentationPages(routes, config.publicUrl));
@@ -122,11 +124,13 @@ function closeWhenStopping(stopping: AbortSignal): Middleware {
   };
 }
 
-function readAddresses(trustedProxies: Config['trustedProxies']): Middleware {
+function readAddresses(trustedProxies: Config['trustedProxies'], log: Logger): Middleware {
   const addressOf = clientAddresses(trustedProxies);
+  const checkPeer = noticeUntrustedProxy(log);
   return (ctx, next) => {
     requireTarget(ctx);
     ctx.state.ipAddress = addressOf(ctx.req);
+    checkPeer(ctx.req, ctx.state.ipAddress);
     return next();
   };
 }

@@ -40,3 +40,10 @@ export function parseIpNetwork(text: string): IpNetwork | undefined {
 export function contains({ address, bits }: IpNetwork, candidate: IpAddress): boolean {
   return address.kind() === candidate.kind() && candidate.match(address, bits);
 }
+
+const internalRanges = new Set(['private', 'loopback', 'linkLocal', 'uniqueLocal', 'carrierGradeNat']);
+
+/** True for an address that no client on the internet has: of a private network (RFC 1918, 4193, 6598) or this machine. */
+export function isInternal(address: IpAddress): boolean {
+  return internalRanges.has(address.range());
+}

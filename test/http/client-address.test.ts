@@ -106,6 +106,21 @@ describe('client addresses in the audit log and the access log', () => {
       expect(await auditedAddress(client, { 'X-Forwarded-For': sent }), sent.slice(0, 40)).to.equal('127.0.0.1');
   });
 
+  it('a proxy that is missing in TRUSTED_PROXIES is reported once per process, and a trusted one is not', async () => {
+    const warnings = () => world.logs.filter(line => line.includes('"untrusted_proxy"'));
+    const [untrusting, trusting] = await Promise.all([
+      world.startAnotherServer(),
+      world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' }),
+    ]);
+    const before = warnings().length;
+    await admin.at(trusting.url).get(statuses, { 'X-Forwarded-For': '203.0.113.7' });
+    await admin.at(untrusting.url).get(statuses);
+    expect(warnings()).to.have.length(before);
+    for (let i = 0; i < 3; i++) await admin.at(untrusting.url).get(statuses, { 'X-Forwarded-For': '203.0.113.7' });
+    expect(warnings()).to.have.length(before + 1);
+    expect(JSON.parse(warnings().at(-1) ?? '')).to.include({ event: 'untrusted_proxy', peer: '127.0.0.1', level: 40 });
+  });
+
   it('the access log line of a request has its client address', async () => {
     const { url } = await world.startAnotherServer({ TRUSTED_PROXIES: '::ffff:7f00:1' });
     for (const sent of ['203.0.113.99', '::ffff:203.0.113.99', '::ffff:cb00:7163']) {
