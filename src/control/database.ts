@@ -51,7 +51,7 @@ export function openControlDatabase(url: string, connections = 2): ControlDataba
 /**
  * Returns the rows of a prepared statement, for queries that requests wait for. 64-bit integers and timestamps are
  * strings, as PostgreSQL writes them.
- * @param name name of the statement, which each connection prepares once
+ * @param name name of the statement, which each connection prepares once. One name has one text: a second text fails
  */
 export async function queryControl<Row extends object>(
   control: ControlDatabase,
