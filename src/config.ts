@@ -122,7 +122,8 @@ function toConfig(env: z.output<typeof variables>) {
     redisUrl: env.REDIS_URL,
     /**
      * Maximum requests of a client in a time: all requests, logins to one account, account changes, legacy tokens.
-     * `failures` and `mails`: maximum failed logins to, and mails to, one account, of all clients together.
+     * `failures`: maximum failed logins to one account, of all clients together. `mails`: maximum mails to one account,
+     * as `createMailLimits` counts them.
      */
     rateLimits: {
       global: env.RATE_LIMIT_GLOBAL,

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { AppServices } from './app.ts';
+import { createMailLimits } from './auth/limit-mails.ts';
 import { countMails, createMail } from './auth/mail.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
@@ -15,7 +16,6 @@ import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
 import { readInstallationIdentity } from './control/installation-id.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
-import { hashKey } from './http/rate-limit/rate-limits.ts';
 import type { Installation } from './installation.ts';
 import { describeError } from './log.ts';
 import type { LogOutput } from './log-output.ts';
@@ -116,8 +116,6 @@ export async function createServices({
     readFleet: createFleetCounter(control),
     schemaVersion,
   });
-  const allowMail = async (tenantGuid: string, email: string): Promise<boolean> =>
-    (await rateLimitStore.hit(`rl:mail:${hashKey(tenantGuid, email)}`, config.rateLimits.mails)).remaining > 0;
   return {
     config,
     control,
@@ -128,7 +126,7 @@ export async function createServices({
     usage,
     background,
     sendMail: mails.send,
-    allowMail,
+    mailLimits: createMailLimits(rateLimitStore, config.rateLimits.mails),
     publicUrl,
     databases,
     responseCache,

@@ -4,6 +4,7 @@ import type { ControlDatabase } from '../control/database.ts';
 import type { Directory } from '../control/directory.ts';
 import type { SecretBox } from '../control/secret-box.ts';
 import type { TokenSettings } from './access-token.ts';
+import type { MailLimits } from './limit-mails.ts';
 import type { SendMail } from './mail.ts';
 import type { Passwords } from './passwords.ts';
 import type { UsageCounter } from './usage-counter.ts';
@@ -19,8 +20,7 @@ export interface AuthServices {
   usage: UsageCounter;
   background: BackgroundTasks;
   sendMail: SendMail;
-  /** Counts a mail to an account. Resolves to false when the account has received its maximum: it then gets none. */
-  allowMail: (tenantGuid: string, email: string) => Promise<boolean>;
+  mailLimits: MailLimits;
   /** The URL under which clients reach the service, for links in mails. */
   publicUrl: string;
 }

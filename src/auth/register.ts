@@ -47,7 +47,8 @@ export function register(services: AuthServices): TenantRoute {
     handler: async ({ body: { password, ...person } }, context) => {
       requireMayRegister(context);
       const passwordHash = await passwords.hash(password, hashRequester(context));
-      background.run('register', () => addUnconfirmed(services, context.tenant, { ...person, passwordHash }));
+      const requestedAt = new Date();
+      background.run('register', () => addUnconfirmed(services, context, { ...person, passwordHash }, requestedAt));
       return { status: 'accepted' as const };
     },
   });
@@ -68,9 +69,10 @@ interface Registration extends RegistrationData {
 }
 
 async function addUnconfirmed(
-  { control, allowMail, sendMail, publicUrl }: AuthServices,
-  tenant: RequestContext['tenant'],
+  { control, mailLimits, sendMail, publicUrl }: AuthServices,
+  { tenant, origin }: Pick<RequestContext, 'tenant' | 'origin'>,
   person: Registration,
+  requestedAt: Date,
 ): Promise<void> {
   const em = control.em.fork();
   const token = await em.transactional(async tx => {
@@ -78,7 +80,8 @@ async function addUnconfirmed(
     // The lock keeps a user who has not confirmed yet from being removed meanwhile.
     const known = await tx.findOne(User, key, { lockMode: LockMode.PESSIMISTIC_WRITE });
     if (known?.confirmedAt || known?.disabledAt) return undefined;
-    if (!(await allowMail(tenant.guid, person.email))) return undefined;
+    const account = { tenantGuid: tenant.guid, email: person.email };
+    if (!(await mailLimits.allowRegistration(account, origin.ipAddress))) return undefined;
     const user = known ?? (await insertUnconfirmed(tx, tenant.id, person));
     if (user.confirmedAt || user.disabledAt) return undefined;
     return createRegistration(tx, { id: user.id, tenantId: tenant.id }, person);
@@ -89,11 +92,30 @@ async function addUnconfirmed(
     subject: `Confirm your address for ${tenant.name}`,
     text: mailText(
       `Somebody, probably you, registered this address with\n${tenant.name}.`,
+      describeRegistration(person, requestedAt),
       `To confirm it, send this token within 24 hours to\n${publicUrl}/api/v1/auth/confirm`,
       token,
-      'If it was not you, do nothing: without it the account cannot be used.',
+      'If it was not you, or not at that time, do nothing: the token would give your\naddress to somebody else. Your own registration has a mail of its own.',
     ),
   });
+}
+
+/** Names a registration, so that the owner of the address recognises one that somebody else has made. */
+function describeRegistration({ firstName, lastName }: Registration, requestedAt: Date): string {
+  const [day, time] = requestedAt.toISOString().split('T');
+  return [
+    `First name: ${nameText(firstName)}`,
+    `Last name: ${nameText(lastName)}`,
+    `Registered on ${day} at ${time?.slice(0, 5)} UTC`,
+  ].join('\n');
+}
+
+const maxNameText = 50; // code points, so that a line has at most 76 characters
+
+/** Returns the letters of a name, shortened: a name must not carry a link or a telephone number into the mail. */
+function nameText(name: string): string {
+  const letters = name.replaceAll(/[^\p{L}\p{M}'’-]+/gu, ' ').trim();
+  return [...letters].slice(0, maxNameText).join('');
 }
 
 /**

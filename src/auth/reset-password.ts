@@ -67,13 +67,14 @@ export function resetPassword(services: AuthServices): TenantRoute {
 }
 
 async function sendToken(
-  { control, allowMail, sendMail, publicUrl }: AuthServices,
+  { control, mailLimits, sendMail, publicUrl }: AuthServices,
   tenant: RequestContext['tenant'],
   address: string,
 ): Promise<void> {
   const em = control.em.fork();
   const user = await em.findOne(User, { tenant: tenant.id, email: address, disabledAt: null });
-  if (!user?.confirmedAt || !(await allowMail(tenant.guid, user.email))) return;
+  if (!user?.confirmedAt) return;
+  if (!(await mailLimits.allowReset({ tenantGuid: tenant.guid, email: user.email }))) return;
   const token = await createResetToken(em, { id: user.id, tenantId: tenant.id });
   await sendMail({
     to: user.email, // the stored address, never the one in the request
