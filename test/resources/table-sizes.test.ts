@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { readSchemaSteps } from '../../src/operator/schema/schema-steps.ts';
 import { resources } from '../../src/resources/index.ts';
 import type { Client } from '../support/client.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
@@ -28,10 +29,17 @@ describe('sizes of tables with unpaged lists', () => {
       bytes,
     ]);
   const expectCounted = async (table: string) => {
-    const [stored] = await sql(world.acme, 'select rows, bytes from table_sizes where table_name = $1', [table]);
+    const [stored] = await sql(
+      world.acme,
+      'select rows, bytes, deleted_rows, deleted_bytes from table_sizes where table_name = $1',
+      [table],
+    );
     const [actual] = await sql(
       world.acme,
-      `select count(*) as rows, coalesce(sum(octet_length(t::text)), 0) as bytes from ${table} t`,
+      `select count(*) filter (where not deleted) as rows, coalesce(sum(length) filter (where not deleted), 0) as bytes,
+              count(*) filter (where deleted) as deleted_rows,
+              coalesce(sum(length) filter (where deleted), 0) as deleted_bytes
+         from (select octet_length(t::text) as length, to_jsonb(t) @> '{"is_deleted": true}' as deleted from ${table} t) r`,
     );
     expect(stored).to.deep.equal(actual);
   };
@@ -116,6 +124,102 @@ describe('sizes of tables with unpaged lists', () => {
     await expectCounted('countries');
     await sql(world.acme, 'truncate order_statuses');
     await expectCounted('order_statuses');
+  });
+
+  describe('rows that are marked as deleted', () => {
+    const countries = '/api/v1/Countries';
+    const country = (CountryCode: string) => ({ CountryCode, CountryName: 'Atlantis' });
+    const fill = (rows: string) =>
+      sql(
+        world.acme,
+        `update table_sizes set max_rows = 1000, max_bytes = 1000000 where table_name = 'countries';
+         delete from countries; insert into countries (country_code, country_name) ${rows}`,
+      );
+
+    it('a record is marked as deleted in a table that is at its limits of text and rows, and makes room', async () => {
+      for (const [path, create] of [
+        [countries, country('AT')],
+        ['/api/v1/Currency', { Code: 'ATS', Name: 'Atlantis' }],
+      ] as const) {
+        const { body } = await admin.post(path, create);
+        const key = body.Id ?? `code/${body.CountryCode}`;
+        const table = path === countries ? 'countries' : 'currencies';
+        await leaveRoom(table, { rows: 0, bytes: 10 }); // a mark takes more
+        expect((await admin.delete(`${path}/${key}`)).status, table).to.equal(204);
+        await expectCounted(table);
+        const next = path === countries ? country('BT') : { Code: 'BTS', Name: 'Atlantis' };
+        expect((await admin.post(path, next)).status, table).to.equal(201);
+        expectRefused(await admin.post(`${path}/${key}/restore`, {}), 400, 'limit_reached');
+        await leaveRoom(table, {});
+        expect((await admin.post(`${path}/${key}/restore`, {})).status, table).to.equal(200);
+        await expectCounted(table);
+      }
+    });
+
+    it('a table accepts no new row while its marked rows exceed ten times the limit, and every mark', async () => {
+      await fill(`select 'C' || i, 'Country' from generate_series(1, 21) i`);
+      await sql(
+        world.acme,
+        `update countries set is_deleted = true, deleted_at = now() where country_code <> 'C1';
+         update table_sizes set max_rows = 2, max_bytes = 1000000 where table_name = 'countries'`,
+      );
+      expect((await admin.post(countries, country('C22'))).status).to.equal(201);
+      expect((await admin.delete(`${countries}/code/C1`)).status).to.equal(204);
+      expectRefused(await admin.post(countries, country('C23')), 400, 'limit_reached');
+      expect((await admin.delete(`${countries}/code/C22`)).status).to.equal(204);
+      await expectCounted('countries');
+      for (const code of ['C1', 'C22'])
+        expect((await admin.post(`${countries}/code/${code}/restore`, {})).status).to.equal(200);
+      expect((await admin.delete(`${countries}/code/C1`)).status).to.equal(204);
+      await sql(world.acme, `delete from countries where country_code in ('C1', 'C2', 'C3')`);
+      expect((await admin.post(countries, country('C23'))).status).to.equal(201);
+      await expectCounted('countries');
+    });
+
+    it('a table accepts no new row while its marked rows have more than twice the limit of text', async () => {
+      await fill(`select 'C' || i, 'Country' from generate_series(1, 10) i`);
+      const mark = 'is_deleted = true, deleted_at = now()';
+      await sql(
+        world.acme,
+        `update countries set ${mark};
+         update table_sizes set max_rows = 10, max_bytes = deleted_bytes / 2 + 1 where table_name = 'countries'`,
+      );
+      expect((await admin.post(countries, country('D1'))).status).to.equal(201);
+      expect((await admin.delete(`${countries}/code/D1`)).status).to.equal(204);
+      expectRefused(await admin.post(countries, country('D2')), 400, 'limit_reached');
+    });
+
+    it('concurrent marks and restores are counted exactly, and a mark that is rolled back is not counted', async () => {
+      await fill(`select 'C' || i, 'Country' from generate_series(1, 10) i`);
+      await leaveRoom('countries', { rows: 0 });
+      const keys = Array.from({ length: 10 }, (_, i) => `${countries}/code/C${i + 1}`);
+      const marks = await Promise.all([...keys, ...keys].map(key => admin.delete(key)));
+      expect(marks.filter(({ status }) => status === 204)).to.have.length(10);
+      expect((await admin.post(countries, country('N1'))).status).to.equal(201);
+      const restores = await Promise.all(keys.map(key => admin.post(`${key}/restore`, {})));
+      expect(restores.filter(({ status }) => status === 200)).to.have.length(9);
+      await sql(world.acme, `begin; update countries set is_deleted = true, deleted_at = now(); rollback`);
+      await expectCounted('countries');
+    });
+
+    it('migration and rollback count the rows that the tables have', async () => {
+      const step = (await readSchemaSteps()).find(({ name }) => /^\d+-deleted-table-sizes$/.test(name));
+      await leaveRoom('countries', {});
+      await fill(`select 'C' || i, 'Country' from generate_series(1, 10) i`);
+      await sql(world.acme, `update countries set is_deleted = true, deleted_at = now() where country_code < 'C5'`);
+      await sql(world.acme, step?.down.join(';') ?? '');
+      expect(
+        await sql(
+          world.acme,
+          `select s.rows, s.bytes = sum(octet_length(t::text)) as same from table_sizes s, countries t
+            where table_name = 'countries' group by table_name`,
+        ),
+      ).to.deep.equal([{ rows: '10', same: true }]);
+      await sql(world.acme, `delete from countries where country_code = 'C2'`);
+      await sql(world.acme, `set timezone = 'Asia/Kathmandu'; begin; ${step?.up.join(';')}; commit`);
+      await expectCounted('countries');
+      await expectCounted('currencies');
+    });
   });
 
   it('a promotion has at most 100 entities', async () => {
