@@ -42,8 +42,12 @@ export class Deadline {
     if (this.#passed) throw new DeadlineError();
   }
 
-  /** Calls `listener` when the deadline passes, unless the work ends before. @returns a function that removes it */
+  /** Calls `listener` when the deadline passes, at once if it has passed, and not when the work ends before. @returns a function that removes it */
   onPass(listener: () => void): () => void {
+    if (this.#passed) {
+      listener();
+      return () => {};
+    }
     this.#listeners ??= new Set();
     this.#listeners.add(listener);
     return () => this.#listeners?.delete(listener);

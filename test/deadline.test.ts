@@ -4,6 +4,7 @@ import type pg from 'pg';
 import { readConfig } from '../src/config.ts';
 import { outcomeUnknownDetail } from '../src/errors.ts';
 import { type Installation, openInstallation } from '../src/installation.ts';
+import { withConnection } from '../src/postgres/connection.ts';
 import { type RunningServer, startServer } from '../src/server.ts';
 import { Client } from './support/client.ts';
 import { eventually } from './support/eventually.ts';
@@ -90,6 +91,23 @@ describe('deadline of a request', () => {
       expect(headers.get('retry-after')).to.equal(null);
       expect(await stored(title)).to.equal(1);
     }
+  });
+
+  it('a refresh token whose refresh reaches the deadline is not exchanged, and works once the database responds again', async () => {
+    const { tokens } = await world.login(world.acme);
+    const refresh = () =>
+      anonymous.post('/api/v1/auth/refresh', { refreshToken: tokens?.refreshToken }, { 'X-Tenant': world.acme.guid });
+    await withConnection(world.installation.controlUrl, async blocker => {
+      await blocker.query('begin; select from sessions for update');
+      await failAtDeadline(() => [refresh()]);
+      await blocker.query('commit');
+    });
+    const [session] = await withConnection(world.installation.controlUrl, async client => {
+      const text = 'select refresh_generation, revoked_at from sessions order by created_at desc limit 1';
+      return (await client.query(text)).rows;
+    });
+    expect(session).to.deep.equal({ refresh_generation: 0, revoked_at: null });
+    expect((await refresh()).status).to.equal(200);
   });
 
   async function stored(title: string): Promise<number> {

@@ -28,7 +28,7 @@ export function refresh(services: AuthServices): TenantRoute {
       const session = await directory.session(token.sessionId);
       const holder = session && (await loadTokenHolder(services, context, session.userId));
       if (!holder) throw problem('invalid_refresh_token', { reason: session ? 'user' : 'session' });
-      const rotation = await rotateSession(control, tenant.id, token);
+      const rotation = await rotateSession(control, tenant.id, token, context.deadline);
       if (rotation.outcome === 'reused') {
         log.warn(
           {

@@ -2,6 +2,7 @@ import { type EntityManager, raw } from '@mikro-orm/postgresql';
 import { type ControlDatabase, transactControl } from '../control/database.ts';
 import type { UserRecord } from '../control/records.ts';
 import { Session } from '../control/user-entities.ts';
+import type { Deadline } from '../deadline.ts';
 import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;
@@ -58,6 +59,13 @@ export async function openSession(
   });
 }
 
+const usable = `id = $1 and tenant_id = $2 and revoked_at is null and ${unexpired}`;
+const rotate = `
+  update sessions set refresh_generation = $3 + 1, refreshed_at = now()
+   where ${usable} and refresh_generation <= $3 returning id`;
+const repeated = `
+  select refresh_generation = $3 + 1 and refreshed_at > now() - ${repeatable} as repeated from sessions where ${usable}`;
+
 export type Rotation = { outcome: 'rotated'; successor: RefreshToken } | { outcome: 'refused' } | { outcome: 'reused' };
 
 /**
@@ -65,32 +73,29 @@ export type Rotation = { outcome: 'rotated'; successor: RefreshToken } | { outco
  * The token that was just replaced may be used again for 10 s and yields the same successor. The reuse of any older
  * token shows that it was copied, so the session is revoked. A token that is newer than the stored generation was
  * issued before the control database was restored from a backup or lost its last changes in a failover: it is valid.
+ * @throws {DeadlineError} when the deadline has passed: the token is not exchanged, and its client may repeat it
  */
 export async function rotateSession(
   control: ControlDatabase,
   tenantId: number,
   token: RefreshToken,
+  deadline: Deadline,
 ): Promise<Rotation> {
-  const em = control.em.fork();
   const { sessionId, generation } = token;
-  const usable = `id = ? and tenant_id = ? and revoked_at is null and ${unexpired}`;
-  const [rotated] = await em.execute<object[]>(
-    `update sessions set refresh_generation = ? + 1, refreshed_at = now()
-      where ${usable} and refresh_generation <= ? returning id`,
-    [generation, sessionId, tenantId, generation],
+  const values = [sessionId, tenantId, generation];
+  const rotation = await transactControl(
+    control,
+    async (query): Promise<Rotation> => {
+      const rotated = await query('rotate_session', rotate, values);
+      const [found] = rotated.length > 0 ? [] : await query<{ repeated: boolean }>('repeated', repeated, values);
+      if (rotated.length > 0 || found?.repeated)
+        return { outcome: 'rotated', successor: { sessionId, generation: generation + 1 } };
+      return { outcome: found ? 'reused' : 'refused' };
+    },
+    { deadline },
   );
-  const successor = { sessionId, generation: generation + 1 };
-  if (rotated) return { outcome: 'rotated', successor };
-
-  const [found] = await em.execute<{ repeated: boolean }[]>(
-    `select refresh_generation = ? + 1 and refreshed_at > now() - ${repeatable} as repeated
-       from sessions where ${usable}`,
-    [generation, sessionId, tenantId],
-  );
-  if (!found) return { outcome: 'refused' };
-  if (found.repeated) return { outcome: 'rotated', successor };
-  await revokeSession(control, sessionId, 'refresh_reuse');
-  return { outcome: 'reused' };
+  if (rotation.outcome === 'reused') await revokeSession(control, sessionId, 'refresh_reuse');
+  return rotation;
 }
 
 /** Lists the sessions of a user that are neither revoked nor expired, the newest first. */

@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { Kysely, PostgresDialect } from 'kysely';
-import pg from 'pg';
 import { outcomeUnknown } from '../errors.ts';
+import { mayBeCommitted } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import type { TenantClient } from './tenant-client.ts';
 
@@ -39,17 +39,19 @@ export class TenantTransaction {
 
   /**
    * Executes a statement and commits. @returns the rows of the statement
-   * @throws {Problem} `outcomeUnknown` when the connection was lost before the server confirmed the commit
+   * @throws {Problem} `outcomeUnknown` when the connection was lost or ended before the server confirmed the commit
    */
   async commit(statement: Statement): Promise<RowValues[]> {
     // If the statement fails, PostgreSQL turns the commit that follows into a rollback.
     const wasAlive = this.#client.isAlive;
-    const [{ rows }, { command }] = await this.#send(() => [
-      this.#client.query<RowValues>(statement),
-      this.#client.query('commit'),
-    ]).catch(error => {
-      // An error of the server says that nothing was committed. Without a reply, the commit may have taken effect.
-      throw wasAlive && !(error instanceof pg.DatabaseError) ? outcomeUnknown(error) : error;
+    let isExecuted = false;
+    const execute = async () => {
+      const result = await this.#client.query<RowValues>(statement);
+      isExecuted = true;
+      return result;
+    };
+    const [{ rows }, { command }] = await this.#send(() => [execute(), this.#client.query('commit')]).catch(error => {
+      throw wasAlive && mayBeCommitted(error, isExecuted) ? outcomeUnknown(error) : error;
     });
     if (command !== 'COMMIT') throw new Error('the transaction had failed and was rolled back');
     return rows;

@@ -45,6 +45,8 @@ export class ChangeFeed {
   #timer: NodeJS.Timeout | undefined;
   #provenAt = Number.NEGATIVE_INFINITY;
   #stopped = false;
+  /** False once the log says that the proof of delivery is missing. */
+  #isProven = true;
 
   constructor(options: ChangeFeedOptions) {
     this.#options = options;
@@ -129,6 +131,19 @@ export class ChangeFeed {
     this.#options.log.warn({ event: 'change_feed_lost' }, message);
   }
 
+  /** Logs when a busy connection pool cannot send the proof of delivery any more, and when it can again. */
+  #reportProof(isProven: boolean): void {
+    if (isProven === this.#isProven) return;
+    this.#isProven = isProven;
+    const { log } = this.#options;
+    if (isProven) log.info({ event: 'change_feed_restored' }, 'the change feed is proved again');
+    else
+      log.warn(
+        { event: 'change_feed_lost' },
+        'the change feed is not proved, because no notification could be sent: nothing is served from memory',
+      );
+  }
+
   #scheduleHeartbeat(afterMs: number): void {
     this.#timer = setTimeout(() => {
       this.#heartbeat().then(
@@ -148,8 +163,10 @@ export class ChangeFeed {
         if (delivery.due) delivery.send().catch(() => {}); // sent again with the next heartbeat
         const provenAt = await prove(client, delivery);
         if (this.#client === client) this.#provenAt = provenAt;
+        this.#reportProof(delivery.current);
       } else {
         await this.#connect();
+        this.#isProven = true;
         this.#options.log.info({ event: 'change_feed_restored' }, 'the change feed is connected again');
       }
       return heartbeatMs;

@@ -1,8 +1,12 @@
+import type { Socket } from 'node:net';
 import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import type pg from 'pg';
+import type { Deadline } from '../deadline.ts';
+import { outcomeUnknown } from '../errors.ts';
 import { BoundConnection } from '../postgres/bound-connection.ts';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
+import { mayBeCommitted } from '../postgres/database-error.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationNames, migrationOptions } from '../postgres/migration-steps.ts';
 import { readServerIdentity } from '../postgres/server-address.ts';
@@ -64,6 +68,18 @@ export async function queryControl<Row extends object>(
   return rows;
 }
 
+/** A client whose socket a deadline can destroy. */
+function destroy(client: pg.PoolClient): void {
+  (client.connection as unknown as { stream: Socket }).stream.destroy();
+}
+
+interface TransactOptions {
+  /** Of the request: when it passes, the connection is destroyed, and nothing is committed afterwards. */
+  deadline?: Deadline;
+  /** False when the same request must not be sent again after it was done. Default: true. */
+  isRepeatable?: boolean;
+}
+
 type QueryControl = <Row extends object>(name: string, text: string, values: unknown[]) => Promise<Row[]>;
 
 /**
@@ -72,23 +88,31 @@ type QueryControl = <Row extends object>(name: string, text: string, values: unk
  * @param work must await nothing but its queries. If the connection dies, the query fails and this function releases
  *   the connection. While anything else is awaited, `dropDeadConnections` would release it first, and the second
  *   release throws
+ * @throws {DeadlineError} when the deadline has passed
+ * @throws {Problem} `outcomeUnknown` when the commit of a change that is not repeatable was sent and not confirmed
  */
 export async function transactControl<Result>(
   control: ControlDatabase,
   work: (query: QueryControl) => Promise<Result>,
+  { deadline, isRepeatable = true }: TransactOptions = {},
 ): Promise<Result> {
   const pool = await control.em.getConnection().getNativeClient();
   const client = await pool.connect();
+  const forgetDeadline = deadline?.onPass(() => destroy(client));
   let broken = false;
+  let isCommitting = false;
   try {
     await client.query('begin');
     const result = await work(async (name, text, values) => (await client.query({ name, text, values })).rows);
+    deadline?.check();
+    isCommitting = true;
     await client.query('commit');
     return result;
   } catch (error) {
     await client.query('rollback').catch(() => (broken = true)); // the first error is the one to report
-    throw error;
+    throw isCommitting && !isRepeatable && mayBeCommitted(error) ? outcomeUnknown(error) : error;
   } finally {
+    forgetDeadline?.();
     client.release(broken);
   }
 }

@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { databaseUrl } from '../control/server-urls.ts';
+import { OperatorError } from '../operator-error.ts';
 import { acquireLock, lockSpaces } from '../postgres/advisory-locks.ts';
 import { withConnection } from '../postgres/connection.ts';
 import { quoteIdentifier, quoteLiteral } from '../postgres/quote.ts';
@@ -42,14 +43,18 @@ const loginName = `(left(current_database(), 50) || '_service')::name`;
  * Creates the login of the service, or gives it a new password. The service has to be restarted with the new URL then.
  * @param controlUrl URL of the control database with the login of the operator
  * @returns the URL of the control database with the login of the service
+ * @throws {OperatorError} when a login of that name has rights of an operator
  */
 export async function createServiceLogin(controlUrl: string, password: string): Promise<string> {
   return withConnection(controlUrl, async client => {
     await acquireLock(client, lockSpaces.control, 0);
-    const { rows } = await client.query<{ name: string; exists: boolean }>(
-      `select ${loginName} as name, exists (select from pg_roles where rolname = ${loginName}) as exists`,
+    const { rows } = await client.query<{ name: string; exists: boolean; operator: boolean }>(
+      `select ${loginName} as name, rolname is not null as exists,
+              coalesce(rolsuper or rolcreaterole or rolcreatedb, false) as operator
+         from (values (1)) as one left join pg_roles on rolname = ${loginName}`,
     );
-    const [{ name: user, exists } = { name: '', exists: false }] = rows;
+    const [{ name: user, exists, operator } = { name: '', exists: false, operator: false }] = rows;
+    if (operator) throw new OperatorError(`The login ${user} exists and has rights of an operator: drop or rename it`);
     // A new role has no other attributes. Only a superuser may name them, even to deny them.
     const change = exists ? 'alter' : 'create';
     await client.query(

@@ -80,10 +80,16 @@ export const entities = defineResource({
   isReferenced: (id, context) => context.hasUsers(id),
 });
 
-/** @throws {Problem} when there is none, because there is no status at all */
+/**
+ * Returns the default status, or the first one when the default was never set, because there was no status then.
+ * @throws {Problem} when there is no status at all
+ */
 async function defaultStatusId(em: EntityManager): Promise<number> {
-  const [row] = await em.execute<{ status_id: number }[]>('select status_id from default_entity_status');
-  if (!row) throw fieldProblem('StatusId', 'is required', 'required');
+  const [row] = await em.execute<{ status_id: number | null }[]>(
+    `select coalesce((select status_id from default_entity_status),
+                     (select id from entity_statuses order by id limit 1)) as status_id`,
+  );
+  if (!row?.status_id) throw fieldProblem('StatusId', 'is required', 'required');
   return row.status_id;
 }
 

@@ -122,6 +122,9 @@ describe('entity statuses', () => {
     await sql(world.globex, 'update default_entity_status set status_id = 3');
     expect((await globex.delete(`${path}/1`)).status).to.equal(204);
     expect((await globex.post('/api/v1/Entities', entity)).body.StatusTitle).to.equal('Inactive');
+    // A tenant that had no status when the default was introduced.
+    await sql(world.globex, 'delete from default_entity_status');
+    expect((await globex.post('/api/v1/Entities', entity)).body.StatusTitle).to.equal('Inactive');
   });
 
   it('entity statuses are listed by ascending weighting, negative ones first, and equal ones by id', async () => {

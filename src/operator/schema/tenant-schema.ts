@@ -35,6 +35,7 @@ export async function takeOutOfService(
   tenant: Tenant,
   run?: number,
 ): Promise<number> {
+  await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
   await control.query(
     `with tenant as (
        update tenants set schema_version = null, schema_fingerprint = null, updated_at = now() where id = $1
@@ -43,7 +44,6 @@ export async function takeOutOfService(
     [tenant.id, run],
   );
   const receivedAt = performance.now() + changeReceivedMs;
-  await becomeMember(database, tenant.roleName);
   if ((await countSessions(database, tenant.roleName)).all === 0) return receivedAt;
   await waitUntil(receivedAt);
   const deadline = performance.now() + quietDeadlineMs;
