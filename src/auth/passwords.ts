@@ -20,7 +20,7 @@ const maxPauseMs = 40; // a hash that takes longer than usual shows that other p
 
 /** Hashes and verifies passwords on other threads, a few at a time, so that other requests are still served. */
 export interface Passwords {
-  /** `hashed`: hashes and verifications since the start, which take the same work. `waiting`: length of the queue. */
+  /** `hashed`: hashes and verifications since the start. `waiting`: length of the queue. */
   readonly usage: { readonly hashed: number; readonly waiting: number };
   /**
    * @param requester absent: an operator
@@ -29,7 +29,8 @@ export interface Passwords {
   hash(password: string, requester?: HashRequester): Promise<string>;
   /**
    * Without a stored hash, or with one of another algorithm or beyond `bounds`, it takes the same time and returns
-   * false.
+   * false. After a wrong password for a hash that takes less work than a current one, it does the rest of that work, so
+   * that an imported hash does not disclose its account by a quick response.
    */
   verify(storedHash: string | undefined, password: string, requester?: HashRequester): Promise<boolean>;
   /** True for a stored hash with other parameters than the current ones. */
@@ -41,7 +42,7 @@ export interface Passwords {
  *   one of the four threads of Node's pool is free for name look-ups of new connections
  */
 export function createPasswords(concurrency = Math.max(1, Math.min(3, availableParallelism() - 1))): Passwords {
-  const { usage, run } = createLimiter(concurrency, maxQueue);
+  const { usage, run, countHash } = createLimiter(concurrency, maxQueue);
   const decoy = hash(randomBytes(16), parameters);
   return {
     usage,
@@ -49,22 +50,44 @@ export function createPasswords(concurrency = Math.max(1, Math.min(3, availableP
     verify: async (storedHash, password, requester = operator) => {
       const verifyDecoy = async () => (await verify(await decoy, normalise(password))) && false;
       return run(async () => {
-        if (storedHash === undefined || !isVerifiable(storedHash)) return verifyDecoy();
-        // It rejects if the hash is not base64, or has too little memory for its lanes.
-        return verify(storedHash, normalise(password)).catch(verifyDecoy);
+        const stored = storedHash === undefined ? undefined : readParameters(storedHash);
+        if (storedHash === undefined || !stored) return verifyDecoy();
+        try {
+          if (await verify(storedHash, normalise(password))) return true;
+        } catch {
+          return verifyDecoy(); // the hash is not base64, or has too little memory for its lanes
+        }
+        const missingMemory = Math.ceil((workOf(parameters) - workOf(stored)) / parameters.timeCost);
+        if (missingMemory > 0) {
+          countHash();
+          await hash(normalise(password), { ...parameters, memoryCost: Math.max(missingMemory, bounds.memory[0]) });
+        }
+        return false;
       }, requester);
     },
     isOutdated: storedHash => !storedHash.startsWith(currentPrefix),
   };
 }
 
-function isVerifiable(storedHash: string): boolean {
-  const [, memory, iterations, lanes] = argon2Hash.exec(storedHash) ?? [];
-  return isWithin(bounds.memory, memory) && isWithin(bounds.iterations, iterations) && isWithin(bounds.lanes, lanes);
+type Work = Pick<typeof parameters, 'memoryCost' | 'timeCost'>;
+
+/** Returns the parameters of a stored hash; undefined for another algorithm, and for parameters beyond `bounds`. */
+function readParameters(storedHash: string): Work | undefined {
+  const found = argon2Hash.exec(storedHash);
+  if (!found) return undefined;
+  const [memoryCost = 0, timeCost = 0, lanes = 0] = found.slice(1).map(Number);
+  const isWithinBounds =
+    isWithin(bounds.memory, memoryCost) && isWithin(bounds.iterations, timeCost) && isWithin(bounds.lanes, lanes);
+  return isWithinBounds ? { memoryCost, timeCost } : undefined;
 }
 
-function isWithin([min, max]: readonly [number, number], text: string | undefined): boolean {
-  return text !== undefined && Number(text) >= min && Number(text) <= max;
+function isWithin([min, max]: readonly [number, number], value: number): boolean {
+  return value >= min && value <= max;
+}
+
+/** Returns the work of a hash in KiB written: argon2 fills its memory once per iteration (RFC 9106 §3.2). */
+function workOf({ memoryCost, timeCost }: Work): number {
+  return memoryCost * timeCost;
 }
 
 const operator: HashRequester = { tenant: '', network: '' };
@@ -78,6 +101,8 @@ function normalise(password: string): string {
 
 interface Limiter {
   readonly usage: Passwords['usage'];
+  /** Counts a hash that a task computes beside its first one. */
+  countHash(): void;
   run<T>(task: () => Promise<T>, requester: HashRequester): Promise<T>;
 }
 
@@ -102,6 +127,7 @@ function createLimiter(concurrency: number, maxWaiting: number): Limiter {
         return queue.length;
       },
     },
+    countHash: () => void hashed++,
     run: async (task, requester) => {
       if (running >= concurrency) await queue.enqueue(requester);
       else running++;
