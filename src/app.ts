@@ -37,7 +37,7 @@ export interface AppServices extends AuthServices {
   metrics: Pick<Metrics, 'count'>;
   rateLimitStore: RateLimitStore;
   /**
-   * Longest time of a request until its response begins, in milliseconds; the time that its body takes is not counted.
+   * Maximum time until the response of a request begins, in milliseconds. The time to receive the body is not counted.
    */
   deadlineMs: number;
   /** Aborted when the service begins to stop. */

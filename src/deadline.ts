@@ -130,7 +130,7 @@ const running = new RunningDeadlines();
 
 /**
  * Runs work that must end within `ms`, to a tenth of a second. Pass the deadline to everything that the work waits for.
- * @throws {DeadlineError} when the deadline passes. The work goes on, but can no longer get a connection to a tenant
+ * @throws {DeadlineError} when the deadline passes. The work continues, but can no longer get a connection to a tenant
  *   database
  */
 export function withDeadline<T>(ms: number, work: (deadline: Deadline) => Promise<T>): Promise<T> {

@@ -1,6 +1,6 @@
 /**
- * Codes of what is wrong with a field. They are part of the API and never change their meaning, so that a client can show
- * texts of its own, in its user's language.
+ * Codes of what is wrong with a field. They are part of the API and never change their meaning, so that a client can
+ * show texts of its own, in the language of its user.
  */
 export const fieldErrorCodes = [
   'required',
@@ -25,7 +25,7 @@ export const fieldErrorCodes = [
 ] as const;
 export type FieldErrorCode = (typeof fieldErrorCodes)[number];
 
-/** What a text of a client's own may have to name. */
+/** The values that a client needs for a text of its own. */
 export interface FieldErrorParameters {
   readonly min?: number;
   readonly max?: number;

@@ -43,7 +43,10 @@ export function contains({ address, bits }: IpNetwork, candidate: IpAddress): bo
 
 const internalRanges = new Set(['private', 'loopback', 'linkLocal', 'uniqueLocal', 'carrierGradeNat']);
 
-/** True for an address that no client on the internet has: of a private network (RFC 1918, 4193, 6598) or this machine. */
+/**
+ * True for an address that no client on the internet has: one of a private network (RFC 1918, 4193, 6598) or of this
+ * machine.
+ */
 export function isInternal(address: IpAddress): boolean {
   return internalRanges.has(address.range());
 }

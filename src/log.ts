@@ -36,8 +36,8 @@ const flushLevel = pino.levels.values.warn ?? 0;
 
 /**
  * Returns the parts of an error that may be logged. Excludes the message of a database error, which can contain values
- * of the statement, URLs in other messages, and all other properties, which can contain the statement, a request body or
- * the text of a URL that cannot be parsed.
+ * of the statement, URLs in other messages, and all other properties, which can contain the statement, a request body
+ * or the text of a URL that cannot be parsed.
  */
 export function describeError(error: unknown): object | undefined {
   if (error === undefined) return undefined;

@@ -16,8 +16,7 @@ export function apiRoutes(parts: AuthServices): TenantRoute[] {
 }
 
 /**
- * Every endpoint, for documentation only: a route reads the services that it was given when its handler runs, so that
- * its definition needs none of them.
+ * Returns every endpoint, for documentation only. The definitions need no services: a handler reads them when it runs.
  */
 export function documentedRoutes(): TenantRoute[] {
   return apiRoutes({} as AuthServices);

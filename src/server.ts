@@ -16,7 +16,7 @@ export interface RunningServer {
   readonly databases: TenantDatabases;
   readonly writeMonitor: WriteMonitor;
   /**
-   * Becomes not ready, goes on serving for `delayMs` milliseconds so that balancers notice, then refuses new
+   * Becomes not ready, continues to serve for `delayMs` milliseconds so that balancers notice, then refuses new
    * connections and finishes running requests.
    * @returns false when requests were cut off
    */

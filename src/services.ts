@@ -44,7 +44,7 @@ export interface Services extends Omit<AppServices, 'deadlineMs' | 'stopping'> {
   readonly feed: ChangeFeed;
   readonly metrics: Metrics;
   readonly writeMonitor: WriteMonitor;
-  /** Stops them in the order in which the last requests need them. */
+  /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
   close(): Promise<void>;
 }
 

@@ -47,7 +47,10 @@ describe('deadline of a request', () => {
   });
   after(() => world.close());
 
-  /** Checks that each response is 503 `unavailable`, not before the deadline, and before the wait for a connection (3 s) would end. */
+  /**
+   * Checks that each response is 503 `unavailable`, not before the deadline, and before the wait for a connection (3 s)
+   * would end.
+   */
   async function failAtDeadline(requests: () => Promise<{ status: number; body: { code: string } }>[]): Promise<void> {
     const startedAt = performance.now();
     const responses = await Promise.all(requests());
@@ -55,7 +58,7 @@ describe('deadline of a request', () => {
     expect(performance.now() - startedAt).to.be.within(deadlineMs - 100, 2_900);
   }
 
-  it('a read of a silent database has a response at the deadline, whether it waits for a query or for a connection', async () => {
+  it('a read of a silent database gets 503 at the deadline, whether it waits for a query or a connection', async () => {
     proxy.silence(world.acme.database);
     await failAtDeadline(() => Array.from({ length: 8 }, () => admin.get(statuses, readThrough)));
     await failAtDeadline(() => Array.from({ length: 8 }, () => admin.get('/api/v1/Countries')));
@@ -64,7 +67,7 @@ describe('deadline of a request', () => {
     await eventually(() => service.databases.usage.inUse === 0 && service.databases.usage.waiting === 0, 15_000);
   });
 
-  it('a login has a response at the deadline when the control database is silent, and its connections are closed', async () => {
+  it('a login gets 503 at the deadline while the control database is silent, and frees its connections', async () => {
     proxy.silence(new URL(world.installation.controlUrl).pathname.slice(1));
     const login = () => anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
     await failAtDeadline(() => Array.from({ length: 8 }, login));
@@ -72,14 +75,14 @@ describe('deadline of a request', () => {
     await eventually(() => pool.waitingCount === 0 && pool.totalCount === pool.idleCount, 15_000);
   });
 
-  it('a change of a silent database has a response at the deadline and is not made', async () => {
+  it('a change of a silent database gets 503 at the deadline and is not made', async () => {
     proxy.silence(world.acme.database);
     await failAtDeadline(() => [admin.post(statuses, { Title: 'too late' })]);
     await sleep(50);
     expect(await sql(world.acme, `select from entity_statuses where title = 'too late'`)).to.deep.equal([]);
   });
 
-  it('a change has a 503 without Retry-After when its commit is made but the confirmation is lost, at the deadline or before', async () => {
+  it('a change whose commit is made but not confirmed gets 503 without Retry-After by the deadline', async () => {
     for (const title of ['until the deadline', 'until the connection ends']) {
       const writer = admin.at(url);
       proxy.silence(world.acme.database, packet => packet.includes('commit\0'));

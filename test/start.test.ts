@@ -208,7 +208,7 @@ describe('npm start', function () {
     expect(await postmaster(folder), 'the embedded PostgreSQL has stopped').to.equal(undefined);
   });
 
-  it('after SIGTERM the service goes on serving new connections for SHUTDOWN_DELAY while it is not ready', async () => {
+  it('after SIGTERM the service serves new connections for SHUTDOWN_DELAY while it is not ready', async () => {
     const service = await ready(launch({ SHUTDOWN_DELAY: '2s' }));
     service.process.kill('SIGTERM');
     await eventually(async () => !(await isReady(service)));

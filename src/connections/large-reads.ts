@@ -5,7 +5,7 @@ const rememberMs = 60_000;
 /**
  * Runs the large reads of one tenant one after the other. A list of 10 MB takes PostgreSQL and this process some 0.4 s
  * and 30 MB of memory; so a tenant that requests such lists without a pause keeps one core of its server busy, not
- * all, and other requests find room in between. Small reads do not wait.
+ * all, and other requests run in between. Small reads do not wait.
  *
  * A statement is known to be large only after its first large response: until then, its reads run together.
  */

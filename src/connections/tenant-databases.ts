@@ -7,7 +7,7 @@ import { type BudgetUsage, ConnectionBudget } from './connection-budget.ts';
 import { TenantDriver } from './tenant-driver.ts';
 
 interface TenantDatabasesOptions {
-  /** Has the metadata of a tenant database. Its own database does not exist, so its use by mistake reaches nothing. */
+  /** Has the metadata of a tenant database. Its own database does not exist, so a use by mistake reaches no data. */
   orm: MikroORM;
   /** The last migration of this build. A tenant at another version is refused. */
   head: string;
@@ -31,7 +31,9 @@ const maxOpenDatabases = 10_000;
 export class TenantDatabases {
   readonly #options: TenantDatabasesOptions;
   readonly #budgets = new Map<string, ConnectionBudget>();
-  /** The address under which a server has its budget, by its identity: the first one that was used. */
+  /**
+   * The address that identifies the budget of a server, by the identity of the server: the first address that was used.
+   */
   readonly #addresses = new Map<string, string>();
   readonly #open = new LRUCache<string, TenantDriver>({
     max: maxOpenDatabases,

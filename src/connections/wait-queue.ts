@@ -38,7 +38,7 @@ export class WaitQueue {
   }
 
   /**
-   * @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the longest wait
+   * @throws {PoolError} `POOL_TIMEOUT`: at once when the queue is full, or after the maximum wait
    * @throws {DeadlineError} when `deadline` passes
    */
   enqueue(pool: Pool, deadline?: Deadline): Promise<TenantClient> {

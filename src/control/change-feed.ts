@@ -28,11 +28,11 @@ type ChangeHandler = (key: string) => void;
  *
  * A cache of rows in memory may serve them only while `current` is true:
  *
- *   1. `current` is true for 900 ms after the sending of the last `select 1` that this connection has answered. A
- *      silent network therefore counts as down.
- *   2. PostgreSQL delivers pending notifications before it completes an answer. So at each proof, this process has
+ *   1. `current` is true for 900 ms from the moment at which the last successful `select 1` of this connection was
+ *      sent. A silent network therefore counts as down.
+ *   2. PostgreSQL delivers pending notifications before it completes a response. So at each proof, this process has
  *      received every change whose commit had returned before the proof was sent.
- *   3. That the connection receives notifications at all is proved by `DeliveryProof`, at the connect and every 10 s.
+ *   3. `DeliveryProof` proves that the connection receives notifications at all, after it was opened and every 10 s.
  *      If they do not arrive, the connection counts as lost.
  *   4. Changes that were committed between two connections are not received. So after each connect, every subscriber
  *      drops everything before `current` becomes true.

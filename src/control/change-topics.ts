@@ -2,9 +2,9 @@
 export const changeChannel = 'control_changes';
 
 /**
- * The kinds of data that notifications of the change feed announce changes of. Triggers of the control database notify
- * all topics but `responses`, which the service announces itself. A test compares this list with the triggers and with
- * the subscribers.
+ * The kinds of data whose changes the change feed announces. Triggers of the control database notify all topics but
+ * `responses`, which the service announces itself. A test compares this list with the triggers and with the
+ * subscribers.
  */
 export const changeTopics = {
   /** Key: the guid. Also notified when a signing key or the server of the tenant changes. */

@@ -5,7 +5,8 @@ import { deliveryTopic } from './change-topics.ts';
 /** The feed sends a nonce this long after the last one that came back. */
 const defaultEveryMs = 10_000;
 /**
- * A busy connection pool may take this long to send a nonce. Deaf for longer than both times, a feed is not current.
+ * Maximum time that a busy connection pool takes to send a nonce. A feed that has received no nonce for longer than
+ * both times is not current.
  */
 const maxSendMs = 5_000;
 
@@ -28,8 +29,8 @@ interface Nonce {
 
 /**
  * Proves that a connection of the change feed receives what is announced: announces a nonce, as every write announces
- * itself, and expects it on that connection. An answered query proves only that something is at the other end: a pooler
- * answers that listens on none of its connections, and so does a server that is no longer the primary.
+ * itself, and expects it on that connection. A successful query proves only that something responds. A pooler that
+ * listens on none of its connections does so too, and a server that is no longer the primary.
  */
 export class DeliveryProof {
   readonly #announce: Announce;

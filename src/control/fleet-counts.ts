@@ -20,7 +20,8 @@ const maxWaitMs = 1_000;
 const fleetCounts = `
   with last_run as (select * from migration_runs order by id desc limit 1)
   select (select coalesce(json_agg(t), '[]') from (
-            select status, schema_version as "schemaVersion", count(*)::int as tenants from tenants group by 1, 2) t) as tenants,
+            select status, schema_version as "schemaVersion", count(*)::int as tenants from tenants
+             group by 1, 2) t) as tenants,
          (select json_build_object('state', state, 'head', head, 'startedAt', extract(epoch from started_at),
                                    'finishedAt', extract(epoch from finished_at)) from last_run) as "lastRun",
          (select coalesce(json_agg(o), '[]') from (
@@ -28,8 +29,8 @@ const fleetCounts = `
              group by 1) o) as outcomes`;
 
 /**
- * Returns a function that reads the counts of the fleet, at most once in 10 s. When the control database does not respond
- * within 1 s, the function returns the counts of before; undefined when there are none.
+ * Returns a function that reads the counts of the fleet, at most once in 10 s. When the control database does not
+ * respond within 1 s, the function returns the previous counts; undefined when there are none.
  */
 export function createFleetCounter(
   control: ControlDatabase,

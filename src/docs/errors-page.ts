@@ -11,7 +11,8 @@ const meanings: Record<ProblemCode, string> = {
   malformed_json: 'The body is not a JSON object in UTF-8.',
   invalid_request: 'The request has more than one `Authorization` header, or its request target is not well-formed.',
   duplicate:
-    'Another record has the code in the field that `errors` names. If that record is marked as deleted, `restore` brings it back.',
+    'Another record has the code in the field that `errors` names. If that record is marked as deleted, `restore` ' +
+    'brings it back.',
   in_use: 'The record cannot be deleted, because other records refer to it.',
   limit_reached:
     'The tenant has as many records of this kind, or as much text in them, as [it may have](/docs#limits).',

@@ -72,7 +72,8 @@ function isForPerson(ctx: Context): boolean {
   return !/^\/api(\/|$)/.test(ctx.path) && ctx.accepts('json', 'html') === 'html';
 }
 
-const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#0b5fa5"/>
+const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">
+<rect width="16" height="16" rx="3" fill="#0b5fa5"/>
 <path d="M4 12V8m4 4V4m4 8V6" stroke="#fff" stroke-width="2" stroke-linecap="round"/></svg>
 `;
 

@@ -46,7 +46,7 @@ SwaggerUIBundle({
 });
 `;
 
-/** The style of the header above the explorer. The style sheet of the other pages would change the look of Swagger UI. */
+/** The style of the header above the explorer. The style sheet of the other pages would change how Swagger UI looks. */
 export const explorerStyle = `body { margin: 0; }
 body > header {
   padding: 0.75rem 1.25rem;

@@ -37,7 +37,7 @@ export async function joinServer({ port }: RunningServer, password: string): Pro
 
 /**
  * Keeps this process a user of the server: joins again when the connection was cut (a crash of the server, an
- * operator), or else the next process to leave would take itself for the last one and stop the server.
+ * operator). Without that, the next process that leaves would consider itself the last one and stop the server.
  * @returns a function that leaves the server, and stops it if no other process uses it
  */
 export function keepMembership(first: pg.Client, data: string, password: string): () => Promise<void> {

@@ -12,8 +12,8 @@ export const pidFile = (data: string): string => join(data, 'postmaster.pid');
 
 /**
  * Returns the server that runs on a data folder. Removes the pid file that a crash of the server, the machine or the
- * container has left. `pg_ctl status` cannot tell that case: it takes any process with the number in the file for the
- * server, and PostgreSQL itself then refuses to start ("lock file already exists").
+ * container has left. `pg_ctl status` cannot detect that: it assumes that any process with the number in the file is
+ * the server, and PostgreSQL itself then refuses to start ("lock file already exists").
  */
 export async function findServer(data: string): Promise<RunningServer | undefined> {
   const path = pidFile(data);

@@ -12,7 +12,7 @@ export interface RequestOutcome {
   readonly ms: number;
   /** Slug of the tenant of an authenticated caller; undefined for other callers. */
   readonly tenant: string | undefined;
-  /** Why the status is 401: an `UnauthorizedReason`, or the problem code when the code says it all. */
+  /** Why the status is 401: an `UnauthorizedReason`, or the problem code when the problem has no reason. */
   readonly reason?: string | undefined;
 }
 

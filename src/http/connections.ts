@@ -25,8 +25,8 @@ export class Connections {
   }
 
   /**
-   * Resets connections that have had unsent bytes for longer than `maxMs`, however little their client reads. Closed
-   * without a reset, the kernel would go on sending what it has buffered.
+   * Resets connections that have had unsent bytes for longer than `maxMs`, even if the client reads a few bytes now and
+   * then. Without a reset, the kernel would continue to send what it has buffered.
    */
   cutSlowReaders(now: number, maxMs: number): void {
     for (const [socket, state] of this.#states) {

@@ -37,7 +37,7 @@ export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldErro
 
 const codeOfExcess: Partial<Record<string, FieldError['code']>> = { string: 'too_long', array: 'too_many' };
 
-/** The formats whose message does not stand beside their definition. */
+/** The formats whose definition contains no message. */
 const formatMessages: Partial<Record<string, string>> = {
   datetime: 'must be a date and time such as 2026-01-31T12:00:00Z',
 };

@@ -2,7 +2,10 @@ import type { Registry } from 'prom-client';
 import type { FleetCounts } from '../control/fleet-counts.ts';
 import { addGauge } from './collectors.ts';
 
-/** Registers the tenants by state and version, and the newest migration run. @param read returns undefined until known */
+/**
+ * Registers the tenants by state and version, and the newest migration run.
+ * @param read returns undefined until the counts are known
+ */
 export function addFleetMetrics(registry: Registry, read: () => FleetCounts | undefined): void {
   addGauge(registry, {
     name: 'tenants',

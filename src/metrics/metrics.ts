@@ -71,7 +71,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
   });
   addGauge(registry, {
     name: 'rate_limits_own',
-    help: '1 while Redis fails, so that this process counts rate limits by itself; otherwise 0, also without REDIS_URL.',
+    help: '1 while Redis fails, so that this process counts rate limits alone; otherwise 0, also without REDIS_URL.',
     read: () => [{ value: rateLimitStore.isFallback ? 1 : 0 }],
   });
   const render = async (): Promise<string> => {

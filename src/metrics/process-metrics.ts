@@ -5,7 +5,10 @@ import { addGauge } from './collectors.ts';
 /** Gauges whose names end in `_total`, which is for counters. The same numbers are in metrics with a label `type`. */
 const misnamed = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
-/** Registers the metrics of the process and of Node, and which build runs. @param schemaVersion of tenants in this build */
+/**
+ * Registers the metrics of the process and of Node, and the build that runs.
+ * @param schemaVersion of tenants in this build
+ */
 export function addProcessMetrics(registry: Registry, schemaVersion: string): void {
   collectDefaultMetrics({ register: registry });
   for (const name of misnamed) registry.removeSingleMetric(name);

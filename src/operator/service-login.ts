@@ -57,9 +57,8 @@ export async function createServiceLogin(controlUrl: string, password: string): 
     if (operator) throw new OperatorError(`The login ${user} exists and has rights of an operator: drop or rename it`);
     // A new role has no other attributes. Only a superuser may name them, even to deny them.
     const change = exists ? 'alter' : 'create';
-    await client.query(
-      `${change} role ${quoteIdentifier(user)} login password ${quoteLiteral(scramVerifier(password, scramIterations))}`,
-    );
+    const verifier = quoteLiteral(scramVerifier(password, scramIterations));
+    await client.query(`${change} role ${quoteIdentifier(user)} login password ${verifier}`);
     await grantServicePrivileges(client);
     const { pathname } = new URL(controlUrl);
     return databaseUrl(controlUrl, decodeURIComponent(pathname.slice(1)), { user, password });

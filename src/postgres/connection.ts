@@ -79,7 +79,10 @@ export function connectionConfig(url: string, kind: ConnectionKind, settings: Se
   };
 }
 
-/** Adds settings to the `options` of the URL. Options beside the URL would not do: `pg` prefers those in the URL. */
+/**
+ * Adds settings to the `options` of the URL. Options beside the URL would have no effect: `pg` prefers those in the
+ * URL.
+ */
 function withSettings(address: string, settings: SessionSettings): string {
   const flags = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
   if (flags.length === 0) return address;

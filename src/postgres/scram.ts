@@ -8,7 +8,7 @@ const hashBytes = 32;
  * the password, it keeps the password out of the server's log, which holds whole statements (`log_statement`, errors).
  * Nobody can log in with a verifier.
  * @param password ASCII: SASLprep (RFC 4013) is not applied
- * @param iterations of PBKDF2. Each login costs the server so many hashes; only a password that can be guessed needs
+ * @param iterations of PBKDF2. Each login costs the server that many hashes; only a password that can be guessed needs
  *   many
  */
 export function scramVerifier(password: string, iterations: number, salt: Buffer = randomBytes(saltBytes)): string {

@@ -10,7 +10,7 @@ const ownOid = '(select oid from pg_database where datname = current_database())
 
 /**
  * Returns an SQL expression that identifies one database under one name, during one run of one server. Its value is the
- * same for every address and every session. The name alone would not do: another database may have it for a while.
+ * same for every address and every session. The name alone does not suffice: another database may have it for a while.
  * @param name SQL for the name of the database; by default of the connected one
  * @param oid SQL for its OID
  */
@@ -19,8 +19,8 @@ export function sourceExpression(name = 'current_database()', oid = ownOid): str
 }
 
 /**
- * Reads which server a connection leads to: the identifier of its cluster, and its port. It is the same for every address
- * of a server (`localhost` and `127.0.0.1`).
+ * Reads which server a connection leads to: the identifier of its cluster, and its port. The result is the same for
+ * every address of a server (`localhost` and `127.0.0.1`).
  */
 export async function readServerIdentity(client: Queryable): Promise<string | undefined> {
   const { rows } = await client.query<{ identity: string }>(

@@ -33,8 +33,8 @@ export const entities = defineResource({
   name: 'Entity',
   path: '/api/v1/Entities',
   description:
-    'Suppliers and customers. `StatusTitle` is the title of the entity status; without `StatusId`, an entity gets the ' +
-    'default status (at first called Prospect). A caller of scope `Self` reads and ' +
+    'Suppliers and customers. `StatusTitle` is the title of the entity status; without `StatusId`, an entity gets ' +
+    'the default status (at first called Prospect). A caller of scope `Self` reads and ' +
     'changes only its own entity, and neither creates nor deletes entities.',
   entity: Entity,
   key: { id: Number.MAX_SAFE_INTEGER },

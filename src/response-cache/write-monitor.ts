@@ -18,9 +18,9 @@ interface WriteMonitorOptions {
 /** The results of the polls for one database. */
 interface DatabaseState {
   readonly fingerprint: string;
-  /** When the first poll with this fingerprint was answered. */
+  /** Time of the response to the first poll with this fingerprint. */
   readonly since: number;
-  /** When the latest poll began that returned this fingerprint and found no connection. */
+  /** Start of the latest poll that returned this fingerprint and found no connection. */
   unchangedUntil: number;
 }
 
@@ -30,7 +30,7 @@ interface PolledDatabase {
   source: string;
 }
 
-/** Polling stops after this many intervals without a use: 60 s, the longest age of a cached response. */
+/** Polling stops after this many intervals without a use: 60 s, the maximum age of a cached response. */
 const maxIdlePolls = 6;
 
 // The order of the columns matters (I2): `numbackends` comes before the counters.
@@ -68,7 +68,7 @@ const statement = {
  *
  *   I4 (identity) A read and a poll with the same source are of the same database in the same run of the same server.
  *      Assumes: the server itself names the source (`sourceExpression`), in the same words to the poll and to the
- *      connection of the read. The address of a server would not do: it may lead to another server later, or to
+ *      connection of the read. The address of a server does not suffice: it may lead to another server later, or to
  *      several. Nor would the name of a database: between two polls, another one may have it for a while.
  *
  * Proof that a database did not change from a read at time r until time b, where poll A was answered at a < r, poll B

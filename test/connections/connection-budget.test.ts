@@ -164,7 +164,7 @@ describe('connection budget', () => {
   });
 
   describe('wait queue', () => {
-    it('a request waits no longer than the longest wait, and the budget is usable again afterwards', async () => {
+    it('a request waits no longer than the maximum wait, and the budget is usable again afterwards', async () => {
       const { budget, pools } = harness.createBudget({ max: 1, maxWaitMs: 400 });
       const client = await pools[0].connect();
       const errors = await Promise.all(pools.map(pool => errorOf(pool.connect())));

@@ -131,7 +131,7 @@ describe('connections that fail', () => {
       }
     });
 
-    it('two addresses of one server share one budget, of which the connections of the control database are deducted', async () => {
+    it('two addresses of one server share one budget, less the connections of the control database', async () => {
       const { controlUrl } = harness.world.installation;
       const controlIdentity = await withConnection(controlUrl, readServerIdentity);
       const databases = harness.openDatabases(5, { controlUrl, controlIdentity, controlConnections: 3 });

@@ -101,7 +101,7 @@ describe('documentation pages', () => {
     for (const path of htmlPaths) expect(pages.get(path), path).to.include('<link rel="icon" href="/favicon.ico">');
   });
 
-  it('a browser gets a 404 page for an unknown path outside /api, and every other client the problem of before', async () => {
+  it('a browser gets a 404 page for an unknown path outside /api, and every other client a problem', async () => {
     const browser = { Accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' };
     for (const path of ['/nope', '/docs/nope', '/api-docs', '/apis/v1']) {
       const { status, headers, body } = await rawGet(world.url, path, browser);

@@ -12,12 +12,17 @@ const networks = 256;
 
 /** Sends logins with wrong passwords at a fixed rate, in a thread of its own, and reports how many got which status. */
 const flood = `
-  const { parentPort, workerData: { url, tenant, loginsPerSecond, networks, floodMs } } = require('node:worker_threads');
+  const { parentPort, workerData } = require('node:worker_threads');
+  const { url, tenant, loginsPerSecond, networks, floodMs } = workerData;
   const counts = {};
   async function login(i) {
     const response = await fetch(url + '/api/v1/auth/login', {
       method: 'POST',
-      headers: { 'X-Tenant': tenant, 'X-Forwarded-For': '203.0.113.' + (i % networks), 'Content-Type': 'application/json' },
+      headers: {
+        'X-Tenant': tenant,
+        'X-Forwarded-For': '203.0.113.' + (i % networks),
+        'Content-Type': 'application/json',
+      },
       body: JSON.stringify({ email: crypto.randomUUID() + '@acme.test', password: 'wrong password' }),
     });
     await response.arrayBuffer();
@@ -79,7 +84,7 @@ describe('drill: a flood of logins', () => {
     return { status: response.status, ms: performance.now() - startedAt };
   }
 
-  it('of the logins of another tenant 95 % succeed within 3 s while 256 networks send 400 logins a second to one tenant', async () => {
+  it('while 256 networks flood one tenant, 95 % of the logins of another one succeed within 3 s', async () => {
     const worker = new Worker(flood, {
       eval: true,
       workerData: { url, tenant: world.acme.guid, loginsPerSecond, networks, floodMs },

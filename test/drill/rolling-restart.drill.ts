@@ -94,7 +94,7 @@ describe('drill: rolling restart behind HAProxy', function () {
     ].join('\n');
   }
 
-  /** Sends requests at a fixed rate, whatever their responses take, until `until` resolves: reads, changes, refreshes. */
+  /** Sends reads, changes and refreshes at a fixed rate, however long their responses take, until `until` resolves. */
   async function load(until: Promise<unknown>): Promise<Served[]> {
     const admin = (await world.login(world.acme)).at(url);
     let { refreshToken } = admin.tokens!;
@@ -135,7 +135,7 @@ describe('drill: rolling restart behind HAProxy', function () {
     return { status, ms: performance.now() - startedAt };
   }
 
-  it('a rolling restart of two processes fails no request, rejects no token and slows none down', async () => {
+  it('a rolling restart of two processes fails no request, rejects no token and slows no request down', async () => {
     const calm = await load(sleep(calmMs));
     const restart = async (): Promise<void> => {
       for (const member of members) {

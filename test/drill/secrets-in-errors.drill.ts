@@ -103,7 +103,7 @@ describe('drill: secrets in errors', () => {
     });
   }
 
-  it('the log of a service whose Redis, mail server and tenant database refuse it contains none of their passwords', async () => {
+  it('a service that Redis, mail server and tenant database refuse logs none of their passwords', async () => {
     const [port, managementPort] = [String(await freePort()), String(await freePort())];
     const service = startScript('src/main.ts', [], {
       ...world.environment,

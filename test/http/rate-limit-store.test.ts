@@ -28,7 +28,7 @@ function* callTimes({ max, windowMs }: Rate, calls: number): Generator<number> {
 
 describe('sliding windows', () => {
   for (const rate of rates) {
-    it(`a window of ${rate.max} in ${rate.windowMs} ms is exact but for one group span, and never exceeded`, () => {
+    it(`a window of ${rate.max} in ${rate.windowMs} ms is exact to one group span and never exceeded`, () => {
       const windows = new SlidingWindows(10);
       const allowed: number[] = [];
       const since = (time: number): number => allowed.length - lowerBound(allowed, time);

@@ -135,7 +135,7 @@ describe('request listener', () => {
   }
 
   for (const path of Object.keys(failingHandlers)) {
-    it(`the response and errors of ${path} equal those of app.callback(), and the server goes on`, async () => {
+    it(`the response and errors of ${path} equal those of app.callback(), and the server continues`, async () => {
       const [received, expected] = await Promise.all([direct.receive(path), koa.receive(path)]);
       expect(received).to.deep.equal(expected);
       await eventually(() => koa.errors[path] && isDeepStrictEqual(direct.errors[path], koa.errors[path]));

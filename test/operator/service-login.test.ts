@@ -39,7 +39,7 @@ describe('login of the service', () => {
   });
   after(() => world.close());
 
-  it('the service runs with the login that the command prints, and reports no login of an operator', async () => {
+  it('the service runs with the login that service-login prints, and serves all tenants', async () => {
     const installation = await open(serviceUrl);
     const { log, passwords } = world;
     const config = readConfig({ ...world.environment, DATABASE_URL: serviceUrl });

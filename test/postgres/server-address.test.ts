@@ -16,7 +16,7 @@ describe('identity of databases and servers', () => {
   before(() => run(`create database ${first}`, `create database ${second}`));
   after(() => run(`drop database ${first}`, `drop database ${second}`));
 
-  it('a database that takes the name of another one between two polls is another source, until it is renamed back', async () => {
+  it('two databases that swap their names get other sources, until they are renamed back', async () => {
     const source = (name = '') =>
       withConnection(databaseUrl(postgresUrl(), name), async client => {
         const { rows } = await client.query<{ source: string }>(`select ${sourceExpression()} as source`);
@@ -24,7 +24,8 @@ describe('identity of databases and servers', () => {
       });
     const polled = (name = '') =>
       withConnection(postgresUrl(), async client => {
-        const text = `select ${sourceExpression('datname', 'datid')} as source from pg_stat_database where datname = $1`;
+        const expression = sourceExpression('datname', 'datid');
+        const text = `select ${expression} as source from pg_stat_database where datname = $1`;
         return (await client.query<{ source: string }>(text, [name])).rows[0]?.source;
       });
     const sources = [await source(first), await source(second)];

@@ -119,7 +119,8 @@ describe('contract of the resources', () => {
         if (table)
           await sql(
             world.globex,
-            `insert into ${table} (id, title) values (1, 'Prospect'); insert into default_entity_status values (true, 1)`,
+            `insert into ${table} (id, title) values (1, 'Prospect');
+             insert into default_entity_status values (true, 1)`,
           );
       });
 

@@ -106,7 +106,7 @@ describe('entity statuses', () => {
     ]);
   });
 
-  it('an entity without a StatusId gets the default status, also after it was renamed, and it cannot be deleted', async () => {
+  it('an entity without a StatusId gets the default status, which may be renamed but not deleted', async () => {
     const entity = { Name: 'Corner Shop', EntityType: 'customer' };
     await admin.put(`${path}/1`, { Title: 'Renamed', Weighting: 50 });
     const { body: created } = await admin.post('/api/v1/Entities', entity);

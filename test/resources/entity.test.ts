@@ -131,7 +131,7 @@ describe('entities', () => {
     expect((await admin.get(`/api/v1/Entities/${body.Id}`)).status).to.equal(200);
   });
 
-  it('an entity can keep a currency and a country that are deleted, but not change to another such', async () => {
+  it('an entity can keep a deleted currency and country, but not change to another deleted one', async () => {
     const currency = (await admin.post('/api/v1/Currency', { Code: 'OLD', Name: 'Old' })).body;
     const other = (await admin.post('/api/v1/Currency', { Code: 'OTH', Name: 'Other' })).body;
     await admin.post('/api/v1/Countries', { CountryCode: 'OLDLAND', CountryName: 'Old land' });

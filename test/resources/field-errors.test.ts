@@ -18,7 +18,7 @@ describe('errors of fields', () => {
     return [body.errors, body.errorCodes];
   };
 
-  it('each text of a validation error has a stable code beside it, with the numbers and values that it names', async () => {
+  it('each text of a validation error has a stable code with the numbers and values of the text', async () => {
     const refused: [path: string, body: object, errors: object, codes: object][] = [
       [
         'Countries',
@@ -111,7 +111,7 @@ describe('errors of fields', () => {
     ['Countries', 'CountryCode', 'unknown_record'],
     ['Currency', 'Code', 'not_found'],
   ] as const)
-    it(`a record of ${path} that is marked as deleted is named by duplicate, and restore brings it back with an audit entry`, async () => {
+    it(`duplicate reports a deleted record of ${path}, and restore brings it back with an audit entry`, async () => {
       const names = path === 'Countries' ? { CountryName: 'Norway' } : { Name: 'Norway' };
       const { body: record } = await admin.post(`/api/v1/${path}`, { [field]: 'NOK', ...names });
       const url = `/api/v1/${path}/${path === 'Countries' ? 'code/NOK' : record.Id}`;

@@ -52,7 +52,7 @@ describe('response store', () => {
     expect(tenants.findIndex(tenant => find(tenant))).to.equal(2 * count);
   });
 
-  it('a response that is larger than the share of a tenant is not stored, and leaves the others of the tenant', () => {
+  it('a response that is larger than the share of a tenant is not stored and evicts no other response', () => {
     const tenant = record('acme');
     const small = put(tenant, 10, 'small');
     put(tenant, maxTenantBytes, 'large');

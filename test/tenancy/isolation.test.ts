@@ -47,7 +47,7 @@ describe('tenant isolation', function () {
       await readAll([world.acme, world.globex], { requests, parallel: 200 });
     });
 
-    it(`twelve tenants share ${tenantConnections} connections without a foreign row or a refusal`, async () => {
+    it(`twelve tenants on ${tenantConnections} connections get every response and only their own rows`, async () => {
       let maxOpen = 0;
       await readAll(tenants, {
         requests: Math.ceil(requests / 4),

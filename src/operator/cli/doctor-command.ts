@@ -43,7 +43,8 @@ function textOf({ servers, tenants, findings }: Diagnosis): string {
   if (findings.length === 0) return `${checked}: nothing is wrong.`;
   const lines = findings.map(
     ({ server, tenant, severity, problem, remedy, fixed }) =>
-      `${tenant ?? server}: ${severity === 'warning' ? 'warning: ' : ''}${problem}\n  ${fixed ? 'fixed' : `→ ${remedy}`}`,
+      `${tenant ?? server}: ${severity === 'warning' ? 'warning: ' : ''}${problem}\n` +
+      `  ${fixed ? 'fixed' : `→ ${remedy}`}`,
   );
   const fixed = findings.filter(finding => finding.fixed).length;
   return `${lines.join('\n')}\n\n${checked}: ${count(findings.length - fixed, 'open problem')}, ${fixed} fixed.`;

@@ -105,7 +105,7 @@ async function runMigrations(installation: Installation, request: RunRequest, js
   }
 }
 
-/** No tenant is being migrated. Leaves an embedded PostgreSQL, so that it does not go on running. */
+/** No tenant is being migrated. Leaves an embedded PostgreSQL, so that it does not continue to run. */
 async function exitAtOnce(installation: Installation): Promise<void> {
   setTimeout(() => process.exit(exitInterrupted), maxCloseMs).unref();
   await installation.close().catch(() => {});

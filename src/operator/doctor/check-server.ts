@@ -125,12 +125,13 @@ function notExamined({ slug, databaseName, server }: Tenant, error: unknown): Fi
 }
 
 /**
- * Leaves the repair of a database to a person when nobody claims it and data of a tenant lies in it, or may: somebody may
- * be about to rename it back, or to restore from it.
+ * Removes the automatic repair of a database that no tenant has and that holds data of a tenant, or may hold it: an
+ * operator may intend to rename it back, or to restore from it.
  */
 function withoutRisk(report: Report, unclaimedIdentities: ReadonlyMap<string, string>): Report {
   const { changes, statements, ...rest } = report;
   if (!statements || changes === undefined || !unclaimedIdentities.has(changes)) return report;
-  const remedy = `The database may hold data of a tenant. If it does not, or nobody needs it: ${statements.join('; ')};`;
+  const commands = `${statements.join('; ')};`;
+  const remedy = `The database may hold data of a tenant. If it does not, or nobody needs it: ${commands}`;
   return { ...rest, remedy };
 }

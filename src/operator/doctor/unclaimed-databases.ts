@@ -9,8 +9,8 @@ import type { ServerFacts } from './server-facts.ts';
 const unknownGuid = 'unknown';
 
 /**
- * Reads which tenant's data lies in the databases that nobody claims, so that a renamed database is not taken for a lost
- * one, and no repair changes it.
+ * Finds the tenant whose data lies in each database that no tenant claims. So a renamed database does not count as
+ * lost, and no repair changes it.
  * @param claimed names of the databases of tenants
  * @returns the guid of the tenant, by the name of the database; `unknown` for a database that cannot be read
  */

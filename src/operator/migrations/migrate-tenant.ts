@@ -29,7 +29,10 @@ export interface Run {
   head: string;
   /** The fingerprints at head, by the id of the server. */
   fingerprints: Map<number, string>;
-  /** When every process has received that the tenants up to now were taken out of service, by `performance.now()`. */
+  /**
+   * The time by `performance.now()` at which every process has received that the tenants so far were taken out of
+   * service.
+   */
   receivedAt: number;
 }
 

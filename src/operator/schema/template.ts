@@ -84,8 +84,8 @@ export async function dropOldTemplates(client: pg.Client, server: Pick<Server, '
 }
 
 /**
- * Returns the name of the template that a database is, is to become or is a copy of, if the template is of another
- * build: one with a different digest of the migrations.
+ * Returns the name of the template that a database belongs to: as the template itself, as its unfinished copy, or as a
+ * copy to read. Returns undefined for the template of this build, whose digest of the migrations is `digest`.
  */
 export function templateOfOtherBuild(
   { prefix }: Pick<Server, 'prefix'>,

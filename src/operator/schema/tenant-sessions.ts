@@ -27,7 +27,7 @@ export async function countSessions(database: pg.Client, role: string): Promise<
  * @throws {OperatorError} when one of them is still there after 5 s
  */
 export async function endSessions(database: pg.Client, role: string): Promise<void> {
-  // A transaction sees the sessions that its first look found, until the snapshot is cleared.
+  // Until the snapshot is cleared, a transaction sees the sessions that its first query returned.
   const text = `select pg_stat_clear_snapshot(); select pg_terminate_backend(pid) from ${sessionsOf(role)}`;
   for (const deadline = performance.now() + maxEndMs; ; await sleep(pollMs)) {
     const results: unknown = await database.query(text);

@@ -34,9 +34,9 @@ export function keyCondition(
 }
 
 /**
- * The response that `toResponse` makes of the selected rows, a value or the promise of a `Representation`: from the
- * response cache if the resource is cached. The rows have exactly the fields of the view, so the result has the type
- * of the route's response: hence `never`.
+ * Returns the response of a resource: from the response cache if the resource is cached, otherwise as `toResponse`
+ * makes it of the selected rows (a value, or the promise of a `Representation`). The rows have exactly the fields of
+ * the view, so the result has the type of the response of the route: hence `never`.
  *
  * @param cacheKey names the response among those of the resource
  */

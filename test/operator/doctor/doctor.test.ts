@@ -107,7 +107,7 @@ describe('doctor', () => {
     await server.sql(statement);
   });
 
-  it('no remedy ends with a full stop after a command or a statement, or has a gap to fill in', async () => {
+  it('no remedy has a placeholder, or a full stop after a command or a statement', async () => {
     const files = await readdir(new URL('../../../src/operator/doctor/', import.meta.url));
     for (const file of files) {
       const text = await readFile(new URL(`../../../src/operator/doctor/${file}`, import.meta.url), 'utf8');
@@ -366,7 +366,8 @@ describe('doctor', () => {
       {
         inject: () =>
           server.control(
-            `update signing_keys set status = 'retiring' where tenant_id = (select id from tenants where slug = 'acme')`,
+            `update signing_keys set status = 'retiring'
+               where tenant_id = (select id from tenants where slug = 'acme')`,
           ),
         findings: [['missing_key', 'acme']],
         problem: /no active signing key/,
@@ -400,7 +401,8 @@ describe('doctor', () => {
         problem: /signing key \S+ cannot be decrypted/,
         restore: async () => {
           await server.control(
-            'update signing_keys set secret = saved_keys.secret from saved_keys where saved_keys.kid = signing_keys.kid',
+            `update signing_keys set secret = saved_keys.secret
+               from saved_keys where saved_keys.kid = signing_keys.kid`,
           );
           await server.control(
             'update tenants set role_password = k.role_password from saved_tenants k where k.id = tenants.id',
