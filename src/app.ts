@@ -78,7 +78,6 @@ export function createApp(services: AppServices): Koa {
   const app = new Koa();
   // Errors that `problemDetails` could not render, or that happened above it.
   app.on('error', error => log.error({ event: 'unanswered', err: describeError(error) }, 'a request got no response'));
-  app.use(closeWhenStopping(stopping));
   app.use(requestId());
   app.use(accessLog(log, metrics.count));
   app.use(problemDetails(log));
@@ -114,14 +113,6 @@ function limitDuration(deadlineMs: number): Middleware {
       ctx.state.deadline = deadline;
       return next();
     });
-}
-
-/** A connection that stays open after its response would delay the stop until its client or a time limit closes it. */
-function closeWhenStopping(stopping: AbortSignal): Middleware {
-  return async (ctx, next) => {
-    await next();
-    if (stopping.aborted) ctx.res.setHeader('Connection', 'close');
-  };
 }
 
 function readAddresses(trustedProxies: Config['trustedProxies'], log: Logger): Middleware {

@@ -62,6 +62,7 @@ export async function startServer({
     writeMonitor,
     stop: async (delayMs = 0) => {
       stopping.abort();
+      api.closeAfterResponses();
       if (delayMs > 0) await delay(delayMs);
       const finished = await api.drain(maxStopMs - delayMs);
       await services.close();

@@ -4,6 +4,8 @@ import { bodyLimits } from './route.ts';
 
 export interface ApiServer {
   readonly http: Server;
+  /** Closes each connection after its last response. New connections are still accepted. */
+  closeAfterResponses(): void;
   /**
    * Refuses new connections and waits for the running requests and for responses that are still being sent.
    * @param maxMs after which all connections are cut
@@ -42,7 +44,7 @@ const drainCheckMs = 50;
 export function createApiServer({ handle, keepAliveMs }: ApiServerOptions): ApiServer {
   const connections = new Connections();
   const http = createServer({ ...limits, keepAliveTimeout: keepAliveMs }, (request, response) => {
-    connections.onRequest(response);
+    connections.onRequest(request.socket, response);
     handle(request, response);
   });
   http.timeout = silenceMs;
@@ -51,17 +53,22 @@ export function createApiServer({ handle, keepAliveMs }: ApiServerOptions): ApiS
   http.on('connection', socket => connections.add(socket));
   // A request with `Expect: 100-continue` and a body that is too large is rejected before the client sends the body.
   http.on('checkContinue', (request, response) => {
-    connections.onRequest(response);
+    connections.onRequest(request.socket, response);
     if (!(Number(request.headers['content-length'] ?? 0) > bodyLimits.resource)) response.writeContinue();
     handle(request, response);
   });
   const check = setInterval(() => connections.cutSlowReaders(performance.now(), maxSendMs), checkMs).unref();
   http.on('close', () => clearInterval(check));
-  return { http, drain: maxMs => drain(http, connections, maxMs) };
+  return {
+    http,
+    closeAfterResponses: () => connections.closeAfterResponses(),
+    drain: maxMs => drain(http, connections, maxMs),
+  };
 }
 
 async function drain(http: Server, connections: Connections, maxMs: number): Promise<boolean> {
   let finished = true;
+  connections.closeAfterResponses();
   const closed = new Promise(resolve => http.close(resolve));
   const sweep = setInterval(() => connections.closeIdle(), drainCheckMs);
   const timer = setTimeout(() => {

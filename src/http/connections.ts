@@ -2,8 +2,11 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
 interface ConnectionState {
-  /** The response to the newest request. */
-  response?: ServerResponse;
+  /**
+   * The responses in the order of their requests; several if the client sends requests in a pipeline. Those that are
+   * completely sent are removed at the next request.
+   */
+  readonly responses: ServerResponse[];
   /** Start of the current period with unsent bytes, by `performance.now()`; undefined when all bytes are sent. */
   sendingSince?: number | undefined;
   /** Bytes received up to the last call of `closeIdle`. */
@@ -13,15 +16,35 @@ interface ConnectionState {
 /** The open connections of an HTTP server. Detects slow and idle ones, which Node does not distinguish well enough. */
 export class Connections {
   readonly #states = new Map<Socket, ConnectionState>();
+  #isStopping = false;
 
   add(socket: Socket): void {
-    this.#states.set(socket, { bytesRead: 0 });
+    this.#states.set(socket, { responses: [], bytesRead: 0 });
     socket.once('close', () => this.#states.delete(socket));
   }
 
-  onRequest(response: ServerResponse): void {
-    const state = response.socket && this.#states.get(response.socket);
-    if (state) state.response = response;
+  /** @param socket of the request: a response has none while an earlier one of its connection is being sent */
+  onRequest(socket: Socket, response: ServerResponse): void {
+    const responses = this.#states.get(socket)?.responses;
+    if (!responses) return;
+    while (responses[0]?.writableFinished) responses.shift();
+    const previous = responses.at(-1);
+    responses.push(response);
+    if (!this.#isStopping) return;
+    if (previous && !previous.headersSent) previous.removeHeader('Connection');
+    response.setHeader('Connection', 'close');
+  }
+
+  /**
+   * Closes each connection after its last response: otherwise it would stay open until its client or a time limit
+   * closes it. An earlier response of a pipeline does not get the header, because Node would not send the later ones.
+   */
+  closeAfterResponses(): void {
+    this.#isStopping = true;
+    for (const { responses } of this.#states.values()) {
+      const last = responses.at(-1);
+      if (last && !last.headersSent) last.setHeader('Connection', 'close');
+    }
   }
 
   /**
@@ -44,7 +67,7 @@ export class Connections {
     for (const [socket, state] of this.#states) {
       const isReceiving = socket.bytesRead !== state.bytesRead;
       state.bytesRead = socket.bytesRead;
-      const isAnswered = !state.response || state.response.writableFinished;
+      const isAnswered = state.responses.every(({ writableFinished }) => writableFinished);
       if (isAnswered && !isReceiving && socket.writableLength === 0) socket.destroy();
     }
   }

@@ -17,6 +17,7 @@ describe('HTTP server of the API', () => {
       keepAliveMs: 75_000,
       handle: (request, response) => {
         const respond = () => response.end(request.url === '/large' ? large : 'small');
+        if (request.url === '/slow') return setTimeout(() => response.end('slow'), 500);
         if (request.method === 'POST') request.resume().on('end', respond);
         else respond();
       },
@@ -53,6 +54,28 @@ describe('HTTP server of the API', () => {
     finishBody('body');
     expect((await post).statuses).to.deep.equal([200]);
     expect(await drained).to.equal(true);
+  });
+
+  for (const path of ['/small', '/large'])
+    it(`a stop finishes a request that was sent in a pipeline after GET ${path}`, async () => {
+      const exchange = sendRaw(url, [rawRequest(`GET ${path}`) + rawRequest('GET /slow')], { withinMs: 10_000 });
+      await new Promise(resolve => api.http.once('request', resolve));
+      expect(await api.drain(5_000)).to.equal(true);
+      const { statuses, text } = await exchange;
+      expect(statuses).to.deep.equal([200, 200]);
+      expect(text).to.match(/slow$/);
+    });
+
+  it('of a pipeline only the last response closes the connection when the server stops', async () => {
+    const exchange = sendRaw(url, [rawRequest('GET /slow').repeat(3)], { withinMs: 10_000 });
+    await new Promise(resolve => api.http.once('request', resolve));
+    api.closeAfterResponses();
+    const { text } = await exchange;
+    expect([...text.matchAll(/Connection: (\S+)/g)].map(([, value]) => value)).to.deep.equal([
+      'keep-alive',
+      'keep-alive',
+      'close',
+    ]);
   });
 
   it('a stop cuts a client that does not read its response once the time is over, and reports it', async () => {
