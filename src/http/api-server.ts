@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { Server as NetServer } from 'node:net';
 import { Connections } from './connections.ts';
 import { bodyLimits } from './route.ts';
 
@@ -7,7 +8,8 @@ export interface ApiServer {
   /** Closes each connection after its last response. New connections are still accepted. */
   closeAfterResponses(): void;
   /**
-   * Refuses new connections and waits for the running requests and for responses that are still being sent.
+   * Refuses new connections and waits for the running requests and for responses that are still being sent. A request
+   * that does not arrive within the time limits is ended, as at any other time; that does not count as cut off.
    * @param maxMs after which all connections are cut
    * @returns false when requests or responses were cut off
    */
@@ -18,13 +20,15 @@ interface ApiServerOptions {
   handle: (request: IncomingMessage, response: ServerResponse) => unknown;
   /** How long an idle connection stays open, in milliseconds: longer than the balancer in front keeps it. */
   keepAliveMs: number;
+  /** Shortened in tests. */
+  limits?: typeof defaultLimits;
 }
 
-const limits = {
+/** Times in milliseconds: for the head of a request, for the whole request, and between two checks of both. */
+const defaultLimits = {
   headersTimeout: 5_000,
   requestTimeout: 15_000,
   connectionsCheckingInterval: 1_000,
-  optimizeEmptyRequests: true, // a request without a body has nothing to read: saves 2 µs
 };
 
 /**
@@ -41,15 +45,18 @@ const drainCheckMs = 50;
 /**
  * Creates the HTTP server of the API. Its time limits end slow and endless exchanges; normal clients never reach them.
  */
-export function createApiServer({ handle, keepAliveMs }: ApiServerOptions): ApiServer {
+export function createApiServer({ handle, keepAliveMs, limits = defaultLimits }: ApiServerOptions): ApiServer {
   const connections = new Connections();
-  const http = createServer({ ...limits, keepAliveTimeout: keepAliveMs }, (request, response) => {
-    connections.onRequest(request.socket, response);
-    handle(request, response);
-  });
+  const optimizeEmptyRequests = true; // a request without a body has nothing to read: saves 2 µs
+  const http = createServer(
+    { ...limits, optimizeEmptyRequests, keepAliveTimeout: keepAliveMs },
+    (request, response) => {
+      connections.onRequest(request.socket, response);
+      handle(request, response);
+    },
+  );
   http.timeout = silenceMs;
   http.maxHeadersCount = 100;
-  http.closeIdleConnections = () => connections.closeIdle(); // `http.close` calls it
   http.on('connection', socket => connections.add(socket));
   // A request with `Expect: 100-continue` and a body that is too large is rejected before the client sends the body.
   http.on('checkContinue', (request, response) => {
@@ -62,20 +69,24 @@ export function createApiServer({ handle, keepAliveMs }: ApiServerOptions): ApiS
   return {
     http,
     closeAfterResponses: () => connections.closeAfterResponses(),
-    drain: maxMs => drain(http, connections, maxMs),
+    drain: maxMs => drain(http, connections, maxMs, limits.headersTimeout),
   };
 }
 
-async function drain(http: Server, connections: Connections, maxMs: number): Promise<boolean> {
+async function drain(http: Server, connections: Connections, maxMs: number, maxHeadMs: number): Promise<boolean> {
   let finished = true;
   connections.closeAfterResponses();
-  const closed = new Promise(resolve => http.close(resolve));
-  const sweep = setInterval(() => connections.closeIdle(), drainCheckMs);
+  // Not `http.close`: it ends Node's check of the time limits, so that one endless request would take all of `maxMs`.
+  const closed = new Promise(resolve => NetServer.prototype.close.call(http, resolve));
+  const closeIdle = (): void => connections.closeIdle(performance.now(), maxHeadMs);
+  closeIdle();
+  const sweep = setInterval(closeIdle, drainCheckMs);
   const timer = setTimeout(() => {
     finished = false;
     http.closeAllConnections();
   }, maxMs);
   await closed;
+  http.close(); // ends Node's check
   clearInterval(sweep);
   clearTimeout(timer);
   return finished;

@@ -11,6 +11,8 @@ interface ConnectionState {
   sendingSince?: number | undefined;
   /** Bytes received up to the last call of `closeIdle`. */
   bytesRead: number;
+  /** The first call of `closeIdle` since the last response was sent. */
+  unusedSince?: number | undefined;
 }
 
 /** The open connections of an HTTP server. Detects slow and idle ones, which Node does not distinguish well enough. */
@@ -60,15 +62,22 @@ export class Connections {
   }
 
   /**
-   * Destroys the connections that neither send nor receive anything. Node's own `closeIdleConnections` also destroys
-   * those whose response was passed to the socket but is not completely sent.
+   * Destroys the connections without an unfinished response that receive nothing, or that have received the head of a
+   * request for longer than `maxHeadMs`, however steadily it arrives. Node's own `closeIdleConnections` also destroys
+   * those whose response was passed to the socket but is not completely sent; and its own check of heads does not see
+   * empty lines before a request.
    */
-  closeIdle(): void {
+  closeIdle(now: number, maxHeadMs: number): void {
     for (const [socket, state] of this.#states) {
       const isReceiving = socket.bytesRead !== state.bytesRead;
       state.bytesRead = socket.bytesRead;
       const isAnswered = state.responses.every(({ writableFinished }) => writableFinished);
-      if (isAnswered && !isReceiving && socket.writableLength === 0) socket.destroy();
+      if (!isAnswered || socket.writableLength > 0) {
+        state.unusedSince = undefined;
+        continue;
+      }
+      state.unusedSince ??= now;
+      if (!isReceiving || now - state.unusedSince > maxHeadMs) socket.destroy();
     }
   }
 }

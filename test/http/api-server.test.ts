@@ -15,6 +15,7 @@ describe('HTTP server of the API', () => {
   beforeEach(async () => {
     api = createApiServer({
       keepAliveMs: 75_000,
+      limits: { headersTimeout: 1_000, requestTimeout: 1_500, connectionsCheckingInterval: 50 },
       handle: (request, response) => {
         const respond = () => response.end(request.url === '/large' ? large : 'small');
         if (request.url === '/slow') return setTimeout(() => response.end('slow'), 500);
@@ -77,6 +78,25 @@ describe('HTTP server of the API', () => {
       'close',
     ]);
   });
+
+  const endless = [
+    ['the head of a request', 'GET / HTTP/1.1\r\nHost: x\r\nA: ', 'a'],
+    ['empty lines after a response', rawRequest('GET /'), '\r\n'],
+    ['the body of a request', rawRequest('POST /', ['Content-Length: 100000']), 'a'],
+  ] as const;
+  for (const [what, start, drip] of endless)
+    it(`a stop ends a client that sends ${what} without an end within the time limit of requests`, async () => {
+      const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => {});
+      socket.write(start);
+      const dripping = setInterval(() => socket.write(drip), 20);
+      await new Promise(resolve => setTimeout(resolve, 100));
+      const startedAt = performance.now();
+      const finished = await api.drain(10_000);
+      clearInterval(dripping);
+      socket.destroy();
+      expect(finished).to.equal(true);
+      expect(performance.now() - startedAt).to.be.below(4_000);
+    });
 
   it('a stop cuts a client that does not read its response once the time is over, and reports it', async () => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
