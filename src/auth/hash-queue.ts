@@ -1,14 +1,12 @@
 import type { Deadline } from '../deadline.ts';
 import { problem } from '../errors.ts';
+import { type WaiterKeys, WaiterTurns } from './waiter-turns.ts';
 
-/** The requester of a password hash. The queue takes turns by tenant, then by client network. */
-export interface HashRequester {
-  readonly tenant: string;
-  /** An IPv4 address or an IPv6 network. */
-  readonly network: string;
+/** The requester of a password hash. `network` is an IPv4 address or an IPv6 network. */
+export interface HashRequester extends WaiterKeys {
   /** Aborted when the client closes its connection: no one would receive the result. */
   readonly clientLeft?: AbortSignal;
-  /** The deadline of the request; the request is refused when it passes. */
+  /** Of the request, which is refused when it passes. */
   readonly deadline?: Deadline;
 }
 
@@ -17,15 +15,16 @@ interface Waiter extends HashRequester {
   readonly refuse: (error: Error) => void;
 }
 
-/** The waiters of one tenant by network, in the order in which the networks are served. No list is empty. */
-type Networks = Map<string, Waiter[]>;
-
 /**
- * The requests that wait for a password hash. Tenants are served in turns, and the networks of a tenant in turns, so
- * that a flood of logins delays only logins of the same network. A waiter whose client leaves is removed.
+ * The requests that wait for a password hash. Turns alternate: one by client network, over all tenants, and one by
+ * tenant. So the only waiter of a network waits for at most two turns per network ahead of it, and the only waiter of a
+ * tenant for at most two per tenant ahead of it: neither one network that knows many tenants nor many networks that
+ * flood one tenant can delay it for longer. A waiter whose client leaves is removed.
  */
 export class HashQueue {
-  readonly #tenants = new Map<string, Networks>();
+  readonly #byNetwork = new WaiterTurns<Waiter>('network');
+  readonly #byTenant = new WaiterTurns<Waiter>('tenant');
+  #isTurnByNetwork = true;
   readonly #maxLength: number;
   #length = 0;
 
@@ -64,74 +63,44 @@ export class HashQueue {
 
   /** Starts the next waiter. @returns false when there is none */
   startNext(): boolean {
-    const [networks] = this.#tenants.values();
-    const [waiters] = networks?.values() ?? [];
-    const [waiter] = waiters ?? [];
-    if (!networks || !waiter) return false;
+    const waiter = (this.#isTurnByNetwork ? this.#byNetwork : this.#byTenant).next;
+    if (!waiter) return false;
+    this.#isTurnByNetwork = !this.#isTurnByNetwork;
     this.#remove(waiter);
-    moveToEnd(networks, waiter.network);
-    moveToEnd(this.#tenants, waiter.tenant);
+    this.#byNetwork.endTurn(waiter);
+    this.#byTenant.endTurn(waiter);
     waiter.start();
     return true;
   }
 
   /**
-   * Refuses the last waiter of the longest list, unless the requester's own list would then be the longest: first by
-   * tenant, then by network within the tenant.
+   * Refuses the last waiter of the network with the most waiters over all tenants; if the requester's own network would
+   * then have the most, of the tenant with the most waiters; if that is the requester's own, of the network with the
+   * most waiters of this tenant.
    */
-  #makeRoom({ tenant, network }: HashRequester): void {
-    const ownTenant = this.#tenants.get(tenant);
-    const longestTenant = longest(this.#tenants.values(), size);
-    const isFairShare = longestTenant === ownTenant || size(longestTenant) <= size(ownTenant) + 1;
-    const networks = isFairShare ? ownTenant : longestTenant;
-    const waiters = networks && longest(networks.values(), ({ length }) => length);
-    const own = isFairShare ? (ownTenant?.get(network)?.length ?? 0) + 1 : 0;
-    const last = waiters && waiters.length > own ? waiters.at(-1) : undefined;
-    if (!last) throw problem('overloaded');
-    this.#remove(last);
-    last.refuse(problem('overloaded'));
+  #makeRoom(requester: HashRequester): void {
+    const victim =
+      this.#byNetwork.victimFor(requester) ??
+      this.#byTenant.victimFor(requester) ??
+      this.#byTenant.victimWithin(requester);
+    if (!victim) throw problem('overloaded');
+    this.#remove(victim);
+    victim.refuse(problem('overloaded'));
   }
 
   #add(waiter: Waiter): void {
-    const networks = this.#tenants.get(waiter.tenant) ?? new Map<string, Waiter[]>();
-    this.#tenants.set(waiter.tenant, networks);
-    const waiters = networks.get(waiter.network) ?? [];
-    networks.set(waiter.network, waiters);
-    waiters.push(waiter);
+    this.#byNetwork.add(waiter);
+    this.#byTenant.add(waiter);
     this.#length++;
   }
 
   #remove(waiter: Waiter): void {
-    const networks = this.#tenants.get(waiter.tenant);
-    const waiters = networks?.get(waiter.network);
-    const index = waiters?.indexOf(waiter) ?? -1;
-    if (!networks || !waiters || index < 0) return;
-    waiters.splice(index, 1);
-    if (waiters.length === 0) networks.delete(waiter.network);
-    if (networks.size === 0) this.#tenants.delete(waiter.tenant);
+    if (!this.#byNetwork.remove(waiter)) return;
+    this.#byTenant.remove(waiter);
     this.#length--;
   }
 }
 
 function connectionClosed(): Error {
   return problem('invalid_request', { detail: 'The client closed the connection.' });
-}
-
-function size(networks: Networks | undefined): number {
-  let sum = 0;
-  for (const waiters of networks?.values() ?? []) sum += waiters.length;
-  return sum;
-}
-
-function longest<List>(lists: Iterable<List>, lengthOf: (list: List) => number): List | undefined {
-  let found: List | undefined;
-  for (const list of lists) if (found === undefined || lengthOf(list) > lengthOf(found)) found = list;
-  return found;
-}
-
-function moveToEnd<Value>(map: Map<string, Value>, key: string): void {
-  const value = map.get(key);
-  if (value === undefined) return;
-  map.delete(key);
-  map.set(key, value);
 }

@@ -18,7 +18,7 @@ describe('queue of password hashes', () => {
   };
   const settled = (): Promise<void> => new Promise(resolve => setImmediate(resolve));
 
-  it('waiting password hashes start in turns by tenant, and by client network within a tenant', async () => {
+  it('waiting password hashes start in turns by client network and by tenant', async () => {
     const queue = new HashQueue(10);
     const { started, enqueue } = recorder(queue);
     for (const name of ['a1', 'a2', 'a3']) enqueue(name, { tenant: 'A', network: 'flood' });
@@ -34,7 +34,7 @@ describe('queue of password hashes', () => {
     const queue = new HashQueue(4);
     const { started, refused, enqueue } = recorder(queue);
     for (const name of ['a1', 'a2', 'a3', 'a4', 'a5']) enqueue(name, { tenant: 'A', network: 'flood' });
-    enqueue('b1', { tenant: 'B', network: 'single' });
+    enqueue('b1', { tenant: 'B', network: 'other' });
     enqueue('a6', { tenant: 'A', network: 'single' });
     enqueue('a7', { tenant: 'A', network: 'single' });
     await settled();
@@ -42,6 +42,34 @@ describe('queue of password hashes', () => {
     while (queue.startNext());
     await settled();
     expect(started).to.deep.equal(['a1', 'b1', 'a6', 'a2']);
+  });
+
+  it('four networks that wait at many tenants neither refuse nor delay a waiter of another network', async () => {
+    const queue = new HashQueue(48);
+    const { started, refused, enqueue } = recorder(queue);
+    for (let i = 0; i < 60; i++) enqueue(`flood ${i}`, { tenant: `T${i}`, network: `flood ${i % 4}` });
+    enqueue('victim', { tenant: 'B', network: 'single' });
+    for (let i = 0; i < 10; i++) {
+      queue.startNext();
+      enqueue(`later flood ${i}`, { tenant: `U${i}`, network: `flood ${i % 4}` });
+    }
+    await settled();
+    expect(started).to.include('victim');
+    expect(refused).to.not.include('victim overloaded');
+  });
+
+  it('many networks that wait at one tenant neither refuse nor delay a waiter of another tenant', async () => {
+    const queue = new HashQueue(48);
+    const { started, refused, enqueue } = recorder(queue);
+    for (let i = 0; i < 60; i++) enqueue(`flood ${i}`, { tenant: 'A', network: `flood ${i}` });
+    enqueue('victim', { tenant: 'B', network: 'single' });
+    for (let i = 0; i < 4; i++) {
+      queue.startNext();
+      enqueue(`later flood ${i}`, { tenant: 'A', network: `later flood ${i}` });
+    }
+    await settled();
+    expect(started).to.include('victim');
+    expect(refused).to.not.include('victim overloaded');
   });
 
   it('a client that leaves is removed from the queue of password hashes', async () => {
@@ -59,7 +87,7 @@ describe('queue of password hashes', () => {
     expect(refused).to.have.members(['gone invalid_request', 'too late invalid_request']);
   });
 
-  it('a request whose deadline passes in the queue of password hashes gets overloaded, not unavailable', async () => {
+  it('a request that reaches its deadline in the queue of password hashes is refused as overloaded, not as unavailable', async () => {
     const queue = new HashQueue(2);
     const outcome = await withDeadline(50, async deadline => {
       await queue.enqueue({ tenant: 'A', network: 'n', deadline });
