@@ -136,9 +136,9 @@ function toConfig(env: z.output<typeof variables>) {
     logLevel: env.LOG_LEVEL,
     /** Maximum connections of this process to one PostgreSQL server: all tenants and the control database. */
     connectionBudget: env.CONNECTION_BUDGET,
-    /** Maximum connections of these to the control database, plus one for the change feed. */
+    /** Maximum connections to the control database, which `connectionBudget` includes; one more for the change feed. */
     controlConnections: env.CONTROL_CONNECTIONS,
-    /** Maximum connections of these to one tenant database. */
+    /** Maximum connections to one tenant database, which `connectionBudget` includes. */
     tenantConnections: env.TENANT_CONNECTIONS,
     /** Maximum memory of the response cache. */
     responseCacheBytes: env.RESPONSE_CACHE_MB * 1024 * 1024,

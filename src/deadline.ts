@@ -42,7 +42,10 @@ export class Deadline {
     if (this.#passed) throw new DeadlineError();
   }
 
-  /** Calls `listener` when the deadline passes, at once if it has passed, and not when the work ends before. @returns a function that removes it */
+  /**
+   * Calls `listener` when the deadline passes; at once if it has passed already, and never if the work ends before.
+   * @returns a function that removes the listener
+   */
   onPass(listener: () => void): () => void {
     if (this.#passed) {
       listener();

@@ -3,8 +3,8 @@ import { invalid } from '../field-error.ts';
 import { lengths } from '../http/fields.ts';
 
 /**
- * A text in place of an e-mail address, normalised as addresses are stored and looked up. It does not use `text()`,
- * which normalises to NFC as a whole: that turns some look-alike characters into ASCII.
+ * Text that a client sends as an e-mail address, normalised as addresses are stored and looked up. It does not use
+ * `text()`, which normalises to NFC as a whole: that turns some look-alike characters into ASCII.
  */
 export const emailText = () =>
   z

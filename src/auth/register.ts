@@ -95,7 +95,8 @@ async function addUnconfirmed(
       describeRegistration(person, requestedAt),
       `To confirm it, send this token within 24 hours to\n${publicUrl}/api/v1/auth/confirm`,
       token,
-      'If it was not you, or not at that time, do nothing: the token would let\nsomebody else use your address. Your own registration has a mail of its own.',
+      'If it was not you, or not at that time, do nothing: the token would let\n' +
+        'somebody else use your address. Your own registration has a mail of its own.',
     ),
   });
 }

@@ -64,7 +64,8 @@ const rotate = `
   update sessions set refresh_generation = $3 + 1, refreshed_at = now()
    where ${usable} and refresh_generation <= $3 returning id`;
 const repeated = `
-  select refresh_generation = $3 + 1 and refreshed_at > now() - ${repeatable} as repeated from sessions where ${usable}`;
+  select refresh_generation = $3 + 1 and refreshed_at > now() - ${repeatable} as repeated
+    from sessions where ${usable}`;
 
 export type Rotation = { outcome: 'rotated'; successor: RefreshToken } | { outcome: 'refused' } | { outcome: 'reused' };
 

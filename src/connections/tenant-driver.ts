@@ -102,7 +102,7 @@ export class TenantDriver extends PostgreSqlDriver {
       const transaction = new TenantTransaction(client, actor, () => this.entityManager());
       try {
         const statement = await prepare(transaction);
-        // Only now, so that a change that is refused invalidates no cached response.
+        // The announcement comes after the checks, so that a refused change invalidates no cached response.
         if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), announce);
         return await transaction.commit(statement);
       } catch (error) {

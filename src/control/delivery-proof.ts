@@ -80,7 +80,7 @@ export class DeliveryProof {
   }
 
   /**
-   * Checks a connection on which a query has been answered: PostgreSQL delivers pending notifications before that.
+   * Checks a connection on which a query has succeeded: PostgreSQL delivers pending notifications before it responds.
    * @param queriedAt when the query was sent
    * @throws {NotDeliveredError} when a nonce that had been accepted before has not arrived
    */

@@ -39,7 +39,7 @@ describe('mails that somebody else requests for an address', () => {
     await mail.waitForToken(email);
   };
 
-  it("a client that registers a foreign address four times does not stop the owner's mail of registration or reset", async () => {
+  it('a client that registers a foreign address four times stops no mail that its owner requests', async () => {
     const email = 'victim@people.test';
     for (const [index, last] of ['1', '2', '3'].entries()) {
       await registerMailed(`2001:db8:7:${last}::1`, email, index + 1); // networks of one /48 are one client
@@ -57,7 +57,7 @@ describe('mails that somebody else requests for an address', () => {
     await mail.waitForToken(email, 5);
   });
 
-  it('an address receives at most 12 mails of registrations in 15 minutes, however many clients request them', async () => {
+  it('an address receives at most 12 registration mails in 15 minutes, however many clients ask', async () => {
     const email = 'flooded@people.test';
     for (let client = 0; client < 4; client++)
       for (let mailed = 1; mailed <= 3; mailed++)
@@ -67,7 +67,7 @@ describe('mails that somebody else requests for an address', () => {
     expect(mail.messagesTo(email)).to.have.length(12);
   });
 
-  it('the mail of a registration says for whom it was requested and when, and a name in it carries no link', async () => {
+  it('a registration mail says for whom it was requested and when, and its name is no link', async () => {
     const email = 'reader@people.test';
     const earliest = new Date();
     await register('192.0.2.1', email, { firstName: 'Go to https://evil.test/x now', lastName: "O'Hara-Smith" });

@@ -22,7 +22,7 @@ describe('verification of a password', () => {
     }
   });
 
-  it('a wrong password for a current, a dearer or no hash takes one hash', async () => {
+  it('a wrong password takes one hash if the stored hash is current, more expensive or missing', async () => {
     for (const stored of [await passwords.hash('the right password'), await storedHash(19_456, 3), undefined])
       expect(await verify(stored, 'a wrong password'), stored).to.deep.equal([false, 1]);
   });

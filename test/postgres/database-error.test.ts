@@ -6,7 +6,7 @@ describe('commit without a confirmation', () => {
   const serverError = (code: string): pg.DatabaseError =>
     Object.assign(new pg.DatabaseError('error', 0, 'error'), { code });
 
-  it('a commit may have taken effect when its reply was lost, or when the server ended the session or cancelled it', () => {
+  it('a commit may have taken effect if its reply was lost, or if the server ended or cancelled it', () => {
     // PostgreSQL holds such an interrupt off until the commit is made, and then raises it before the confirmation.
     for (const code of ['57P01', '57P02', '57014']) expect(mayBeCommitted(serverError(code)), code).to.equal(true);
     expect(mayBeCommitted(Object.assign(new Error('reset'), { code: 'ECONNRESET' }))).to.equal(true);

@@ -497,7 +497,7 @@ describe('contract of the resources', () => {
         });
 
         if (!byCode)
-          it(`two ${name} records that take each other’s ${unique} at the same time both keep one`, async () => {
+          it(`concurrent PUTs that swap the ${unique} of two ${name} records keep both values`, async () => {
             const [a, b] = [await create(), await create()];
             const swaps = times(3).flatMap(() => [
               replace(a, { ...example.first(refs), [unique]: b[unique] }),
@@ -526,7 +526,7 @@ describe('contract of the resources', () => {
         });
 
         for (const code of awkwardCodes)
-          it(`the ${name} with the code ${JSON.stringify(code)} is found, changed and deleted alone`, async () => {
+          it(`the ${name} with the code ${JSON.stringify(code)} alone is found, changed and deleted`, async () => {
             const others = await list();
             const created = await admin.post(path, { ...example.first(refs), [String(unique)]: code });
             expect(created.status).to.equal(201);
