@@ -4,7 +4,7 @@ import { type ControlDatabase, queryControl } from '../control/database.ts';
 import type { SecretBox } from '../control/secret-box.ts';
 import { Problem, problem } from '../errors.ts';
 import { clientNetwork } from '../http/client-address.ts';
-import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
+import { failuresPrefix, type RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
 import { hashKey, rejectionDelayMs, setRateHeaders } from '../http/rate-limit/rate-limits.ts';
 import { createDelay } from '../http/rate-limit/rejection-delay.ts';
 import type { Rate } from '../http/rate-limit/sliding-window.ts';
@@ -47,7 +47,7 @@ export function limitFailures({ control, log, secrets, store, rate, stopping }: 
     const email = loginAccount(await readBody(ctx, bodyLimits.auth));
     if (email === '') return next(); // refused later, as an invalid field
     const { traceId, tenant, ipAddress } = ctx.state;
-    const key = `rl:failures:${hashKey(tenant.guid, email)}`;
+    const key = `${failuresPrefix}${hashKey(tenant.guid, email)}`;
     // An account has the same hash in every line, and its address cannot be found without the master key.
     const account = secrets.mac('login_account', tenant.guid, email).toString('base64url').slice(0, 22);
     const line = { traceId, tenant: tenant.guid, account, ip: ipAddress };

@@ -1,4 +1,6 @@
 import { expect } from 'chai';
+import { pino } from 'pino';
+import { createRateLimitStore, failuresPrefix } from '../../src/http/rate-limit/rate-limit-store.ts';
 import { createRedisStore, type RedisStore } from '../../src/http/rate-limit/redis-store.ts';
 import { groupSpan, type Rate, SlidingWindows } from '../../src/http/rate-limit/sliding-window.ts';
 import { eventually } from '../support/eventually.ts';
@@ -80,6 +82,18 @@ describe('sliding windows', () => {
     const grown = process.memoryUsage().heapUsed - before;
     expect(windows.size).to.equal(100_000);
     expect(grown).to.be.lessThan(120 * 1024 * 1024);
+  });
+});
+
+describe('rate limit store without Redis', () => {
+  it('no number of requests makes the store forget the failed logins to an account', async () => {
+    const store = await createRateLimitStore({ redisUrl: undefined, log: pino({ level: 'silent' }) });
+    const failures = { max: 2, windowMs: 86_400_000 };
+    const account = `${failuresPrefix}account`;
+    for (let failed = 0; failed < 2; failed++) await store.hit(account, failures);
+    for (let i = 0; i < 100_001; i++) await store.hit(`rl:login:${i}`, { max: 5, windowMs: 900_000 });
+    expect((await store.peek(account, failures)).remaining).to.equal(0);
+    store.close();
   });
 });
 

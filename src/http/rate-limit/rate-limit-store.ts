@@ -22,7 +22,13 @@ interface RateLimitStoreOptions {
   now?: (() => number) | undefined;
 }
 
-const maxClients = 100_000; // 25 MB, in the worst case 100 MB
+const maxWindows = 100_000; // of each kind: 25 MB, in the worst case 100 MB
+
+/**
+ * Prefix of the keys that count failed logins to an account. They have windows of their own: any request can add
+ * windows to the others, also a login without a tenant, and would drop these. Each window here takes a password hash.
+ */
+export const failuresPrefix = 'rl:failures:';
 // Its rate never runs out, so every probe writes: a Redis that is full, or a replica, must not pass.
 const probe = { key: 'rl:probe', rate: { max: 1_000_000, windowMs: 1_000 } };
 
@@ -32,12 +38,15 @@ const probe = { key: 'rl:probe', rate: { max: 1_000_000, windowMs: 1_000 } };
  * client far above its limit causes no calls to Redis, and when Redis fails the counts continue from where they are.
  */
 export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStoreOptions): Promise<RateLimitStore> {
-  const ownWindows = new SlidingWindows(maxClients);
+  const failureWindows = new SlidingWindows(maxWindows);
+  const requestWindows = new SlidingWindows(maxWindows);
+  const ownWindows = (key: string): SlidingWindows =>
+    key.startsWith(failuresPrefix) ? failureWindows : requestWindows;
   const clock = now ?? monotonicUnixTime;
   if (!redisUrl)
     return {
-      hit: async (key, rate) => ownWindows.hit(key, rate, clock()),
-      peek: async (key, rate) => ownWindows.peek(key, rate, clock()),
+      hit: async (key, rate) => ownWindows(key).hit(key, rate, clock()),
+      peek: async (key, rate) => ownWindows(key).peek(key, rate, clock()),
       isFallback: false,
       close: () => {},
     };
@@ -58,15 +67,15 @@ export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStor
   return {
     hit: async (key, rate) => {
       const at = clock();
-      const ownResult = ownWindows.hit(key, rate, at);
+      const ownResult = ownWindows(key).hit(key, rate, at);
       if (ownResult.remaining === 0) return ownResult;
       const sharedResult = await breaker.call(() => shared.hit(key, rate));
       if (sharedResult === undefined) return ownResult;
-      if (sharedResult.remaining === 0) ownWindows.undo(key, at);
+      if (sharedResult.remaining === 0) ownWindows(key).undo(key, at);
       return sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
     },
     peek: async (key, rate) => {
-      const ownResult = ownWindows.peek(key, rate, clock());
+      const ownResult = ownWindows(key).peek(key, rate, clock());
       if (ownResult.remaining === 0) return ownResult;
       const sharedResult = await breaker.call(() => shared.peek(key, rate));
       return sharedResult && sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
