@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { problem } from '../errors.ts';
+import { clientNetwork } from '../http/client-address.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { AuthServices } from './auth-services.ts';
@@ -24,8 +25,9 @@ export function confirm({ control }: AuthServices): TenantRoute {
     body: z.object({ token: z.string().min(1) }),
     example: { token: 'the token of the mail' },
     bodyLimit: bodyLimits.auth,
-    handler: async ({ body }, { tenant }) => {
-      if (!(await confirmRegistration(control, tenant.id, body.token))) throw invalidMailToken();
+    handler: async ({ body }, { tenant, origin }) => {
+      const network = clientNetwork(origin.ipAddress);
+      if (!(await confirmRegistration(control, tenant.id, body.token, network))) throw invalidMailToken();
     },
   });
 }

@@ -11,7 +11,7 @@ import type { Rate } from '../http/rate-limit/sliding-window.ts';
 import { readBody } from '../http/read-body.ts';
 import { bodyLimits } from '../http/route.ts';
 import { loginAccount } from './login.ts';
-import { knownNetworkAge } from './sessions.ts';
+import { knownNetworkAge } from './login-networks.ts';
 
 interface LimitFailuresOptions {
   control: ControlDatabase;
@@ -30,7 +30,7 @@ const isKnownNetwork = `
 /**
  * Limits the failed logins to one account, from all clients together: the limit of logins counts each client by
  * itself, and an attacker with thousands of addresses could go on guessing. Above the limit, only networks that have
- * logged in to the account within 30 days may try, so that its owner is not locked out. Runs after the tenant is
+ * logged in to the account within 30 days, or used a token of a mail to it, may try, so that its owner is not locked out. Runs after the tenant is
  * resolved.
  *
  * An account is a tenant and an e-mail address, whether or not a user has it, so that the limit does not reveal which

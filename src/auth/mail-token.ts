@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
+import type { QueryControl } from '../control/database.ts';
 import { removeExpired } from './remove-expired.ts';
 
 /** Creates a random token of 43 characters for a mail. Only its hash is stored. */
@@ -24,20 +25,23 @@ export async function createResetToken(em: EntityManager, user: { id: number; te
   return token;
 }
 
+const deleteResetToken = `
+  delete from mail_tokens where hash = $1 and tenant_id = $2 and purpose = 'reset'
+  returning user_id, expires_at > now() as valid`;
+
 /**
  * Deletes a token that resets a password, so that it cannot be used again.
  * @returns the id of its user; undefined when it was used, has expired, or belongs to another tenant
  */
 export async function consumeResetToken(
-  em: EntityManager,
+  query: QueryControl,
   tenantId: number,
   token: string,
 ): Promise<number | undefined> {
-  const [row] = await em.execute<{ user_id: string; valid: boolean }[]>(
-    `delete from mail_tokens where hash = ? and tenant_id = ? and purpose = 'reset'
-      returning user_id, expires_at > now() as valid`,
-    [hashOf(token), tenantId],
-  );
+  const [row] = await query<{ user_id: string; valid: boolean }>('consume_reset_token', deleteResetToken, [
+    hashOf(token),
+    tenantId,
+  ]);
   return row?.valid ? Number(row.user_id) : undefined;
 }
 

@@ -1,5 +1,6 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { type ControlDatabase, transactControl } from '../control/database.ts';
+import { rememberNetwork } from './login-networks.ts';
 import { createToken, hashOf } from './mail-token.ts';
 import { removeExpired, removeUnconfirmed } from './remove-expired.ts';
 
@@ -44,14 +45,21 @@ const confirmUser = `
 const deleteRegistrations = 'delete from registrations where user_id = $1';
 
 /**
- * Confirms a user with the data of the token's registration, and deletes all registrations of the user.
+ * Confirms a user with the data of the token's registration, and deletes all registrations of the user. Remembers the
+ * client's network, because the token proves that the client reads the mails of the user.
  * @returns false when the token was used, has expired, or belongs to another tenant, or the user is confirmed already
  */
-export function confirmRegistration(control: ControlDatabase, tenantId: number, token: string): Promise<boolean> {
+export function confirmRegistration(
+  control: ControlDatabase,
+  tenantId: number,
+  token: string,
+  network: string,
+): Promise<boolean> {
   return transactControl(control, async query => {
     const [user] = await query<{ id: string }>('confirm_user', confirmUser, [hashOf(token), tenantId]);
     if (!user) return false;
     await query('delete_registrations', deleteRegistrations, [user.id]);
+    await rememberNetwork(query, Number(user.id), network);
     return true;
   });
 }

@@ -1,6 +1,8 @@
 import { z } from 'zod';
+import { transactControl } from '../control/database.ts';
 import { User } from '../control/user-entities.ts';
 import { problem } from '../errors.ts';
+import { clientNetwork } from '../http/client-address.ts';
 import { bodyLimits } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
@@ -8,11 +10,11 @@ import type { AuthServices } from './auth-services.ts';
 import { invalidMailToken } from './confirm.ts';
 import { email } from './email.ts';
 import { hashRequester } from './hash-requester.ts';
+import { rememberNetwork } from './login-networks.ts';
 import { mailText } from './mail.ts';
 import { consumeResetToken, createResetToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
 import { acceptedResponse } from './register.ts';
-import { revokeSessionsOf } from './sessions.ts';
 
 const request = z.object({
   email: email().optional(),
@@ -88,6 +90,10 @@ async function sendToken(
   });
 }
 
+const updateHash = 'update users set password_hash = $2 where id = $1';
+const endSessions = `
+  update sessions set revoked_at = now(), revoked_reason = 'password_reset' where user_id = $1 and revoked_at is null`;
+
 async function setPassword(
   { control, passwords }: AuthServices,
   context: RequestContext,
@@ -96,10 +102,12 @@ async function setPassword(
 ): Promise<undefined> {
   // Hashed before the transaction, to keep the transaction short.
   const passwordHash = await passwords.hash(password, hashRequester(context));
-  await control.em.fork().transactional(async em => {
-    const userId = await consumeResetToken(em, context.tenant.id, token);
+  await transactControl(control, async query => {
+    const userId = await consumeResetToken(query, context.tenant.id, token);
     if (userId === undefined) throw invalidMailToken();
-    await em.nativeUpdate(User, { id: userId }, { passwordHash });
-    await revokeSessionsOf(em, userId, 'password_reset');
+    await query('set_password', updateHash, [userId, passwordHash]);
+    await query('end_sessions', endSessions, [userId]);
+    // The token proves that the client reads the mails of the user.
+    await rememberNetwork(query, userId, clientNetwork(context.origin.ipAddress));
   });
 }

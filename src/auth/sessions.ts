@@ -3,15 +3,13 @@ import { type ControlDatabase, transactControl } from '../control/database.ts';
 import type { UserRecord } from '../control/records.ts';
 import { Session } from '../control/user-entities.ts';
 import type { Deadline } from '../deadline.ts';
+import { rememberNetwork } from './login-networks.ts';
 import type { RefreshToken } from './refresh-token.ts';
 
 const sessionsPerUser = 20;
 const repeatable = `interval '10 seconds'`; // for a client whose response was lost, or with two browser tabs
 /** A session expires 7 days after its last refresh, and at the latest 30 days after the login. */
 export const unexpired = `refreshed_at > now() - interval '7 days' and created_at > now() - interval '30 days'`;
-
-/** A network stays known for this long after a login from it. */
-export const knownNetworkAge = `interval '30 days'`;
 
 type OpenResult = { outcome: 'opened'; token: RefreshToken } | { outcome: 'refused' | 'changed' };
 
@@ -26,14 +24,7 @@ const insertSession = `
          update sessions set revoked_at = now(), revoked_reason = 'too_many'
           where revoked_at is null and id in (
             select id from sessions where user_id = $2 and revoked_at is null and ${unexpired}
-             order by created_at desc, id offset ${sessionsPerUser - 1})),
-       forgotten as (
-         delete from login_networks
-          where user_id = $2 and network <> $3 and last_login_at < now() - ${knownNetworkAge}),
-       known as (
-         insert into login_networks (user_id, network) values ($2, $3)
-         on conflict (user_id, network) do update set last_login_at = now()
-          where login_networks.last_login_at < now() - interval '1 day')
+             order by created_at desc, id offset ${sessionsPerUser - 1}))
   insert into sessions (tenant_id, user_id) values ($1, $2) returning id`;
 
 /**
@@ -54,7 +45,8 @@ export async function openSession(
     if (!user?.unchanged) return { outcome: 'changed' };
     if (!user.mayLogIn) return { outcome: 'refused' };
     if (renewedHash) await query('renew_hash', renewHash, [id, renewedHash]);
-    const [session] = await query<{ id: string }>('insert_session', insertSession, [tenantId, id, network]);
+    const [session] = await query<{ id: string }>('insert_session', insertSession, [tenantId, id]);
+    await rememberNetwork(query, id, network);
     return session ? { outcome: 'opened', token: { sessionId: session.id, generation: 0 } } : { outcome: 'refused' };
   });
 }

@@ -80,7 +80,8 @@ interface TransactOptions {
   isRepeatable?: boolean;
 }
 
-type QueryControl = <Row extends object>(name: string, text: string, values: unknown[]) => Promise<Row[]>;
+/** Runs a prepared statement in a transaction, as `queryControl` does. */
+export type QueryControl = <Row extends object>(name: string, text: string, values: unknown[]) => Promise<Row[]>;
 
 /**
  * Runs prepared statements in a transaction, for transactions that requests wait for: those of an entity manager take

@@ -1,18 +1,26 @@
 import { expect } from 'chai';
 import { type ApiResponse, Client } from '../support/client.ts';
+import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { controlSql } from './sample-users.ts';
 
 const path = '/api/v1/auth/login';
 
 describe('limit of failed logins to one account', () => {
   let world: World;
   let url: string;
+  let mail: MailServer;
 
   before(async () => {
-    world = await createWorld();
+    mail = await startMailServer();
+    world = await createWorld({ SMTP_URL: mail.url });
+    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
     ({ url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1', RATE_LIMIT_FAILURES: '8/24h' }));
   });
-  after(() => world.close());
+  after(async () => {
+    await world.close();
+    await mail.close();
+  });
 
   const login = (
     tenant: TestTenant,
@@ -58,6 +66,31 @@ describe('limit of failed logins to one account', () => {
     await world.control.em.fork().execute(`update login_networks set last_login_at = now() - interval '31 days'`);
     await failFromManyAddresses(email);
     expectLimited(await login(world.acme, '203.0.113.7', email, password));
+  });
+
+  it("a confirmed registration and a reset password unblock the network of the account's owner", async () => {
+    const email = 'owner@people.test';
+    const post = (route: string, body: object, address: string): Promise<ApiResponse> =>
+      new Client(url).post(`/api/v1/auth/${route}`, body, {
+        'X-Tenant': world.acme.guid,
+        'X-Forwarded-For': address,
+      });
+    const names = { firstName: 'Olga', lastName: 'Owner' };
+    const first = { email, password: 'the first password' };
+    expect((await post('register', { ...first, ...names }, '203.0.113.20')).status).to.equal(202);
+    await failFromManyAddresses(email);
+    const token = await mail.waitForToken(email);
+    expectLimited(await login(world.acme, '203.0.113.20', email, first.password));
+    expect((await post('confirm', { token }, '203.0.113.20')).status).to.equal(204);
+    expect((await login(world.acme, '203.0.113.20', email, first.password)).status).to.equal(200);
+
+    expectLimited(await login(world.acme, '203.0.113.21', email, first.password));
+    await post('reset-password', { email }, '203.0.113.21');
+    expectLimited(await login(world.acme, '203.0.113.21', email, first.password)); // a request proves nothing
+    const reset = { token: await mail.waitForToken(email, 2), newPassword: 'the second password' };
+    expect((await post('reset-password', reset, '203.0.113.21')).status).to.equal(204);
+    expect((await login(world.acme, '203.0.113.21', email, reset.newPassword)).status).to.equal(200);
+    expectLimited(await login(world.acme, '203.0.113.22', email, reset.newPassword));
   });
 
   it('a failed login is logged with a hash of its account, not with the e-mail address', async () => {
