@@ -14,17 +14,24 @@ export async function removeExpired(
   );
 }
 
+const isRemovable = `confirmed_at is null and disabled_at is null
+  and not exists (select from registrations where user_id = u.id and expires_at > now())
+  and not exists (select from api_clients where user_id = u.id)`;
+
 /**
  * Deletes some users who have not confirmed their address, and no longer can: all their registrations have expired.
- * Users whom an operator has disabled, or given an API client, stay.
+ * Users whom an operator has disabled, or given an API client, stay. Runs in the transaction of `em`.
+ *
+ * The delete checks the users again, with a snapshot that is taken after they are locked. The first snapshot may be older
+ * than the lock: it misses a registration that was added in between, which the delete would remove with its user. After
+ * the lock none can be added, because its foreign key locks the user too.
  */
 export async function removeUnconfirmed(em: EntityManager): Promise<void> {
-  await em.execute(
-    `delete from users where id in (
-       select id from users u
-        where confirmed_at is null and created_at <= now() - interval '24 hours' and disabled_at is null
-          and not exists (select from registrations where user_id = u.id and expires_at > now())
-          and not exists (select from api_clients where user_id = u.id)
-        order by created_at limit ${batch} for update skip locked)`,
+  const users = await em.execute<{ id: string }[]>(
+    `select id from users u where created_at <= now() - interval '24 hours' and ${isRemovable}
+      order by created_at limit ${batch} for update skip locked`,
   );
+  if (users.length === 0) return;
+  const ids = `{${users.map(({ id }) => id).join(',')}}`;
+  await em.execute(`delete from users u where id = any (?::bigint[]) and ${isRemovable}`, [ids]);
 }

@@ -1,5 +1,9 @@
+import { randomInt } from 'node:crypto';
 import { expect } from 'chai';
+import { createRegistration } from '../../src/auth/registration-token.ts';
+import { removeUnconfirmed } from '../../src/auth/remove-expired.ts';
 import { addClient } from '../../src/operator/tenants/clients.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -107,6 +111,69 @@ describe('expired tokens and users who never confirm', () => {
     // Who was removed can register again.
     await register(late as string);
     await mail.waitForToken(late as string, 2);
+  });
+
+  it('a user who registers again while expired users are removed stays, and the new token confirms', async () => {
+    const [barrier, email] = ['barrier@people.test', 'returning@people.test'];
+    for (const address of [barrier, email]) {
+      await register(address);
+      await mail.waitForToken(address);
+    }
+    await controlSql(
+      world,
+      `update users set created_at = now() - case email when ? then interval '26 hours' else interval '25 hours' end
+        where email in (?, ?)`,
+      [barrier, barrier, email],
+    );
+    await controlSql(
+      world,
+      `update registrations r set expires_at = now() - interval '1 s' from users u where u.id = r.user_id and email = ?`,
+      [email],
+    );
+    const [user] = await controlSql<{ id: number }>(world, 'select id from users where email = ?', [email]);
+    // Reading registrations waits for the lock, except for a superuser: this holds the removal after its snapshot.
+    const key = randomInt(2 ** 31);
+    const { controlUrl } = world.installation;
+    await withConnection(controlUrl, client =>
+      client.query(`
+        create function wait_for_test() returns boolean language plpgsql as
+          $$ begin perform pg_advisory_xact_lock_shared(${key}); return true; end $$;
+        create policy wait_for_test on registrations using (wait_for_test());
+        alter table registrations enable row level security`),
+    );
+    try {
+      await withConnection(controlUrl, async holder => {
+        await holder.query('select pg_advisory_lock($1)', [key]);
+        const [{ role } = { role: '' }] = await controlSql<{ role: string }>(
+          world,
+          `select current_database() || '_service' as role`,
+        );
+        const removal = world.control.em.fork().transactional(async em => {
+          await em.execute(`set local role "${role}"`);
+          await removeUnconfirmed(em);
+        });
+        await eventually(async () => {
+          const waiting = `select from pg_locks where locktype = 'advisory' and objid = $1 and not granted`;
+          return (await holder.query(waiting, [key])).rowCount === 1;
+        });
+        const data = { passwordHash: 'x', firstName: 'Nora', lastName: 'Newman' };
+        const token = await world.control.em.fork().transactional(async em => {
+          await em.execute('select from users where id = ? for update', [user?.id]);
+          return createRegistration(em, { id: Number(user?.id), tenantId: world.acme.id }, data);
+        });
+        await holder.query('select pg_advisory_unlock($1)', [key]);
+        await removal;
+        expect(await count(`users where email = '${email}'`)).to.equal(1);
+        expect((await account('confirm', { token })).status).to.equal(204);
+      });
+    } finally {
+      await withConnection(controlUrl, client =>
+        client.query(`
+          alter table registrations disable row level security;
+          drop policy wait_for_test on registrations;
+          drop function wait_for_test`),
+      );
+    }
   });
 
   it('after 3 mails in 15 minutes an account gets the same response, no mail, and keeps its last token', async () => {
