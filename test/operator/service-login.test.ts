@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import { readConfig } from '../../src/config.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
@@ -89,6 +90,41 @@ describe('login of the service', () => {
     ])
       expect([text, await attempt(text)]).to.deep.equal([text, insufficientPrivilege]);
     expect(await attempt('select id, name, address from servers')).to.equal(undefined);
+  });
+
+  it('the login of the service can neither create nor write a large object', async () => {
+    for (const text of [
+      'select lo_create(0)',
+      'select lo_creat(-1)',
+      `select lo_from_bytea(0, 'x')`,
+      `select lo_put(1, 0, 'x')`,
+      `select lowrite(0, 'x')`,
+      'select lo_truncate(0, 1)',
+      'select lo_truncate64(0, 1)',
+      `select lo_import('/etc/hostname')`,
+    ])
+      expect([text, await attempt(text)]).to.deep.equal([text, insufficientPrivilege]);
+  });
+
+  it('control migrate succeeds with a login that is no superuser', async () => {
+    const { controlUrl } = world.installation;
+    const url = new URL(controlUrl);
+    const [role, password] = [`operator_${randomBytes(5).toString('hex')}`, randomBytes(9).toString('hex')];
+    const database = `${role}_control`;
+    await withConnection(controlUrl, client =>
+      client.query(`create role ${role} login createdb createrole password '${password}'`),
+    );
+    try {
+      await withConnection(controlUrl, client => client.query(`create database ${database} owner ${role}`));
+      Object.assign(url, { username: role, password, pathname: `/${database}` });
+      expect(await migrateControl(url.href)).to.have.length.above(0);
+      expect(await migrateControl(url.href)).to.deep.equal([]);
+    } finally {
+      await withConnection(controlUrl, async client => {
+        await client.query(`drop database if exists ${database} with (force)`);
+        await client.query(`drop role ${role}`);
+      });
+    }
   });
 
   it('a second service-login command changes the password, and the first password is refused', async () => {

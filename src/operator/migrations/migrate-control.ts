@@ -19,10 +19,34 @@ export async function migrateControl(controlUrl: string): Promise<string[]> {
   });
 }
 
-/** By default every login of the server, also that of a tenant, may connect, and could listen to the change feed. */
+/** The names of the functions that create or write a large object. */
+const largeObjectWriters = [
+  'lo_creat',
+  'lo_create',
+  'lo_from_bytea',
+  'lo_import',
+  'lo_put',
+  'lo_truncate',
+  'lo_truncate64',
+  'lowrite',
+];
+
+/**
+ * By default every login of the server, also that of a tenant, may connect, and could listen to the change feed. And every
+ * login that may connect can fill the disk with large objects. Only a superuser can revoke that: other logins skip it.
+ */
 async function revokePublicRights(client: pg.Client): Promise<void> {
-  const { rows } = await client.query<{ name: string }>('select current_database() as name');
-  await client.query(`revoke all on database ${quoteIdentifier(rows[0]?.name ?? '')} from public`);
+  const { rows } = await client.query<{ name: string; superuser: boolean }>(
+    'select current_database() as name, rolsuper as superuser from pg_roles where rolname = current_user',
+  );
+  const [{ name, superuser } = { name: '', superuser: false }] = rows;
+  await client.query(`revoke all on database ${quoteIdentifier(name)} from public`);
+  if (!superuser) return;
+  const { rows: writers } = await client.query<{ name: string }>(
+    `select oid::regprocedure::text as name from pg_proc where pronamespace = 'pg_catalog'::regnamespace and proname = any ($1)`,
+    [largeObjectWriters],
+  );
+  await client.query(`revoke execute on function ${writers.map(writer => writer.name).join(', ')} from public`);
 }
 
 /** Creates the control database, unless it exists. An existing one is found without a right on any other database. */
