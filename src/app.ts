@@ -42,13 +42,15 @@ export interface AppServices extends AuthServices {
   deadlineMs: number;
   /** Aborted when the service begins to stop. */
   stopping: AbortSignal;
+  /** Aborted when the service accepts no more connections, after the delay of the stop: rejections no longer wait. */
+  draining: AbortSignal;
 }
 
 /** Builds the middleware stack, top to bottom: first what every request passes, then what each route adds. */
 export function createApp(services: AppServices): Koa {
-  const { config, directory, rateLimitStore, metrics, stopping, log } = services;
+  const { config, directory, rateLimitStore, metrics, stopping, draining, log } = services;
   const routes = apiRoutes(services);
-  const limits = createRateLimits({ rates: config.rateLimits, store: rateLimitStore, stopping, loginAccount });
+  const limits = createRateLimits({ rates: config.rateLimits, store: rateLimitStore, draining, loginAccount });
   const verifiedTokens = new VerifiedTokens(directory);
   // Gives each request a context of its own, whose entity manager is forked on the database of the resolved tenant.
   const resolveTenant = (anonymous: boolean) => tenantRouter({ ...services, verifiedTokens, anonymous });

@@ -40,7 +40,7 @@ async function main(): Promise<void> {
     const reason = await ended;
     log.info({ event: 'stopping', reason }, 'stopping after the running requests');
     const finished = await service.stop(reason === 'SIGTERM' ? config.shutdownDelayMs : 0);
-    if (!finished || reason === 'fault') process.exitCode = 1;
+    if (!finished) process.exitCode = 1;
   } finally {
     await installation.close();
   }
@@ -66,11 +66,15 @@ function exitOnSignals(cleanUp: () => Promise<void>): () => void {
   };
 }
 
-/** Resolves when the process must end: on a signal, or on an error that nothing handled. */
+/**
+ * Resolves when the process must end: on a signal, or on an error that nothing handled. After such an error the exit code
+ * is 1, also when the process was stopping already.
+ */
 function processEnd(log: Logger): Promise<StopReason> {
   return new Promise(resolve => {
     onStopSignal(['SIGTERM', 'SIGINT'], resolve, () => process.exit(1));
     process.on('uncaughtException', error => {
+      process.exitCode = 1;
       resolve('fault');
       logFault(log, error);
     });

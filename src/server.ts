@@ -42,10 +42,10 @@ export async function startServer({
   const services = await createServices(options);
   const { feed, metrics, databases, writeMonitor, responseCache } = services;
   const stopping = new AbortController();
-  const { signal } = stopping;
-  const app = createApp({ ...services, deadlineMs, stopping: signal });
+  const draining = new AbortController();
+  const app = createApp({ ...services, deadlineMs, stopping: stopping.signal, draining: draining.signal });
   const api = createApiServer({ handle: requestListener(app), keepAliveMs: config.keepAliveMs });
-  const management = createManagementServer({ isReady: () => feed.current && !signal.aborted, metrics });
+  const management = createManagementServer({ isReady: () => feed.current && !stopping.signal.aborted, metrics });
   try {
     await listen(api.http, config.port, config.host, '');
     await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_');
@@ -64,6 +64,7 @@ export async function startServer({
       stopping.abort();
       api.closeAfterResponses();
       if (delayMs > 0) await delay(delayMs);
+      draining.abort();
       const finished = await api.drain(maxStopMs - delayMs);
       await services.close();
       management.closeAllConnections();

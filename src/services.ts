@@ -40,7 +40,7 @@ export interface ServiceOptions {
 }
 
 /** The parts of a running process, without its servers. */
-export interface Services extends Omit<AppServices, 'deadlineMs' | 'stopping'> {
+export interface Services extends Omit<AppServices, 'deadlineMs' | 'stopping' | 'draining'> {
   readonly feed: ChangeFeed;
   readonly metrics: Metrics;
   readonly writeMonitor: WriteMonitor;

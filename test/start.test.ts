@@ -216,6 +216,19 @@ describe('npm start', function () {
     expect((await service.ended).code).to.equal(0);
   });
 
+  it('an error that nothing handled ends the service with exit code 1, also after SIGTERM', async () => {
+    const fault = "process.once('SIGUSR2',()=>{throw(new(Error)('unhandled'))})";
+    const service = await ready(
+      launch({ SHUTDOWN_DELAY: '2s', NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(fault)}` }),
+    );
+    service.process.kill('SIGTERM');
+    await eventually(async () => !(await isReady(service)));
+    service.process.kill('SIGUSR2');
+    const { code, stdout } = await service.ended;
+    expect(stdout).to.include('"event":"fault"');
+    expect(code).to.equal(1);
+  });
+
   it('a signal during the start ends the process at once with the exit code of the signal', async () => {
     const starting = launch();
     await eventually(async () => (await postmaster(folder)) !== undefined);

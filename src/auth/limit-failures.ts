@@ -19,8 +19,8 @@ interface LimitFailuresOptions {
   secrets: SecretBox;
   store: RateLimitStore;
   rate: Rate;
-  /** Aborted when the service begins to stop. */
-  stopping: AbortSignal;
+  /** Ends the delays of rejections when it is aborted. */
+  draining: AbortSignal;
 }
 
 const isKnownNetwork = `
@@ -36,8 +36,8 @@ const isKnownNetwork = `
  * An account is a tenant and an e-mail address, whether or not a user has it, so that the limit does not reveal which
  * accounts exist. Logins that are under way together may exceed the limit by their number.
  */
-export function limitFailures({ control, log, secrets, store, rate, stopping }: LimitFailuresOptions): Middleware {
-  const delay = createDelay(rejectionDelayMs, stopping);
+export function limitFailures({ control, log, secrets, store, rate, draining }: LimitFailuresOptions): Middleware {
+  const delay = createDelay(rejectionDelayMs, draining);
 
   const isKnown = async ({ state }: Context, email: string): Promise<boolean> => {
     const values = [state.tenant.id, email, clientNetwork(state.ipAddress)];

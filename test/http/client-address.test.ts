@@ -236,7 +236,7 @@ describe('clients without an address', () => {
     const { trustedProxies: trusted, rateLimits } = readConfig({ TRUSTED_PROXIES: trustedProxies });
     const rates = { ...rateLimits, global: { max: 2, windowMs: 3_600_000 } };
     const store = await createRateLimitStore({ redisUrl: undefined, log });
-    const limits = createRateLimits({ rates, store, stopping: new AbortController().signal, loginAccount: () => '' });
+    const limits = createRateLimits({ rates, store, draining: new AbortController().signal, loginAccount: () => '' });
     const addressOf = clientAddresses(trusted);
     const app = new Koa();
     app.use(async (ctx, next) => {

@@ -68,7 +68,21 @@ describe('delayed rejections of a server', function () {
     expect(responses.map(({ status }) => status)).to.deep.equal(Array(600).fill(429));
   });
 
-  it('waiting rejections are sent at once when the server stops', async () => {
+  it('during the delay of a stop, rejections still wait', async () => {
+    const { service, url } = await world.startAnotherServer({ RATE_LIMIT_LOGIN: '1/15m' });
+    const client = new Client(url);
+    await client.post(login, { email });
+    const before = client.post(login, { email });
+    await eventually(() => held.size === 1, patienceMs);
+    const stopped = service.stop(1_000);
+    const during = client.post(login, { email });
+    await eventually(() => held.size === 2, 900);
+    for (const { status } of await Promise.all([before, during])) expect(status).to.equal(429);
+    expect(held.size).to.equal(0);
+    expect(await stopped).to.equal(true);
+  });
+
+  it('waiting rejections are sent at once when the server stops without a delay', async () => {
     const waiting = [1, 2, 3].map(() => limited.post(login, { email }));
     await eventually(() => held.size === 3, patienceMs);
     const stopped = stop();
@@ -114,12 +128,12 @@ describe('rejection delay', () => {
   });
 
   it('delays end at once when the server stops, and none begins afterwards', async () => {
-    const stopping = new AbortController();
-    const delay = createDelay(rejectionDelayMs, stopping.signal);
+    const draining = new AbortController();
+    const delay = createDelay(rejectionDelayMs, draining.signal);
     const before = wait(delay);
     await setImmediate();
     expect(before.ended).to.equal(false);
-    stopping.abort();
+    draining.abort();
     const after = wait(delay);
     await setImmediate();
     expect([before.ended, after.ended]).to.deep.equal([true, true]);

@@ -21,8 +21,8 @@ export interface RateLimits {
 interface RateLimitOptions {
   rates: Rates;
   store: RateLimitStore;
-  /** Aborted when the service begins to stop. */
-  stopping: AbortSignal;
+  /** Ends the delays of rejections when it is aborted. */
+  draining: AbortSignal;
   /** Returns the account that a login body names, in canonical form; '' when it names none. */
   loginAccount: (body: object) => string;
 }
@@ -31,8 +31,8 @@ interface RateLimitOptions {
 export const rejectionDelayMs = 2_000;
 
 /** Creates the limits. Each limit has counters of its own, which do not count the calls that they reject. */
-export function createRateLimits({ rates, store, stopping, loginAccount }: RateLimitOptions): RateLimits {
-  const delay = createDelay(rejectionDelayMs, stopping);
+export function createRateLimits({ rates, store, draining, loginAccount }: RateLimitOptions): RateLimits {
+  const delay = createDelay(rejectionDelayMs, draining);
   const networkKey = (_ctx: Context, { network }: CountedNetwork): string => network;
   const limits: Record<RouteLimit, (bodyLimit: number) => Middleware> = {
     login: bodyLimit => {

@@ -5,15 +5,15 @@ export type Delay = (ctx: Context) => Promise<void>;
 
 const maxWaiters = 500; // each waiter holds a socket and some kilobytes; more clients are rejected without a delay
 
-/** @param stopping ends all delays when it is aborted */
-export function createDelay(ms: number, stopping: AbortSignal): Delay {
+/** @param draining ends all delays when it is aborted */
+export function createDelay(ms: number, draining: AbortSignal): Delay {
   const waiters = new Set<() => void>();
-  stopping.addEventListener('abort', () => {
+  draining.addEventListener('abort', () => {
     for (const end of waiters) end();
   });
   return ctx =>
     new Promise(resolve => {
-      if (waiters.size >= maxWaiters || stopping.aborted || ctx.res.destroyed) return resolve();
+      if (waiters.size >= maxWaiters || draining.aborted || ctx.res.destroyed) return resolve();
       const end = (): void => {
         clearTimeout(timer);
         ctx.res.off('close', end);
