@@ -22,6 +22,11 @@ export function readSecretFiles(set: Variables): { values: Record<string, string
       continue;
     }
     try {
+      // Reading a named pipe or a terminal would wait for its other end.
+      if (!statSync(path).isFile()) {
+        errors.push(`${name}_FILE names something that is not a regular file`);
+        continue;
+      }
       values[name] = readFileSync(path, 'utf8').replace(/\r?\n$/, '');
       if (values[name] === '') errors.push(`${name}_FILE names an empty file`);
     } catch (error) {

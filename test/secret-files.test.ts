@@ -1,5 +1,6 @@
+import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -50,6 +51,26 @@ describe('secrets in files', () => {
     );
     await writeFile(path, '\n');
     expect(() => readConfig({ REDIS_URL_FILE: path })).to.throw(ConfigError, /^REDIS_URL_FILE names an empty file$/);
+  });
+
+  it('a secret in a named pipe, a folder or a device is refused at once, and a link to a file is read', async () => {
+    const pipe = join(folder, 'pipe');
+    const makePipe = 'mkfifo';
+    execFileSync(makePipe, [pipe]);
+    const script = `import { readSecretFiles } from './src/secret-files.ts';
+      console.log(JSON.stringify(readSecretFiles({ SMTP_URL_FILE: process.argv[1] })))`;
+    for (const file of [pipe, folder, '/dev/null']) {
+      const args = ['--input-type=module-typescript', '--eval', script, file];
+      const output = execFileSync(process.execPath, args, { encoding: 'utf8', timeout: 10_000 });
+      expect(JSON.parse(output)).to.deep.equal({
+        values: {},
+        errors: ['SMTP_URL_FILE names something that is not a regular file'],
+      });
+    }
+    await writeFile(path, 'redis://127.0.0.1');
+    await symlink(path, join(folder, 'link'));
+    const config = readConfig({ MASTER_KEY: key.toString('hex'), REDIS_URL_FILE: join(folder, 'link') });
+    expect(config.redisUrl).to.equal('redis://127.0.0.1');
   });
 
   it('a secret file that every login of the machine may read causes a warning', async () => {
