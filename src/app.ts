@@ -8,11 +8,11 @@ import { limitFailures } from './auth/limit-failures.ts';
 import { loginAccount } from './auth/login.ts';
 import type { Config } from './config.ts';
 import type { TenantDatabases } from './connections/tenant-databases.ts';
-import { withDeadline } from './deadline.ts';
 import { documentationPages } from './docs/pages.ts';
 import { problem } from './errors.ts';
 import { accessLog } from './http/access-log.ts';
 import { clientAddresses } from './http/client-address.ts';
+import { limitDuration } from './http/limit-duration.ts';
 import { problemDetails } from './http/problem-details.ts';
 import type { RateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import { createRateLimits } from './http/rate-limit/rate-limits.ts';
@@ -106,15 +106,6 @@ function identifyFor(
   if (access === 'client') return client;
   if (access === 'optional') return (ctx, next) => (requestToken(ctx.req) === undefined ? anonymous : user)(ctx, next);
   return user;
-}
-
-/** Gives the request a deadline, `ctx.state.deadline`: when it passes, the request fails with `unavailable`. */
-function limitDuration(deadlineMs: number): Middleware {
-  return (ctx, next) =>
-    withDeadline(deadlineMs, deadline => {
-      ctx.state.deadline = deadline;
-      return next();
-    });
 }
 
 function readAddresses(trustedProxies: Config['trustedProxies'], log: Logger): Middleware {

@@ -377,9 +377,9 @@ describe('HTTP protocol', () => {
   });
 
   describe('responses', () => {
-    it('every error response is application/problem+json, whatever the Accept header prefers', async () => {
+    it('every error response of the API is application/problem+json, whatever the Accept header prefers', async () => {
       const html = { Accept: 'text/html,application/xhtml+xml' };
-      expectProblem(await admin.get('/nothing', html), 404, 'not_found');
+      expectProblem(await admin.get('/api/v1/Nothing', html), 404, 'not_found');
       expectProblem(await admin.get(`${collection}/999`, html), 404, 'not_found');
       expectProblem(await admin.send('PATCH', collection, undefined, html), 405, 'method_not_allowed');
       expectProblem(await admin.post(collection, '{', html), 400, 'malformed_json');

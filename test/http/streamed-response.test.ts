@@ -4,6 +4,7 @@ import { Readable } from 'node:stream';
 import { expect } from 'chai';
 import Koa from 'koa';
 import { z } from 'zod';
+import { limitDuration } from '../../src/http/limit-duration.ts';
 import { requestListener } from '../../src/http/request-listener.ts';
 import { respond } from '../../src/route-steps.ts';
 import { defineRoute } from '../../src/tenancy/define-route.ts';
@@ -26,6 +27,7 @@ describe('a route with a media type of its own', () => {
       handler: async () => Readable.from(lines),
     });
     const app = new Koa();
+    app.use(limitDuration(10_000));
     app.use(respond(route));
     server = createServer(requestListener(app));
     await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
