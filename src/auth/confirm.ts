@@ -25,9 +25,9 @@ export function confirm({ control }: AuthServices): TenantRoute {
     body: z.object({ token: z.string().min(1) }),
     example: { token: 'the token of the mail' },
     bodyLimit: bodyLimits.auth,
-    handler: async ({ body }, { tenant, origin }) => {
+    handler: async ({ body }, { tenant, origin, deadline }) => {
       const network = clientNetwork(origin.ipAddress);
-      if (!(await confirmRegistration(control, tenant.id, body.token, network))) throw invalidMailToken();
+      if (!(await confirmRegistration(control, tenant.id, body.token, network, deadline))) throw invalidMailToken();
     },
   });
 }

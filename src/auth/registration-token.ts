@@ -1,5 +1,6 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { type ControlDatabase, transactControl } from '../control/database.ts';
+import type { Deadline } from '../deadline.ts';
 import { rememberNetwork } from './login-networks.ts';
 import { createToken, hashOf } from './mail-token.ts';
 import { removeExpired, removeUnconfirmed } from './remove-expired.ts';
@@ -54,12 +55,17 @@ export function confirmRegistration(
   tenantId: number,
   token: string,
   network: string,
+  deadline: Deadline,
 ): Promise<boolean> {
-  return transactControl(control, async query => {
-    const [user] = await query<{ id: string }>('confirm_user', confirmUser, [hashOf(token), tenantId]);
-    if (!user) return false;
-    await query('delete_registrations', deleteRegistrations, [user.id]);
-    await rememberNetwork(query, Number(user.id), network);
-    return true;
-  });
+  return transactControl(
+    control,
+    async query => {
+      const [user] = await query<{ id: string }>('confirm_user', confirmUser, [hashOf(token), tenantId]);
+      if (!user) return false;
+      await query('delete_registrations', deleteRegistrations, [user.id]);
+      await rememberNetwork(query, Number(user.id), network);
+      return true;
+    },
+    { deadline, isRepeatable: false },
+  );
 }

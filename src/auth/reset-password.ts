@@ -102,12 +102,16 @@ async function setPassword(
 ): Promise<undefined> {
   // Hashed before the transaction, to keep the transaction short.
   const passwordHash = await passwords.hash(password, hashRequester(context));
-  await transactControl(control, async query => {
-    const userId = await consumeResetToken(query, context.tenant.id, token);
-    if (userId === undefined) throw invalidMailToken();
-    await query('set_password', updateHash, [userId, passwordHash]);
-    await query('end_sessions', endSessions, [userId]);
-    // The token proves that the client reads the mails of the user.
-    await rememberNetwork(query, userId, clientNetwork(context.origin.ipAddress));
-  });
+  await transactControl(
+    control,
+    async query => {
+      const userId = await consumeResetToken(query, context.tenant.id, token);
+      if (userId === undefined) throw invalidMailToken();
+      await query('set_password', updateHash, [userId, passwordHash]);
+      await query('end_sessions', endSessions, [userId]);
+      // The token proves that the client reads the mails of the user.
+      await rememberNetwork(query, userId, clientNetwork(context.origin.ipAddress));
+    },
+    { deadline: context.deadline, isRepeatable: false },
+  );
 }
