@@ -40,15 +40,13 @@ export interface AppServices extends AuthServices {
    * Maximum time until the response of a request begins, in milliseconds. The time to receive the body is not counted.
    */
   deadlineMs: number;
-  /** Aborted when the service begins to stop. */
-  stopping: AbortSignal;
   /** Aborted when the service accepts no more connections, after the delay of the stop: rejections no longer wait. */
   draining: AbortSignal;
 }
 
 /** Builds the middleware stack, top to bottom: first what every request passes, then what each route adds. */
 export function createApp(services: AppServices): Koa {
-  const { config, directory, rateLimitStore, metrics, stopping, draining, log } = services;
+  const { config, directory, rateLimitStore, metrics, draining, log } = services;
   const routes = apiRoutes(services);
   const limits = createRateLimits({ rates: config.rateLimits, store: rateLimitStore, draining, loginAccount });
   const verifiedTokens = new VerifiedTokens(directory);

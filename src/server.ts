@@ -43,7 +43,7 @@ export async function startServer({
   const { feed, metrics, databases, writeMonitor, responseCache } = services;
   const stopping = new AbortController();
   const draining = new AbortController();
-  const app = createApp({ ...services, deadlineMs, stopping: stopping.signal, draining: draining.signal });
+  const app = createApp({ ...services, deadlineMs, draining: draining.signal });
   const api = createApiServer({ handle: requestListener(app), keepAliveMs: config.keepAliveMs });
   const management = createManagementServer({ isReady: () => feed.current && !stopping.signal.aborted, metrics });
   try {

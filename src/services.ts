@@ -40,7 +40,7 @@ export interface ServiceOptions {
 }
 
 /** The parts of a running process, without its servers. */
-export interface Services extends Omit<AppServices, 'deadlineMs' | 'stopping' | 'draining'> {
+export interface Services extends Omit<AppServices, 'deadlineMs' | 'draining'> {
   readonly feed: ChangeFeed;
   readonly metrics: Metrics;
   readonly writeMonitor: WriteMonitor;
