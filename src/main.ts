@@ -67,8 +67,8 @@ function exitOnSignals(cleanUp: () => Promise<void>): () => void {
 }
 
 /**
- * Resolves when the process must end: on a signal, or on an error that nothing handled. After such an error the exit code
- * is 1, also when the process was stopping already.
+ * Resolves when the process must end: on a signal, or on an error that nothing handled. After such an error the exit
+ * code is 1, also when the process was stopping already.
  */
 function processEnd(log: Logger): Promise<StopReason> {
   return new Promise(resolve => {

@@ -30,8 +30,8 @@ const isKnownNetwork = `
 /**
  * Limits the failed logins to one account, from all clients together: the limit of logins counts each client by
  * itself, and an attacker with thousands of addresses could go on guessing. Above the limit, only networks that have
- * logged in to the account within 30 days, or used a token of a mail to it, may try, so that its owner is not locked out. Runs after the tenant is
- * resolved.
+ * logged in to the account within 30 days, or used a token of a mail to it, may try, so that its owner is not locked
+ * out. Runs after the tenant is resolved.
  *
  * An account is a tenant and an e-mail address, whether or not a user has it, so that the limit does not reveal which
  * accounts exist. Logins that are under way together may exceed the limit by their number.

@@ -11,7 +11,7 @@ interface Account {
 
 /** Counts the mails to an account. Each function resolves to false when the account must not receive a further mail. */
 export interface MailLimits {
-  /** Counts a mail for a password reset. An account receives at most `rate.max` of them, whoever requests them. */
+  /** Counts a mail for a password reset. An account receives at most `rate.max` of them, from all clients together. */
   allowReset(account: Account): Promise<boolean>;
   /**
    * Counts a mail of a registration: at most `rate.max` that one client requests, and `networkFactor` times as many of

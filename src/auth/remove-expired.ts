@@ -22,9 +22,9 @@ const isRemovable = `confirmed_at is null and disabled_at is null
  * Deletes some users who have not confirmed their address, and no longer can: all their registrations have expired.
  * Users whom an operator has disabled, or given an API client, stay. Runs in the transaction of `em`.
  *
- * The delete checks the users again, with a snapshot that is taken after they are locked. The first snapshot may be older
- * than the lock: it misses a registration that was added in between, which the delete would remove with its user. After
- * the lock none can be added, because its foreign key locks the user too.
+ * The delete checks the users again, with a snapshot that is taken after they are locked. The first snapshot may be
+ * older than the lock: it misses a registration that was added in between, which the delete would remove with its
+ * user. After the lock none can be added, because its foreign key locks the user too.
  */
 export async function removeUnconfirmed(em: EntityManager): Promise<void> {
   const users = await em.execute<{ id: string }[]>(

@@ -15,6 +15,7 @@ import { mailText } from './mail.ts';
 import { consumeResetToken, createResetToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
 import { acceptedResponse } from './register.ts';
+import { setPasswordHash } from './sessions.ts';
 
 const request = z.object({
   email: email().optional(),
@@ -90,7 +91,6 @@ async function sendToken(
   });
 }
 
-const updateHash = 'update users set password_hash = $2 where id = $1';
 const endSessions = `
   update sessions set revoked_at = now(), revoked_reason = 'password_reset' where user_id = $1 and revoked_at is null`;
 
@@ -107,7 +107,7 @@ async function setPassword(
     async query => {
       const userId = await consumeResetToken(query, context.tenant.id, token);
       if (userId === undefined) throw invalidMailToken();
-      await query('set_password', updateHash, [userId, passwordHash]);
+      await setPasswordHash(query, userId, passwordHash);
       await query('end_sessions', endSessions, [userId]);
       // The token proves that the client reads the mails of the user.
       await rememberNetwork(query, userId, clientNetwork(context.origin.ipAddress));

@@ -1,5 +1,5 @@
 import { type EntityManager, raw } from '@mikro-orm/postgresql';
-import { type ControlDatabase, transactControl } from '../control/database.ts';
+import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
 import type { UserRecord } from '../control/records.ts';
 import { Session } from '../control/user-entities.ts';
 import type { Deadline } from '../deadline.ts';
@@ -17,7 +17,7 @@ type OpenResult = { outcome: 'opened'; token: RefreshToken } | { outcome: 'refus
 const lockUser = `
   select password_hash = $2 as unchanged, confirmed_at is not null and disabled_at is null as "mayLogIn"
     from users where id = $1 for no key update`;
-const renewHash = 'update users set password_hash = $2 where id = $1';
+const setHash = 'update users set password_hash = $2 where id = $1';
 const insertSession = `
   with expired as (delete from sessions where user_id = $2 and not (${unexpired})),
        surplus as (
@@ -44,11 +44,16 @@ export async function openSession(
     const [user] = await query<{ unchanged: boolean; mayLogIn: boolean }>('lock_user', lockUser, [id, hash]);
     if (!user?.unchanged) return { outcome: 'changed' };
     if (!user.mayLogIn) return { outcome: 'refused' };
-    if (renewedHash) await query('renew_hash', renewHash, [id, renewedHash]);
+    if (renewedHash) await setPasswordHash(query, id, renewedHash);
     const [session] = await query<{ id: string }>('insert_session', insertSession, [tenantId, id]);
     await rememberNetwork(query, id, network);
     return session ? { outcome: 'opened', token: { sessionId: session.id, generation: 0 } } : { outcome: 'refused' };
   });
+}
+
+/** Stores a password hash of a user. */
+export async function setPasswordHash(query: QueryControl, userId: number, hash: string): Promise<void> {
+  await query('set_password_hash', setHash, [userId, hash]);
 }
 
 const usable = `id = $1 and tenant_id = $2 and revoked_at is null and ${unexpired}`;

@@ -127,7 +127,8 @@ describe('expired tokens and users who never confirm', () => {
     );
     await controlSql(
       world,
-      `update registrations r set expires_at = now() - interval '1 s' from users u where u.id = r.user_id and email = ?`,
+      `update registrations r set expires_at = now() - interval '1 s'
+         from users u where u.id = r.user_id and email = ?`,
       [email],
     );
     const [user] = await controlSql<{ id: number }>(world, 'select id from users where email = ?', [email]);

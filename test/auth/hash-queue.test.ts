@@ -87,7 +87,7 @@ describe('queue of password hashes', () => {
     expect(refused).to.have.members(['gone invalid_request', 'too late invalid_request']);
   });
 
-  it('a request that reaches its deadline in the queue of password hashes is refused as overloaded, not as unavailable', async () => {
+  it('a request that reaches its deadline in the queue of password hashes is refused as overloaded', async () => {
     const queue = new HashQueue(2);
     const outcome = await withDeadline(50, async deadline => {
       await queue.enqueue({ tenant: 'A', network: 'n', deadline });

@@ -32,8 +32,9 @@ const largeObjectWriters = [
 ];
 
 /**
- * By default every login of the server, also that of a tenant, may connect, and could listen to the change feed. And every
- * login that may connect can fill the disk with large objects. Only a superuser can revoke that: other logins skip it.
+ * By default every login of the server, also that of a tenant, may connect, and could listen to the change feed. And
+ * every login that may connect can fill the disk with large objects. Only a superuser can revoke that: other logins
+ * skip it.
  */
 async function revokePublicRights(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ name: string; superuser: boolean }>(
@@ -43,7 +44,8 @@ async function revokePublicRights(client: pg.Client): Promise<void> {
   await client.query(`revoke all on database ${quoteIdentifier(name)} from public`);
   if (!superuser) return;
   const { rows: writers } = await client.query<{ name: string }>(
-    `select oid::regprocedure::text as name from pg_proc where pronamespace = 'pg_catalog'::regnamespace and proname = any ($1)`,
+    `select oid::regprocedure::text as name from pg_proc
+      where pronamespace = 'pg_catalog'::regnamespace and proname = any ($1)`,
     [largeObjectWriters],
   );
   await client.query(`revoke execute on function ${writers.map(writer => writer.name).join(', ')} from public`);
