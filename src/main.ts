@@ -27,7 +27,7 @@ async function main(): Promise<void> {
   try {
     const passwords = createPasswords();
     await requireControlHead(installation);
-    await requireMasterKey(installation);
+    await requireMasterKey(installation.control.em, installation.secrets);
     const demo = installation.embedded ? await provisionDemo(installation, passwords) : undefined;
     if (installation.embedded) installation = await withServiceLogin(installation, config);
     else await warnOfOperatorLogin(installation, log);

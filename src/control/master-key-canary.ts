@@ -1,56 +1,99 @@
-import type { ControlDatabase } from './database.ts';
-import { owners, type SecretBox } from './secret-box.ts';
+import type { EntityManager } from '@mikro-orm/postgresql';
+import { owners, type Sealer, type SecretBox } from './secret-box.ts';
 
 /** Secrets that are tried when there is no canary yet: more than one, because a single row may be damaged. */
 const maxSamples = 20;
 
 /**
- * Checks that the master key, or the previous one, is that of the control database, which must be at head: opens the
- * canary. The first call of an installation seals the canary, unless the key opens none of the existing secrets. Of two
- * concurrent first calls with different keys, one returns false. The first call needs the login of the operator:
+ * - `right`: the master key is one of the installation, and the secrets can be opened.
+ * - `lacks_previous`: the master key is the next one, but the previous key is not the one that sealed the secrets.
+ * - `wrong`: the master key is none of the installation.
+ */
+export type MasterKeyState = 'right' | 'lacks_previous' | 'wrong';
+
+type Database = Pick<EntityManager, 'execute'>;
+
+/** The id of the installation, sealed under the key of the secrets and under the next key. */
+interface Canaries {
+  readonly id: string;
+  readonly current: Buffer | null;
+  readonly next: Buffer | null;
+}
+
+/**
+ * Checks the keys of a process against the canaries of the control database, which must be at head.
+ * The master key alone must open a canary: what it seals and signs, the other processes can read. One of the two keys
+ * must open the canary of the secrets: the process can read what the others sealed.
+ *
+ * The first call of an installation seals the canary, unless the master key opens none of the existing secrets. Of
+ * concurrent first calls with different keys, one returns `right`. The first call needs the login of the operator:
  * `control migrate` makes it.
  */
-export async function isMasterKeyRight(control: ControlDatabase, secrets: SecretBox): Promise<boolean> {
-  const stored = await readCanary(control);
-  if (stored.canary) return opens(secrets, stored.canary, owners.canary(stored.id));
-  if (!(await opensAnySecret(control, secrets))) return false;
-  await control.em.execute('update installation set master_key_canary = ? where master_key_canary is null', [
-    secrets.seal(stored.id, owners.canary(stored.id)),
+export async function checkMasterKey(database: Database, secrets: SecretBox): Promise<MasterKeyState> {
+  const stored = await readCanaries(database);
+  if (stored.current) return stateOf(stored, secrets);
+  if (!(await opensAnySecret(database, secrets.current))) return 'wrong';
+  await database.execute('update installation set master_key_canary = ? where master_key_canary is null', [
+    sealCanary(stored, secrets.current),
   ]);
-  const { canary, id } = await readCanary(control);
-  return canary !== null && opens(secrets, canary, owners.canary(id));
+  return stateOf(await readCanaries(database), secrets);
 }
 
-/** Returns a canary that is sealed under the current master key. */
-export async function sealCanary(control: ControlDatabase, secrets: SecretBox): Promise<Buffer> {
-  const { id } = await readCanary(control);
-  return secrets.seal(id, owners.canary(id));
+function stateOf(canaries: Canaries, { current, previous }: SecretBox): MasterKeyState {
+  const { id, current: canary, next } = canaries;
+  if (opens(current, canary, owners.canary(id))) return 'right';
+  if (!opens(current, next, owners.canary(id))) return 'wrong';
+  return opens(previous, canary, owners.canary(id)) ? 'right' : 'lacks_previous';
 }
 
-async function readCanary(control: ControlDatabase): Promise<{ id: string; canary: Buffer | null }> {
-  const [row] = await control.em.execute<{ id: string; canary: Buffer | null }[]>(
-    'select id, master_key_canary as canary from installation',
+/**
+ * Registers the previous key of a secret box, whose state must be `right`, as the next master key. It replaces another
+ * next key.
+ * @returns false when that key has a canary already
+ */
+export async function storeNextCanary(database: Database, previous: Sealer): Promise<boolean> {
+  const stored = await readCanaries(database);
+  const owner = owners.canary(stored.id);
+  if (opens(previous, stored.current, owner) || opens(previous, stored.next, owner)) return false;
+  await database.execute('update installation set next_master_key_canary = ?', [sealCanary(stored, previous)]);
+  return true;
+}
+
+/** Makes the master key the only one of the installation. It must have sealed every secret. */
+export async function replaceCanaries(database: Database, { current }: SecretBox): Promise<void> {
+  await database.execute('update installation set master_key_canary = ?, next_master_key_canary = null', [
+    sealCanary(await readCanaries(database), current),
+  ]);
+}
+
+function sealCanary({ id }: Canaries, key: Sealer): Buffer {
+  return key.seal(id, owners.canary(id));
+}
+
+async function readCanaries(database: Database): Promise<Canaries> {
+  const [row] = await database.execute<Canaries[]>(
+    'select id, master_key_canary as current, next_master_key_canary as next from installation',
   );
   if (!row) throw new Error('the table installation of the control database has no row');
   return row;
 }
 
 /** True also when there is no secret: then any key will do. */
-async function opensAnySecret(control: ControlDatabase, secrets: SecretBox): Promise<boolean> {
-  const passwords = await control.em.execute<{ guid: string; sealed: Buffer }[]>(
+async function opensAnySecret(database: Database, key: Sealer): Promise<boolean> {
+  const passwords = await database.execute<{ guid: string; sealed: Buffer }[]>(
     `select guid, role_password as sealed from tenants order by id limit ${maxSamples}`,
   );
-  if (passwords.length > 0)
-    return passwords.some(({ guid, sealed }) => opens(secrets, sealed, owners.rolePassword(guid)));
-  const urls = await control.em.execute<{ name: string; sealed: Buffer }[]>(
+  if (passwords.length > 0) return passwords.some(({ guid, sealed }) => opens(key, sealed, owners.rolePassword(guid)));
+  const urls = await database.execute<{ name: string; sealed: Buffer }[]>(
     `select name, admin_url as sealed from servers where admin_url is not null order by id limit ${maxSamples}`,
   );
-  return urls.length === 0 || urls.some(({ name, sealed }) => opens(secrets, sealed, owners.serverUrl(name)));
+  return urls.length === 0 || urls.some(({ name, sealed }) => opens(key, sealed, owners.serverUrl(name)));
 }
 
-function opens(secrets: SecretBox, sealed: Uint8Array, owner: string): boolean {
+function opens(key: Sealer | undefined, sealed: Uint8Array | null, owner: string): boolean {
+  if (!key || !sealed) return false;
   try {
-    secrets.open(sealed, owner);
+    key.open(sealed, owner);
     return true;
   } catch {
     return false;

@@ -3,14 +3,22 @@ import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, ti
 const nonceBytes = 12; // NIST SP 800-38D §5.2.1.1
 const tagBytes = 16;
 
-/** Encrypts secrets at rest and computes message authentication codes, with keys derived from the master key. */
-export interface SecretBox {
+/** Encrypts secrets at rest. */
+export interface Sealer {
   /**
    * Encrypts with AES-256-GCM. `owner` names what the secret belongs to: moved to another owner, it cannot be opened.
    */
   seal(secret: Uint8Array | string, owner: string): Buffer;
   /** Decrypts. @throws {Error} when the text was sealed with another master key or for another owner, or was changed */
   open(sealed: Uint8Array, owner: string): Buffer;
+}
+
+/** Encrypts secrets at rest and computes message authentication codes, with keys derived from the master key. */
+export interface SecretBox extends Sealer {
+  /** The master key alone. */
+  readonly current: Sealer;
+  /** The previous master key alone. */
+  readonly previous: Sealer | undefined;
   /** HMAC-SHA-256, 32 bytes. Each purpose has its own key. */
   mac(purpose: string, ...parts: string[]): Buffer;
   /** Checks, in constant time, that a code was computed for this purpose and these parts. */
@@ -25,20 +33,17 @@ export function createSecretBox(masterKey: Uint8Array, previous?: Uint8Array): S
   const current = createKeyring(masterKey);
   const former = previous && createKeyring(previous);
   return {
-    seal(secret, owner) {
-      const nonce = randomBytes(nonceBytes);
-      const cipher = createCipheriv('aes-256-gcm', current.sealing, nonce, { authTagLength: tagBytes });
-      cipher.setAAD(Buffer.from(owner));
-      return Buffer.concat([nonce, cipher.update(secret), cipher.final(), cipher.getAuthTag()]);
-    },
+    seal: current.sealer.seal,
     open(sealed, owner) {
       try {
-        return openWith(current.sealing, sealed, owner);
+        return current.sealer.open(sealed, owner);
       } catch (error) {
-        if (former) return openWith(former.sealing, sealed, owner);
+        if (former) return former.sealer.open(sealed, owner);
         throw error;
       }
     },
+    current: current.sealer,
+    previous: former?.sealer,
     mac: (purpose, ...parts) => computeMac(current, purpose, parts),
     verifyMac: (code, purpose, ...parts) =>
       [current, former].some(keyring => keyring && equalsCode(code, computeMac(keyring, purpose, parts))),
@@ -46,13 +51,31 @@ export function createSecretBox(masterKey: Uint8Array, previous?: Uint8Array): S
 }
 
 interface Keyring {
-  readonly sealing: Buffer;
+  readonly sealer: Sealer;
   readonly derive: (purpose: string) => Buffer;
 }
 
 function createKeyring(masterKey: Uint8Array): Keyring {
   const derive = (purpose: string): Buffer => Buffer.from(hkdfSync('sha256', masterKey, '', purpose, 32));
-  return { sealing: derive('seal'), derive };
+  return { sealer: createSealer(derive('seal')), derive };
+}
+
+function createSealer(key: Buffer): Sealer {
+  return {
+    seal(secret, owner) {
+      const nonce = randomBytes(nonceBytes);
+      const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: tagBytes });
+      cipher.setAAD(Buffer.from(owner));
+      return Buffer.concat([nonce, cipher.update(secret), cipher.final(), cipher.getAuthTag()]);
+    },
+    open(sealed, owner) {
+      const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(0, nonceBytes), {
+        authTagLength: tagBytes,
+      });
+      decipher.setAAD(Buffer.from(owner)).setAuthTag(sealed.subarray(-tagBytes));
+      return Buffer.concat([decipher.update(sealed.subarray(nonceBytes, -tagBytes)), decipher.final()]);
+    },
+  };
 }
 
 function computeMac({ derive }: Keyring, purpose: string, parts: string[]): Buffer {
@@ -63,12 +86,6 @@ function computeMac({ derive }: Keyring, purpose: string, parts: string[]): Buff
 
 function equalsCode(code: Uint8Array, expected: Buffer): boolean {
   return code.length === expected.length && timingSafeEqual(code, expected);
-}
-
-function openWith(key: Buffer, sealed: Uint8Array, owner: string): Buffer {
-  const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(0, nonceBytes), { authTagLength: tagBytes });
-  decipher.setAAD(Buffer.from(owner)).setAuthTag(sealed.subarray(-tagBytes));
-  return Buffer.concat([decipher.update(sealed.subarray(nonceBytes, -tagBytes)), decipher.final()]);
 }
 
 /** The `owner` of each kind of secret, in one place, so that sealing and opening always use the same. */

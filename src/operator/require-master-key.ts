@@ -1,12 +1,20 @@
-import { isMasterKeyRight } from '../control/master-key-canary.ts';
-import type { Installation } from '../installation.ts';
+import type { EntityManager } from '@mikro-orm/postgresql';
+import { checkMasterKey } from '../control/master-key-canary.ts';
+import type { SecretBox } from '../control/secret-box.ts';
 import { OperatorError } from '../operator-error.ts';
 
-/** @throws {OperatorError} when the secrets of the control database were sealed under another master key */
-export async function requireMasterKey({ control, secrets }: Installation): Promise<void> {
-  if (await isMasterKeyRight(control, secrets)) return;
+/**
+ * @throws {OperatorError} when `MASTER_KEY` is none of the keys of the control database, or when the key that sealed its
+ *   secrets is missing
+ */
+export async function requireMasterKey(em: Pick<EntityManager, 'execute'>, secrets: SecretBox): Promise<void> {
+  const state = await checkMasterKey(em, secrets);
+  if (state === 'right') return;
   throw new OperatorError(
-    'MASTER_KEY is not the master key of this control database: set the key that its secrets were encrypted with ' +
-      '(while the key is being changed, MASTER_KEY_PREVIOUS may hold it)',
+    state === 'wrong'
+      ? 'MASTER_KEY is not the master key of this control database: set the key that its secrets were encrypted with ' +
+          '(a new key is registered first, by npm run -s control -- register-key)'
+      : 'MASTER_KEY is the next master key of this control database, whose secrets are still encrypted with the former ' +
+          'one: set MASTER_KEY_PREVIOUS to the former key until npm run -s control -- reseal has run',
   );
 }

@@ -246,7 +246,14 @@ describe('signing keys', () => {
       const clients = await Promise.all(bothTenants.map(tenant => login(tenant())));
       const [unused] = [await login()];
 
-      const environment = { MASTER_KEY: masterKey, MASTER_KEY_PREVIOUS: world.environment.MASTER_KEY ?? '' };
+      const oldKey = world.environment.MASTER_KEY ?? '';
+      const registered = await runScript('scripts/control.ts', ['register-key', '--json'], {
+        ...world.environment,
+        MASTER_KEY_PREVIOUS: masterKey,
+      });
+      expect({ code: registered.code, stderr: registered.stderr }).to.deep.equal({ code: 0, stderr: '' });
+      expect(JSON.parse(registered.stdout)).to.deep.equal({ registered: true });
+      const environment = { MASTER_KEY: masterKey, MASTER_KEY_PREVIOUS: oldKey };
       const between = await startWith(environment);
       const renewed: Client[] = [];
       for (const [at, client] of clients.entries()) {

@@ -40,7 +40,7 @@ type Action<Arguments extends unknown[]> = (installation: Installation, ...args:
 export function withInstallation<Arguments extends unknown[]>(action: Action<Arguments>) {
   return withAnyInstallation(async (installation, ...args: Arguments) => {
     await requireControlHead(installation);
-    await requireMasterKey(installation);
+    await requireMasterKey(installation.control.em, installation.secrets);
     return action(installation, ...args);
   });
 }

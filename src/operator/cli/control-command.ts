@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
+import { registerNextKey, resealSecrets } from '../master-key-change.ts';
 import { createControlDatabase, migrateControl } from '../migrations/migrate-control.ts';
 import { requireMasterKey } from '../require-master-key.ts';
 import { createServiceLogin } from '../service-login.ts';
-import { resealSecrets } from '../tenants/keys.ts';
 import { fillServerAddresses } from '../tenants/servers.ts';
 import { generatePassword } from '../tenants/users.ts';
 import { createCommand, withAnyInstallation, withInstallation } from './command.ts';
@@ -20,7 +20,7 @@ export function controlCommand(): Command {
         const { controlUrl } = installation;
         await createControlDatabase(controlUrl);
         const applied = await migrateControl(controlUrl);
-        await requireMasterKey(installation);
+        await requireMasterKey(installation.control.em, installation.secrets);
         await fillServerAddresses(installation);
         printResult(options, { applied }, () => (applied.length ? `Applied ${applied.join(', ')}.` : 'Nothing to do.'));
       }),
@@ -38,10 +38,21 @@ export function controlCommand(): Command {
       }),
     );
   control
-    .command('reseal')
+    .command('register-key')
     .description(
-      'encrypt every secret again under MASTER_KEY, after it was changed; MASTER_KEY_PREVIOUS holds the previous one',
+      'let processes start with the key in MASTER_KEY_PREVIOUS as their MASTER_KEY: the first step of a change of the key',
     )
+    .option(...jsonOption)
+    .action(
+      withInstallation(async (installation, options: OutputOptions) => {
+        const registered = await registerNextKey(installation);
+        const state = registered ? 'is now' : 'was already';
+        printResult(options, { registered }, () => `The key in MASTER_KEY_PREVIOUS ${state} registered.`);
+      }),
+    );
+  control
+    .command('reseal')
+    .description('encrypt every secret again under MASTER_KEY, and refuse all other keys: the last step of a change')
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, options: OutputOptions) => {

@@ -1,12 +1,12 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { type EntityManager, raw } from '@mikro-orm/postgresql';
-import { Server, SigningKey, Tenant } from '../../control/fleet-entities.ts';
-import { sealCanary } from '../../control/master-key-canary.ts';
+import { SigningKey, type Tenant } from '../../control/fleet-entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { openSecret } from '../master-key-change.ts';
 import { findTenant } from './tenants.ts';
 
 const keyBytes = 64; // RFC 7518 §3.2: an HS512 key is at least as large as the hash
@@ -86,40 +86,4 @@ async function changeKeys<T>(
       return result;
     });
   });
-}
-
-/**
- * Seals every secret of the control database again under the current master key, in one transaction. Run it with the
- * new key in `MASTER_KEY` and the old one in `MASTER_KEY_PREVIOUS`. It can be run again: secrets that are sealed under
- * the new key already can be opened, too.
- * @returns the number of secrets
- * @throws {OperatorError} when a secret was sealed under neither key; nothing is changed then
- */
-export async function resealSecrets({ control, secrets }: Installation): Promise<number> {
-  return control.em.fork().transactional(async em => {
-    const reseal = (sealed: Uint8Array, owner: string): Buffer =>
-      secrets.seal(openSecret(secrets, sealed, owner), owner);
-    const tenants = await em.findAll(Tenant);
-    for (const tenant of tenants) tenant.rolePassword = reseal(tenant.rolePassword, owners.rolePassword(tenant.guid));
-    const keys = await em.findAll(SigningKey, { populate: ['tenant'] });
-    for (const key of keys) key.secret = reseal(key.secret, owners.signingKey(key.tenant.guid, key.kid));
-    const servers = await em.find(Server, { adminUrl: { $ne: null } });
-    for (const server of servers)
-      if (server.adminUrl) server.adminUrl = reseal(server.adminUrl, owners.serverUrl(server.name));
-    await em.flush();
-    await em.execute('update installation set master_key_canary = ?', [await sealCanary(control, secrets)]);
-    return tenants.length + keys.length + servers.length;
-  });
-}
-
-/** @throws {OperatorError} when the secret was sealed under another master key */
-function openSecret(secrets: SecretBox, sealed: Uint8Array, owner: string): Buffer {
-  try {
-    return secrets.open(sealed, owner);
-  } catch (cause) {
-    const message =
-      `Nothing was changed: the secret ${owner} was sealed under neither MASTER_KEY nor MASTER_KEY_PREVIOUS. ` +
-      'Run the command with the master key that the service runs with';
-    throw new OperatorError(message, { cause });
-  }
 }
