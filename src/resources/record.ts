@@ -4,10 +4,13 @@ import type { FieldErrorCode, FieldErrorParameters } from '../field-error.ts';
 import { lengths, text } from '../http/fields.ts';
 import type { Condition } from '../postgres/table-statements.ts';
 
-/** The condition that finds a code in any letter case, like the unique index; undefined for an invalid code. */
+/**
+ * The condition that finds a code in any letter case; undefined for an invalid code. The unique index uses the same
+ * function of the database.
+ */
 export function codeCondition(property: string, value: unknown): Condition | undefined {
   const code = text({ max: lengths.code }).safeParse(value);
-  return code.success ? [`lower(${snakeCase(property)}) = lower(?)`, code.data] : undefined;
+  return code.success ? [`code_key(${snakeCase(property)}) = code_key(?)`, code.data] : undefined;
 }
 
 /** The problem of a record that is refused because of one of its fields. */
