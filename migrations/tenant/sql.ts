@@ -40,3 +40,70 @@ export function limitSize(table: string, { maxRows = 10_000, maxBytes = 4 * 1024
     trigger('truncate'),
   ].join(';');
 }
+
+/** The length of each row, in bytes, and whether it is marked as deleted; a table without marks has no such column. */
+const lengthsOf = (table: string): string => `
+  (select octet_length(t::text) as length, coalesce(to_jsonb(t) ->> 'is_deleted' = 'true', false) as deleted from ${table} t)`;
+
+/**
+ * The function of the triggers of migration 0012, which counts each change. Restoring a row counts it again, and may be refused. The marked rows exceed their bound
+ * by at most the rows that were not marked when it was reached, because from then on there are no new ones.
+ */
+export const countChanges = `
+  create or replace function check_table_size() returns trigger language plpgsql security definer
+    set search_path = pg_catalog, public, pg_temp set timezone = 'UTC' set datestyle = 'ISO' as $$
+  declare
+    more_rows bigint := 0;
+    more_bytes bigint := 0;
+    more_deleted_rows bigint := 0;
+    more_deleted_bytes bigint := 0;
+    size table_sizes;
+  begin
+    if tg_op = 'TRUNCATE' then
+      update table_sizes set rows = 0, bytes = 0, deleted_rows = 0, deleted_bytes = 0 where table_name = tg_table_name;
+      return null;
+    end if;
+    if tg_op <> 'DELETE' then
+      select count(*) filter (where not deleted), coalesce(sum(length) filter (where not deleted), 0),
+             count(*) filter (where deleted), coalesce(sum(length) filter (where deleted), 0)
+        into more_rows, more_bytes, more_deleted_rows, more_deleted_bytes
+        from ${lengthsOf('added')} r;
+    end if;
+    if tg_op <> 'INSERT' then
+      select more_rows - count(*) filter (where not deleted),
+             more_bytes - coalesce(sum(length) filter (where not deleted), 0),
+             more_deleted_rows - count(*) filter (where deleted),
+             more_deleted_bytes - coalesce(sum(length) filter (where deleted), 0)
+        into more_rows, more_bytes, more_deleted_rows, more_deleted_bytes
+        from ${lengthsOf('removed')} r;
+    end if;
+    if more_rows = 0 and more_bytes = 0 and more_deleted_rows = 0 and more_deleted_bytes = 0 then
+      return null;
+    end if;
+    update table_sizes
+       set rows = rows + more_rows, bytes = bytes + more_bytes,
+           deleted_rows = deleted_rows + more_deleted_rows, deleted_bytes = deleted_bytes + more_deleted_bytes
+     where table_name = tg_table_name returning * into size;
+    if more_rows > 0 and size.rows > size.max_rows or more_bytes > 0 and size.bytes > size.max_bytes
+      or tg_op = 'INSERT'
+         and (size.deleted_rows > 10 * size.max_rows or size.deleted_bytes > 2 * size.max_bytes) then
+      raise exception 'the table % may not grow', tg_table_name using errcode = 'SB001';
+    end if;
+    return null;
+  end $$`;
+
+/** Counts the rows that tables have, for migration 0012. Printed with the settings of the function, a row has the same length. */
+export function countRows(tables: string[]): string[] {
+  return [
+    `set local timezone = 'UTC'`,
+    `set local datestyle = 'ISO'`,
+    ...tables.map(
+      table => `
+        update table_sizes set (rows, bytes, deleted_rows, deleted_bytes) = (
+          select count(*) filter (where not deleted), coalesce(sum(length) filter (where not deleted), 0),
+                 count(*) filter (where deleted), coalesce(sum(length) filter (where deleted), 0)
+            from ${lengthsOf(table)} r)
+         where table_name = '${table}'`,
+    ),
+  ];
+}

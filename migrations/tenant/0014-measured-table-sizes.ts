@@ -1,0 +1,144 @@
+import { Migration } from '@mikro-orm/migrations';
+import { countChanges, countRows } from './sql.ts';
+
+const limitedTables = [
+  'entity_statuses',
+  'countries',
+  'order_statuses',
+  'units_of_measure',
+  'promotions',
+  'currencies',
+  'tax_codes',
+  'system_options',
+];
+
+/**
+ * Measures a table that may be near its maximum, instead of counting each change of every table: a counter is a row
+ * that all changes of a table update in turn, each waiting for the commit of the one before.
+ *
+ * A change of a table whose files are small costs one look at their size, because such a table cannot exceed a maximum:
+ *
+ * 1. A row takes at least 28 bytes of a file: its header and its line pointer.
+ * 2. The text of a row has at most five times the bytes that the row takes. A timestamp, the worst, prints 35 bytes for
+ *    8; a quotation mark prints two for one. No column is compressed (`storage external`). Rows that were compressed
+ *    before this migration have at most `max_bytes` of text together, because until then it was counted.
+ * 3. So below 28 bytes × `max_rows` and a fifth of `max_bytes`, neither maximum is reached.
+ *
+ * A larger table is measured with each statement. Below half of a maximum, changes do not wait for each other. From
+ * there on, each locks the row of the table in `table_sizes` and measures again, so that concurrent changes together do
+ * not exceed a maximum either.
+ */
+export class MeasuredTableSizes extends Migration {
+  override up(): void {
+    this.addSql(`lock table ${limitedTables.join(', ')} in share row exclusive mode`);
+    for (const table of limitedTables) {
+      for (const event of ['insert', 'delete', 'truncate'])
+        this.addSql(`drop trigger check_table_size_${event} on ${table}`);
+      this.addSql(`
+        create trigger check_table_size_insert after insert on ${table}
+          for each statement execute function check_table_size()`);
+      this.addSql(storeUncompressed(table));
+    }
+    this.addSql(
+      'alter table table_sizes drop rows, drop bytes, drop deleted_rows, drop deleted_bytes, reset (fillfactor)',
+    );
+    this.addSql(`
+      create function measure_table(name regclass,
+        out rows bigint, out bytes bigint, out deleted_rows bigint, out deleted_bytes bigint)
+        language plpgsql set timezone = 'UTC' set datestyle = 'ISO' as $$
+      declare
+        deleted text := case when exists (select from pg_attribute where attrelid = name and attname = 'is_deleted')
+          then 'is_deleted' else 'false' end;
+      begin
+        execute format('
+          select count(*) filter (where not %1$s),
+                 coalesce(sum(octet_length(t::text)) filter (where not %1$s), 0),
+                 count(*) filter (where %1$s),
+                 coalesce(sum(octet_length(t::text)) filter (where %1$s), 0)
+            from %2$s t', deleted, name) into rows, bytes, deleted_rows, deleted_bytes;
+      end $$`);
+    this.addSql('revoke execute on function measure_table from public');
+    this.addSql(`
+      create or replace function check_table_size() returns trigger language plpgsql security definer
+        set search_path = pg_catalog, public, pg_temp set timezone = 'UTC' set datestyle = 'ISO' as $$
+      declare
+        maximum table_sizes;
+        size record;
+        more_rows boolean := true;
+        more_bytes boolean := true;
+      begin
+        select * into maximum from table_sizes where table_name = tg_table_name;
+        if pg_table_size(tg_relid) < least(28 * maximum.max_rows, maximum.max_bytes / 5) then
+          return null;
+        end if;
+        size := measure_table(tg_relid);
+        if 2 * size.rows > maximum.max_rows or 2 * size.bytes > maximum.max_bytes
+          or size.deleted_rows > 5 * maximum.max_rows or size.deleted_bytes > maximum.max_bytes then
+          select * into maximum from table_sizes where table_name = tg_table_name for update;
+          size := measure_table(tg_relid);
+        end if;
+        if size.rows <= maximum.max_rows and size.bytes <= maximum.max_bytes
+          and size.deleted_rows <= 10 * maximum.max_rows and size.deleted_bytes <= 2 * maximum.max_bytes then
+          return null;
+        end if;
+        -- Only growth is refused, so that a tenant above a maximum can still delete and shorten.
+        if tg_op = 'UPDATE' then
+          with lengths as (
+            select 1 as sign, octet_length(t::text) as length, to_jsonb(t) ->> 'is_deleted' = 'true' as deleted
+              from added t
+            union all
+            select -1, octet_length(t::text), to_jsonb(t) ->> 'is_deleted' = 'true' from removed t)
+          select coalesce(sum(sign), 0) > 0, coalesce(sum(sign * length), 0) > 0
+            into more_rows, more_bytes from lengths where deleted is not true;
+        end if;
+        if more_rows and size.rows > maximum.max_rows or more_bytes and size.bytes > maximum.max_bytes
+          or tg_op = 'INSERT'
+             and (size.deleted_rows > 10 * maximum.max_rows or size.deleted_bytes > 2 * maximum.max_bytes) then
+          raise exception 'the table % may not grow', tg_table_name using errcode = 'SB001';
+        end if;
+        return null;
+      end $$`);
+  }
+
+  override down(): void {
+    this.addSql(`lock table ${limitedTables.join(', ')} in share row exclusive mode`);
+    this.addSql('drop function measure_table');
+    this.addSql(`
+      alter table table_sizes
+        add rows bigint not null default 0, add bytes bigint not null default 0,
+        add deleted_rows bigint not null default 0, add deleted_bytes bigint not null default 0,
+        set (fillfactor = 20)`);
+    this.addSql(countChanges);
+    for (const table of limitedTables) {
+      this.addSql(`drop trigger check_table_size_insert on ${table}`);
+      for (const [event, transitionTable] of [
+        ['insert', 'referencing new table as added'],
+        ['delete', 'referencing old table as removed'],
+        ['truncate', ''],
+      ])
+        this.addSql(`
+          create trigger check_table_size_${event} after ${event} on ${table} ${transitionTable}
+            for each statement execute function check_table_size()`);
+      this.addSql(storeCompressed(table));
+    }
+    for (const statement of countRows(limitedTables)) this.addSql(statement);
+  }
+}
+
+const storeUncompressed = (table: string): string => setStorage(table, 'external');
+const storeCompressed = (table: string): string => setStorage(table, 'default');
+
+/** Sets the storage of all columns of a table whose values have no fixed length. */
+function setStorage(table: string, storage: 'external' | 'default'): string {
+  return `do $$
+    declare
+      name text;
+    begin
+      for name in
+        select attname from pg_attribute
+         where attrelid = '${table}'::regclass and attnum > 0 and attlen = -1 and not attisdropped
+      loop
+        execute format('alter table ${table} alter column %I set storage ${storage}', name);
+      end loop;
+    end $$`;
+}
