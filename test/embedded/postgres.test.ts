@@ -1,10 +1,10 @@
-import { mkdtemp, readFile, rename, rm, symlink } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, rename, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
+import { makeServerFolder } from '../support/server-folder.ts';
 
 describe('embedded PostgreSQL', function () {
   this.timeout(60_000);
@@ -13,7 +13,7 @@ describe('embedded PostgreSQL', function () {
   const joined: EmbeddedPostgres[] = [];
 
   beforeEach(async () => {
-    parent = await mkdtemp(join(tmpdir(), 'backoffice-embedded-'));
+    parent = await makeServerFolder('embedded');
     folder = join(parent, 'data');
   });
   afterEach(async () => {

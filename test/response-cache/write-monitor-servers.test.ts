@@ -1,6 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import pg from 'pg';
 import { databaseUrl } from '../../src/control/server-urls.ts';
@@ -10,7 +8,8 @@ import { provision } from '../../src/operator/provisioning/provision.ts';
 import { addServer } from '../../src/operator/tenants/servers.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
-import { postgresUrl } from '../support/test-server.ts';
+import { makeServerFolder } from '../support/server-folder.ts';
+import { postgresUrl, quickSettings } from '../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { MonitoredRecord } from './monitored-record.ts';
 
@@ -27,8 +26,8 @@ describe('write monitor of another server', () => {
   let otherRecord: MonitoredRecord;
 
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'backoffice-second-'));
-    const settings = ['fsync=off', 'max_connections=50', 'autovacuum=off'];
+    folder = await makeServerFolder('second');
+    const settings = [...quickSettings, 'max_connections=50', 'autovacuum=off'];
     [world, second] = await Promise.all([createWorld(), startEmbeddedPostgres(folder, { settings })]);
     // First, the monitor polls the server of the control database and of acme.
     await (await world.login(world.acme)).get(path);

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createPasswords } from '../../src/auth/passwords.ts';
 import { readConfig } from '../../src/config.ts';
@@ -11,6 +10,8 @@ import { migrateControl } from '../../src/operator/migrations/migrate-control.ts
 import { checkManifest, type Manifest } from '../../src/operator/provisioning/manifest.ts';
 import { type Provisioned, provision } from '../../src/operator/provisioning/provision.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { makeServerFolder } from './server-folder.ts';
+import { quickSettings } from './test-server.ts';
 
 /** A PostgreSQL server with one installation and nothing else, so that a test can count its databases and roles. */
 export interface DedicatedServer {
@@ -31,9 +32,8 @@ export interface DedicatedServer {
 
 /** @param extraSettings further settings of the server, `name=value` */
 export async function createDedicatedServer(extraSettings: string[] = []): Promise<DedicatedServer> {
-  const folder = await mkdtemp(join(tmpdir(), 'backoffice-dedicated-'));
-  const settings = ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'max_connections=120'];
-  settings.push(...extraSettings);
+  const folder = await makeServerFolder('dedicated');
+  const settings = [...quickSettings, 'autovacuum=off', 'max_connections=120', ...extraSettings];
   const postgres = await startEmbeddedPostgres(folder, { settings });
   const controlUrl = databaseUrl(postgres.url, 'office');
   await withConnection(postgres.url, client => client.query('create database office'));

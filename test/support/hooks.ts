@@ -1,6 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { openControlDatabase } from '../../src/control/database.ts';
 import { Server } from '../../src/control/fleet-entities.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
@@ -8,17 +6,18 @@ import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded
 import { migrateControl } from '../../src/operator/migrations/migrate-control.ts';
 import { headFingerprint } from '../../src/operator/schema/template-fingerprint.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import { controlTemplate, server } from './test-server.ts';
+import { makeServerFolder } from './server-folder.ts';
+import { controlTemplate, quickSettings, server } from './test-server.ts';
 
 let folder: string;
 let postgres: EmbeddedPostgres | undefined;
 
 /** Starts one PostgreSQL for the whole suite, with the control database at head that every world is cloned from. */
 export async function mochaGlobalSetup(): Promise<void> {
-  folder = await mkdtemp(join(tmpdir(), 'backoffice-test-'));
+  folder = await makeServerFolder('test');
   postgres = await startEmbeddedPostgres(folder, {
     // Without autovacuum the server itself neither connects to a database nor writes to it.
-    settings: ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'autovacuum=off', 'max_connections=300'],
+    settings: [...quickSettings, 'autovacuum=off', 'max_connections=300'],
   });
   process.env.TEST_POSTGRES_URL = postgres.url;
   const url = databaseUrl(postgres.url, controlTemplate);

@@ -1,12 +1,12 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { readServerIdentity } from '../../../src/postgres/server-address.ts';
 import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
+import { quickSettings } from '../../support/test-server.ts';
 import { createWorld, type TestTenant, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -17,10 +17,10 @@ describe('servers', () => {
   let second: EmbeddedPostgres;
 
   before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'backoffice-second-'));
+    folder = await makeServerFolder('second');
     [world, second] = await Promise.all([
       createWorld(),
-      startEmbeddedPostgres(folder, { settings: ['fsync=off', 'max_connections=50'] }),
+      startEmbeddedPostgres(folder, { settings: [...quickSettings, 'max_connections=50'] }),
     ]);
   });
   after(async () => {

@@ -1,0 +1,42 @@
+import { mkdtemp, readdir, rm, statfs } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const memoryFolder = '/dev/shm'; // Linux only; a container often has 64 MB of it
+/** The suite takes at most 1.5 GB: three workers with up to 60 databases of 8.5 MB, and 256 MB of write-ahead log. */
+const minFreeBytes = 4 * 1024 ** 3;
+
+/**
+ * Creates a folder for the data of a PostgreSQL server of the tests: in memory if enough is free, otherwise in the
+ * temporary folder. A database is about 300 files, and `create database` takes 0.03 s of CPU time in memory against 0.1 to
+ * 0.2 s on ext4.
+ */
+export async function makeServerFolder(name: string): Promise<string> {
+  const parent = (await hasFreeMemory()) ? memoryFolder : tmpdir();
+  await removeAbandoned(parent);
+  return mkdtemp(join(parent, `backoffice-${name}-${process.pid}-`));
+}
+
+async function hasFreeMemory(): Promise<boolean> {
+  if (process.platform !== 'linux' || process.availableMemory() < minFreeBytes) return false;
+  const { bavail, bsize } = await statfs(memoryFolder).catch(() => ({ bavail: 0, bsize: 0 }));
+  return bavail * bsize >= minFreeBytes;
+}
+
+/** Removes the folders of killed test runs, whose memory would stay in use. A server that still runs there ends then. */
+async function removeAbandoned(parent: string): Promise<void> {
+  for (const name of await readdir(parent)) {
+    const pid = /^backoffice-[a-z]+-(\d+)-/.exec(name)?.[1];
+    if (pid !== undefined && !isRunning(Number(pid)))
+      await rm(join(parent, name), { recursive: true, force: true }).catch(() => {}); // of another user
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
