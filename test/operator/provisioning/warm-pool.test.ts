@@ -143,64 +143,6 @@ describe('warm pool', () => {
     await expectNoOrphan();
   });
 
-  it('16 concurrent provisions get different warm databases and leave none behind', async () => {
-    await fill(8);
-    const slugs = Array.from({ length: 16 }, (_, number) => `many-${number}`);
-    const all = await Promise.all(slugs.map(slug => provision(server.installation, passwords, manifestOf(slug))));
-    expect(all.every(({ created }) => created)).to.equal(true);
-    expect(new Set(all.map(({ tenant: { id } }) => id)).size).to.equal(16);
-    expect(await poolLines()).to.deep.equal([]);
-    await expectNoOrphan();
-  });
-
-  it('three processes that provision the same 24 tenants during a fill create each tenant once', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
-    try {
-      const slugs = Array.from({ length: 24 }, (_, number) => `folder-${number}`);
-      for (const slug of slugs) await writeFile(join(folder, `${slug}.json`), JSON.stringify(manifestOf(slug)));
-      await writeFile(join(folder, 'bad.json'), '{ "slug": "postgres" }');
-      await writeFile(join(folder, 'broken.json'), '{');
-      await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
-      const [filling, ...runs] = await Promise.all([
-        runTenant('pool', 'fill', '--size', '12', '--json'),
-        runTenant('provision', '--file', folder, '--json'),
-        runTenant('provision', '--file', folder, '--json'),
-        runTenant('provision', '--file', folder, '--json'),
-      ]);
-      expect(filling?.code, filling?.stderr).to.equal(0);
-      const made = new Map<string, number>();
-      for (const { code, stdout, stderr } of runs) {
-        expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
-        const lines = stdout
-          .trim()
-          .split('\n')
-          .map(line => JSON.parse(line));
-        expect(lines).to.have.length(27);
-        expect(
-          lines
-            .filter(({ error }) => error)
-            .map(({ file }) => file)
-            .sort(),
-        ).to.deep.equal(['bad.json', 'broken.json', 'elsewhere.json']);
-        for (const { slug, created } of lines) if (created) made.set(slug, (made.get(slug) ?? 0) + 1);
-      }
-      expect([...made].sort()).to.deep.equal(slugs.sort().map(slug => [slug, 1]));
-      const guids = await server.control<{ guid: string; database: string }>(
-        `select guid, database_name as database from tenants where slug like 'folder-%'`,
-      );
-      for (const { guid, database } of guids)
-        expect(await server.sql('select guid from tenant_identity', database), database).to.deep.equal([{ guid }]);
-      const again = await runTenant('provision', '--file', folder);
-      expect(again.code).to.equal(1);
-      expect(again.stdout)
-        .to.include('folder-0 exists already: nothing was changed.')
-        .and.to.include('27 manifests, 3 failed.');
-      await expectNoOrphan();
-    } finally {
-      await rm(folder, { recursive: true });
-    }
-  });
-
   it('pool fill and doctor --fix drop the templates of other builds, except a locked one', async () => {
     const templates = async () =>
       (
@@ -313,6 +255,66 @@ describe('warm pool', () => {
       await expectNoOrphan();
     });
   }
+
+  // These two are last: every later check of all tenants would include their 40 tenants.
+
+  it('16 concurrent provisions get different warm databases and leave none behind', async () => {
+    await fill(8);
+    const slugs = Array.from({ length: 16 }, (_, number) => `many-${number}`);
+    const all = await Promise.all(slugs.map(slug => provision(server.installation, passwords, manifestOf(slug))));
+    expect(all.every(({ created }) => created)).to.equal(true);
+    expect(new Set(all.map(({ tenant: { id } }) => id)).size).to.equal(16);
+    expect(await poolLines()).to.deep.equal([]);
+    await expectNoOrphan();
+  });
+
+  it('three processes that provision the same 24 tenants during a fill create each tenant once', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
+    try {
+      const slugs = Array.from({ length: 24 }, (_, number) => `folder-${number}`);
+      for (const slug of slugs) await writeFile(join(folder, `${slug}.json`), JSON.stringify(manifestOf(slug)));
+      await writeFile(join(folder, 'bad.json'), '{ "slug": "postgres" }');
+      await writeFile(join(folder, 'broken.json'), '{');
+      await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
+      const [filling, ...runs] = await Promise.all([
+        runTenant('pool', 'fill', '--size', '12', '--json'),
+        runTenant('provision', '--file', folder, '--json'),
+        runTenant('provision', '--file', folder, '--json'),
+        runTenant('provision', '--file', folder, '--json'),
+      ]);
+      expect(filling?.code, filling?.stderr).to.equal(0);
+      const made = new Map<string, number>();
+      for (const { code, stdout, stderr } of runs) {
+        expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
+        const lines = stdout
+          .trim()
+          .split('\n')
+          .map(line => JSON.parse(line));
+        expect(lines).to.have.length(27);
+        expect(
+          lines
+            .filter(({ error }) => error)
+            .map(({ file }) => file)
+            .sort(),
+        ).to.deep.equal(['bad.json', 'broken.json', 'elsewhere.json']);
+        for (const { slug, created } of lines) if (created) made.set(slug, (made.get(slug) ?? 0) + 1);
+      }
+      expect([...made].sort()).to.deep.equal(slugs.sort().map(slug => [slug, 1]));
+      const guids = await server.control<{ guid: string; database: string }>(
+        `select guid, database_name as database from tenants where slug like 'folder-%'`,
+      );
+      for (const { guid, database } of guids)
+        expect(await server.sql('select guid from tenant_identity', database), database).to.deep.equal([{ guid }]);
+      const again = await runTenant('provision', '--file', folder);
+      expect(again.code).to.equal(1);
+      expect(again.stdout)
+        .to.include('folder-0 exists already: nothing was changed.')
+        .and.to.include('27 manifests, 3 failed.');
+      await expectNoOrphan();
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
 
   async function hold(lock: string): Promise<pg.Client> {
     const holder = new pg.Client(lock.includes('pg_') ? server.url : server.environment.DATABASE_URL);
