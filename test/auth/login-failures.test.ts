@@ -107,25 +107,4 @@ describe('limit of failed logins to one account', () => {
     expect(third.account).to.not.equal(first.account);
     for (const line of world.logs) expect(line).to.not.match(/somebody|someone/i);
   });
-
-  it('a login from a known network adds no row, and networks unused for 30 days are deleted', async () => {
-    const { email, password } = world.globex.admin;
-    const networks = async () =>
-      (
-        await world.control.em
-          .fork()
-          .execute<{ network: string }[]>(
-            'select network from login_networks n join users u on u.id = n.user_id where u.tenant_id = ? order by 1',
-            [world.globex.id],
-          )
-      ).map(({ network }) => network);
-    for (const address of ['192.0.2.9', '192.0.2.9', '2001:db8::1', '2001:db8::2'])
-      expect((await login(world.globex, address, email, password)).status).to.equal(200);
-    expect(await networks()).to.deep.equal(['192.0.2.9', '2001:db8:0:0::/64']);
-    await world.control.em
-      .fork()
-      .execute(`update login_networks set last_login_at = now() - interval '31 days' where network = '192.0.2.9'`);
-    await login(world.globex, '2001:db8::3', email, password);
-    expect(await networks()).to.deep.equal(['2001:db8:0:0::/64']);
-  });
 });
