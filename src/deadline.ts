@@ -23,6 +23,7 @@ export class Deadline {
   #endsAt: number;
   readonly #reject: (error: DeadlineError) => void;
   #listeners: Set<() => void> | undefined;
+  #endListeners: (() => void)[] | undefined;
   #passed = false;
   #ended = false;
 
@@ -68,11 +69,24 @@ export class Deadline {
     }
   }
 
+  /** Calls `listener` when the work has ended, also when that is after the deadline; at once if it has ended already. */
+  onEnd(listener: () => void): void {
+    if (this.#ended) {
+      listener();
+      return;
+    }
+    this.#endListeners ??= [];
+    this.#endListeners.push(listener);
+  }
+
   /** Must be called when the work has ended. */
   end(): void {
     this.#ended = true;
     this.#listeners = undefined;
     running.remove(this);
+    if (!this.#endListeners) return;
+    for (const listener of this.#endListeners) listener();
+    this.#endListeners = undefined;
   }
 
   /** Called regularly while the deadline runs. */

@@ -40,11 +40,14 @@ export async function startServer({
 }: ServerOptions): Promise<RunningServer> {
   const { config } = options;
   const services = await createServices(options);
-  const { feed, metrics, databases, writeMonitor, responseCache } = services;
+  const { feed, metrics, databases, writeMonitor, responseCache, unsentResponses } = services;
   const stopping = new AbortController();
   const draining = new AbortController();
   const app = createApp({ ...services, deadlineMs, draining: draining.signal });
-  const api = createApiServer({ handle: requestListener(app), keepAliveMs: config.keepAliveMs });
+  const handle = requestListener(app, ({ req, res, state }, body) =>
+    unsentResponses.add(res, req.socket, body, state.tenant?.guid ?? ''),
+  );
+  const api = createApiServer({ handle, keepAliveMs: config.keepAliveMs });
   const management = createManagementServer({ isReady: () => feed.current && !stopping.signal.aborted, metrics });
   try {
     await listen(api.http, config.port, config.host, '');

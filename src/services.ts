@@ -16,6 +16,7 @@ import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
 import { readInstallationIdentity } from './control/installation-id.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
+import { UnsentResponses } from './http/unsent-responses.ts';
 import type { Installation } from './installation.ts';
 import { describeError } from './log.ts';
 import type { LogOutput } from './log-output.ts';
@@ -44,11 +45,17 @@ export interface Services extends Omit<AppServices, 'deadlineMs' | 'draining'> {
   readonly feed: ChangeFeed;
   readonly metrics: Metrics;
   readonly writeMonitor: WriteMonitor;
+  readonly unsentResponses: UnsentResponses;
   /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
   close(): Promise<void>;
 }
 
 const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop for longer
+/**
+ * Maximum memory of responses that clients have not received: 4 of the largest pages, or 9 of the largest lists. With
+ * the large reads, and what a garbage collection has not yet freed of both, a process grows by at most some 350 MiB.
+ */
+const maxUnsentBytes = 64 * 1024 * 1024;
 const audience = 'sales-back-office';
 /**
  * Earlier builds named PUBLIC_URL as the issuer of tokens. Such tokens are accepted if they were issued within 24 h
@@ -105,8 +112,10 @@ export async function createServices({
   );
   const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
   const mails = countMails(createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log }));
+  const unsentResponses = new UnsentResponses(maxUnsentBytes);
   const metrics = createMetrics({
     databases,
+    unsentResponses,
     responseCache,
     feed,
     passwords,
@@ -135,6 +144,7 @@ export async function createServices({
     log,
     feed,
     writeMonitor,
+    unsentResponses,
     close: async () => {
       rateLimitStore.close();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);

@@ -1,5 +1,7 @@
-/** A statement whose response was larger than this, in bytes, is large for the next minute. */
-const largeBytes = 512 * 1024;
+import type { Deadline } from '../deadline.ts';
+import { Read, type ReadMemory } from './read-memory.ts';
+
+/** A statement with a large result counts as large for the next minute. */
 const rememberMs = 60_000;
 
 /**
@@ -7,28 +9,46 @@ const rememberMs = 60_000;
  * and 30 MB of memory; so a tenant that requests such lists without a pause keeps one core of its server busy, not
  * all, and other requests run in between. Small reads do not wait.
  *
- * A statement is known to be large only after its first large response: until then, its reads run together.
+ * A statement is known to be large only after its first large result. From then on its reads wait before they get a
+ * connection. Until then they run together, and `ReadMemory` pauses all but one of those that turn out to be large.
  */
 export class LargeReads {
+  readonly #memory: ReadMemory;
   /**
    * The time until which a statement counts as large, by `performance.now()`. Bounded: names come from the source code.
    */
   readonly #largeUntil = new Map<string, number>();
   #last: Promise<unknown> = Promise.resolve();
 
+  constructor(memory: ReadMemory) {
+    this.#memory = memory;
+  }
+
   /**
    * @param statement name of the statement
-   * @param read returns the result and the number of bytes that it took
+   * @param query must count the bytes that it receives as those of the read
+   * @param deadline of the work that holds the result; without one, the result counts only until it has arrived
    */
-  async run<T>(statement: string, read: () => Promise<{ result: T; bytes: number }>): Promise<T> {
-    const measured = async (): Promise<T> => {
-      const { result, bytes } = await read();
-      if (bytes > largeBytes) this.#largeUntil.set(statement, performance.now() + rememberMs);
-      return result;
-    };
-    if ((this.#largeUntil.get(statement) ?? 0) < performance.now()) return measured();
-    const reading = this.#last.then(measured);
+  async run<T>(statement: string, query: (read: Read) => Promise<T>, deadline?: Deadline): Promise<T> {
+    const run = () => this.#run(statement, query, deadline);
+    const isLarge = (this.#largeUntil.get(statement) ?? 0) >= performance.now();
+    // Other reads wait for the end of work with a large read, so its next read must not wait for them.
+    if (!isLarge || this.#memory.isHeldBy(deadline)) return run();
+    const reading = this.#last.then(run);
     this.#last = reading.catch(() => {});
     return reading;
+  }
+
+  async #run<T>(statement: string, query: (read: Read) => Promise<T>, deadline?: Deadline): Promise<T> {
+    const read = new Read(this.#memory, this, deadline ?? {});
+    try {
+      return await query(read);
+    } finally {
+      if (read.isLarge) {
+        this.#largeUntil.set(statement, performance.now() + rememberMs);
+        if (deadline) deadline.onEnd(() => this.#memory.end(read.work));
+        else this.#memory.end(read.work);
+      }
+    }
   }
 }

@@ -3,6 +3,7 @@ import pg from 'pg';
 import type { Deadline } from '../deadline.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import type { PoolState } from './pool-state.ts';
+import type { Read } from './read-memory.ts';
 import { verifyTenant } from './tenant-identity.ts';
 import { WriteLocks } from './write-locks.ts';
 
@@ -28,6 +29,8 @@ export class TenantClient extends pg.Client {
   /** Called when the use ends; undefined while the connection is not in use. */
   #onRelease: (() => void) | undefined;
   #forgetDeadline: (() => void) | undefined;
+  /** The read that the connection receives rows for. */
+  #read: Read | undefined;
 
   constructor(pool: PoolState<TenantClient>) {
     super(pool.options);
@@ -42,11 +45,6 @@ export class TenantClient extends pg.Client {
   /** True while queries can be sent. */
   get isAlive(): boolean {
     return !this.ended && !this.#isFailing;
-  }
-
-  /** Bytes received so far. */
-  get bytesRead(): number {
-    return this.#stream.bytesRead;
   }
 
   /** True when the next request may use the connection: it is alive, and not inside a transaction. */
@@ -71,11 +69,27 @@ export class TenantClient extends pg.Client {
       clearTimeout(timer);
     }
     const stream = this.#stream;
+    stream.on('data', (chunk: Buffer) => this.#read?.receive(chunk.length));
     // Not as a callback of `setTimeout`, which would be called once only: an idle connection is silent, too.
     stream.setTimeout(silenceMs).on('timeout', () => {
       // Without the code of a lost connection, which would cause a retry that takes as long again.
-      if (this.#onRelease) stream.destroy(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
+      if (this.#onRelease && !stream.isPaused())
+        stream.destroy(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
     });
+  }
+
+  /** Runs a query and counts the bytes that it receives as those of `read`, which may pause the connection. */
+  async receiveFor<T>(read: Read, query: () => Promise<T>): Promise<T> {
+    const stream = this.#stream;
+    this.#read = read;
+    read.source = stream;
+    try {
+      return await query();
+    } finally {
+      this.#read = undefined;
+      read.source = undefined;
+      stream.resume(); // the last bytes of a result may have paused it
+    }
   }
 
   /** Sends several queries in one packet. When it resolves or rejects, none of the queries is still running. */

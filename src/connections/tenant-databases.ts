@@ -4,6 +4,7 @@ import type { TenantRecord } from '../control/records.ts';
 import { problem } from '../errors.ts';
 import { serverAddress } from '../postgres/server-address.ts';
 import { type BudgetUsage, ConnectionBudget } from './connection-budget.ts';
+import { ReadMemory } from './read-memory.ts';
 import { TenantDriver } from './tenant-driver.ts';
 
 interface TenantDatabasesOptions {
@@ -26,9 +27,12 @@ interface TenantDatabasesOptions {
 
 /** An open database takes about 14 KB, and nothing else while it has no connection. */
 const maxOpenDatabases = 10_000;
+/** Maximum bytes of large results in memory before they are encoded, over all tenants; see `ReadMemory`. */
+const maxReadBytes = 32 * 1024 * 1024;
 
 /** The open tenant databases, and the connection budget of each of their servers. */
 export class TenantDatabases {
+  readonly readMemory = new ReadMemory(maxReadBytes);
   readonly #options: TenantDatabasesOptions;
   readonly #budgets = new Map<string, ConnectionBudget>();
   /**
@@ -101,6 +105,7 @@ export class TenantDatabases {
       url: tenant.databaseUrl,
       expected: { guid: tenant.guid, schemaVersion: head },
       budget: this.#budgetFor(tenant),
+      readMemory: this.readMemory,
       connectTimeoutMs: acquireTimeoutMs,
     });
   }

@@ -5,6 +5,7 @@ import { isConnectionLost } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 import { LargeReads } from './large-reads.ts';
+import type { ReadMemory } from './read-memory.ts';
 import { type ResourceState, resourceLockKey, resourceState } from './resource-lock.ts';
 import type { TenantClient } from './tenant-client.ts';
 import { TenantConnection } from './tenant-connection.ts';
@@ -25,6 +26,8 @@ interface TenantDriverOptions {
   url: string;
   expected: ExpectedTenant;
   budget: ConnectionBudget;
+  /** Shared by the drivers of all tenants. */
+  readMemory: ReadMemory;
   /** Maximum time to open a connection, in milliseconds. */
   connectTimeoutMs: number;
 }
@@ -54,10 +57,11 @@ export class TenantDriver extends PostgreSqlDriver {
   declare protected readonly connection: TenantConnection;
   declare protected readonly platform: ReturnType<PostgreSqlDriver['getPlatform']>;
   readonly pool: TenantPool;
-  readonly #largeReads = new LargeReads();
+  readonly #largeReads: LargeReads;
 
-  constructor(orm: MikroORM, { url, expected, budget, connectTimeoutMs }: TenantDriverOptions) {
+  constructor(orm: MikroORM, { url, expected, budget, readMemory, connectTimeoutMs }: TenantDriverOptions) {
     super(orm.config);
+    this.#largeReads = new LargeReads(readMemory);
     const { pathname } = new URL(url);
     this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
     this.pool = this.connection.pool = new TenantPool(budget, {
@@ -119,12 +123,11 @@ export class TenantDriver extends PostgreSqlDriver {
 
   /** Reads on a connection, in turn if the statement has large results (`LargeReads`). */
   #read<T>(statement: string, query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
-    const measured = async (client: TenantClient) => {
-      const { bytesRead } = client;
-      const result = await query(client);
-      return { result, bytes: client.bytesRead - bytesRead };
-    };
-    return this.#largeReads.run(statement, () => this.#retryOnce(measured, deadline));
+    return this.#largeReads.run(
+      statement,
+      read => this.#retryOnce(client => client.receiveFor(read, () => query(client)), deadline),
+      deadline,
+    );
   }
 
   async #retryOnce<T>(query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {

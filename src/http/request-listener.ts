@@ -6,6 +6,9 @@ import compose from 'koa-compose';
 /** Statuses whose responses have no body (RFC 9110 §15.3.5, §15.3.6, §15.4.5). */
 const emptyStatuses = new Set([204, 205, 304]);
 
+/** Called after text or bytes were passed to the response. */
+type OnSend = (ctx: Context, body: string | Buffer) => void;
+
 /**
  * Returns a listener for `http.createServer` that sends the same responses as `app.callback()`, and saves a sixth of
  * the time of a request.
@@ -14,19 +17,22 @@ const emptyStatuses = new Set([204, 205, 304]);
  * the response and its socket for errors, which no client can receive any more. Koa sends all other bodies: streams,
  * objects, and none at all.
  */
-export function requestListener(app: Koa): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
+export function requestListener(
+  app: Koa,
+  onSend: OnSend = () => {},
+): (request: IncomingMessage, response: ServerResponse) => Promise<void> {
   const handle = compose(app.middleware);
   if (app.listenerCount('error') === 0) app.on('error', app.onerror); // without a listener, an error ends the process
   return (request, response) => {
     const ctx = app.createContext(request, response);
     response.statusCode = 404;
     return handle(ctx)
-      .then(() => send(app, ctx))
+      .then(() => send(app, ctx, onSend))
       .catch((error: unknown) => ctx.onerror(error as Error));
   };
 }
 
-function send(app: Koa, ctx: Context): void | Promise<void> {
+function send(app: Koa, ctx: Context, onSend: OnSend): void | Promise<void> {
   const { body, res } = ctx;
   if (ctx.respond === false) return; // a middleware has sent the response itself
   if (!ctx.writable) {
@@ -36,6 +42,7 @@ function send(app: Koa, ctx: Context): void | Promise<void> {
     res.end();
   } else if (typeof body === 'string' || Buffer.isBuffer(body)) {
     res.end(body);
+    onSend(ctx, body);
   } else {
     return sendByKoa(app, ctx);
   }

@@ -4,6 +4,7 @@ import type { ChangeFeed } from '../control/change-feed.ts';
 import type { FleetCounts } from '../control/fleet-counts.ts';
 import type { RequestOutcome } from '../http/access-log.ts';
 import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
+import type { UnsentResponses } from '../http/unsent-responses.ts';
 import type { LogOutput } from '../log-output.ts';
 import type { ResponseCache } from '../response-cache/response-cache.ts';
 import { addCacheMetrics } from './cache-metrics.ts';
@@ -22,12 +23,13 @@ export interface Metrics {
 }
 
 interface MetricsSources {
-  databases: Pick<TenantDatabases, 'budgets'>;
+  databases: Pick<TenantDatabases, 'budgets' | 'readMemory'>;
   responseCache: Pick<ResponseCache, 'bytes' | 'counts'>;
   feed: Pick<ChangeFeed, 'current'>;
   passwords: { readonly usage: { readonly hashed: number; readonly waiting: number } };
   logOutput: Pick<LogOutput, 'droppedLines'>;
   mails: { readonly sent: number; readonly failed: number };
+  unsentResponses: Pick<UnsentResponses, 'bytes' | 'cut'>;
   rateLimitStore: Pick<RateLimitStore, 'isFallback'>;
   readFleet: () => Promise<FleetCounts | undefined>;
   /** The schema version of tenants in this build. */
@@ -53,6 +55,21 @@ export function createMetrics(sources: MetricsSources): Metrics {
     name: 'password_hashes_waiting',
     help: 'Requests that wait for a password hash.',
     read: () => [{ value: passwords.usage.waiting }],
+  });
+  addGauge(registry, {
+    name: 'large_read_bytes',
+    help: 'Bytes of large results that were received from tenant databases and are not yet encoded.',
+    read: () => [{ value: databases.readMemory.bytes }],
+  });
+  addGauge(registry, {
+    name: 'unsent_response_bytes',
+    help: 'Bytes of responses that clients have not received yet.',
+    read: () => [{ value: sources.unsentResponses.bytes }],
+  });
+  addCounter(registry, {
+    name: 'unsent_responses_cut_total',
+    help: 'Connections reset, because the unsent bytes of all responses were above the limit.',
+    read: () => [{ value: sources.unsentResponses.cut }],
   });
   addCounter(registry, {
     name: 'log_lines_dropped_total',

@@ -147,7 +147,10 @@ export class ResponseCache {
     const cached = this.#store.resource(tenant, resource);
     let loading = cached.loading.get(key);
     if (!loading) {
-      loading = this.#load(tenant, resource, key, cached, read, toResponse).finally(() => cached.loading.delete(key));
+      // Within one deadline, so that the result of a large read counts as memory until it has been encoded.
+      loading = withDeadline(requestDeadlineMs, deadline =>
+        this.#load(tenant, resource, key, cached, () => read(deadline), toResponse),
+      ).finally(() => cached.loading.delete(key));
       cached.loading.set(key, loading);
     }
     return (await loading).represent();
@@ -173,11 +176,11 @@ export class ResponseCache {
     resource: string,
     key: string,
     cached: CachedResource<LoadResult>,
-    read: (deadline?: Deadline) => Promise<ReadResult>,
+    read: () => Promise<ReadResult>,
     toResponse: ToResponse,
   ): Promise<LoadResult> {
     const readAt = this.#now();
-    const { rows, cacheable, source } = await withDeadline(requestDeadlineMs, read); // requests share it
+    const { rows, cacheable, source } = await read();
     let representation: Representation;
     try {
       representation = await represent(rows, toResponse);

@@ -1,37 +1,110 @@
 import { expect } from 'chai';
 import { LargeReads } from '../../src/connections/large-reads.ts';
+import { type Read, ReadMemory } from '../../src/connections/read-memory.ts';
+import { type Deadline, withDeadline } from '../../src/deadline.ts';
 import { errorOf } from '../support/errors.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+
+const mebibyte = 1024 * 1024;
+const nextTurn = () => new Promise(setImmediate);
 
 describe('large reads', () => {
-  const mebibyte = 1024 * 1024;
+  const createReads = () => new LargeReads(new ReadMemory(100 * mebibyte));
+  const readBytes = (reads: LargeReads, statement: string, bytes: number, deadline?: Deadline) =>
+    reads.run(statement, async read => read.receive(bytes), deadline);
 
   /** Returns the largest number of the reads that ran at the same time. */
   async function concurrency(reads: LargeReads, statement: string, bytes: number): Promise<number> {
     let running = 0;
     let max = 0;
-    const read = async () => {
+    const query = async (read: Read) => {
       max = Math.max(max, ++running);
-      await new Promise(setImmediate);
+      await nextTurn();
       running--;
-      return { result: undefined, bytes };
+      read.receive(bytes);
     };
-    await Promise.all(Array.from({ length: 5 }, () => reads.run(statement, read)));
+    await Promise.all(Array.from({ length: 5 }, () => reads.run(statement, query)));
     return max;
   }
 
   it('reads of a statement with a large response run one at a time, and reads of others concurrently', async () => {
-    const reads = new LargeReads();
+    const reads = createReads();
     expect(await concurrency(reads, 'list', mebibyte)).to.equal(5);
     expect(await concurrency(reads, 'list', mebibyte)).to.equal(1);
     expect(await concurrency(reads, 'record', 100)).to.equal(5);
   });
 
   it('a failed large read does not block the next one', async () => {
-    const reads = new LargeReads();
-    await reads.run('list', async () => ({ result: 1, bytes: mebibyte }));
+    const reads = createReads();
+    await readBytes(reads, 'list', mebibyte);
     const failing = reads.run('list', async () => Promise.reject(new Error('lost')));
-    const next = reads.run('list', async () => ({ result: 2, bytes: mebibyte }));
+    const next = reads.run('list', async () => 2);
     expect((await errorOf(failing)).message).to.equal('lost');
     expect(await next).to.equal(2);
+  });
+
+  it('a large result counts until the work that holds it has ended, also when the work fails', async () => {
+    const memory = new ReadMemory(100 * mebibyte);
+    const reads = new LargeReads(memory);
+    const work = withDeadline(10_000, async deadline => {
+      await readBytes(reads, 'list', mebibyte, deadline);
+      await readBytes(reads, 'list', mebibyte, deadline);
+      expect(memory.bytes).to.equal(2 * mebibyte);
+      throw new Error('not encoded');
+    });
+    expect((await errorOf(work)).message).to.equal('not encoded');
+    expect(memory.bytes).to.equal(0);
+  });
+
+  it('work with two large reads does not wait for other reads of its tenant, which wait for its end', async () => {
+    const reads = createReads();
+    await readBytes(reads, 'list', mebibyte);
+    const query = async (read: Read) => {
+      let isPaused = false;
+      const resumed = Promise.withResolvers<void>();
+      read.source = { pause: () => (isPaused = true), resume: resumed.resolve };
+      read.receive(mebibyte);
+      if (isPaused) await resumed.promise;
+      await nextTurn();
+    };
+    const events: string[] = [];
+    const work = (name: string) =>
+      withDeadline(10_000, async deadline => {
+        for (const read of [1, 2]) {
+          await reads.run('list', query, deadline);
+          events.push(`${name}${read}`);
+          await nextTurn();
+        }
+      });
+    await Promise.all([work('A'), work('B')]);
+    expect(events).to.deep.equal(['A1', 'A2', 'B1', 'B2']);
+  });
+});
+
+describe('large reads of a service', () => {
+  let world: World;
+
+  before(async () => {
+    world = await createWorld();
+    await sql(
+      world.acme,
+      `insert into activities (activity_code, comment, recorded_by, recorded_from)
+         select i, repeat('x', 4000), 1, '127.0.0.1' from generate_series(1, 1000) i`,
+    );
+  });
+  after(() => world.close());
+
+  it('the first large reads of a statement hold one result in memory, and 512 KiB each of the others', async () => {
+    const { readMemory } = world.service.databases;
+    const admin = await world.login(world.acme);
+    expect((await admin.get('/api/v1/Activity?limit=1')).status).to.equal(200);
+    let max = 0;
+    const probe = setInterval(() => (max = Math.max(max, readMemory.bytes)), 0);
+    const responses = await Promise.all(Array.from({ length: 8 }, () => admin.get('/api/v1/Activity?limit=1000')));
+    clearInterval(probe);
+    const sizes = responses.map(({ body }) => JSON.stringify(body).length);
+    expect(Math.min(...sizes)).to.be.above(4_000_000);
+    expect(max).to.be.within(4_000_000, 4_500_000 + 7 * (mebibyte / 2 + 2 * 65_536));
+    expect(readMemory.bytes).to.equal(0);
   });
 });
