@@ -8,6 +8,8 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 /** Short commands spend most of their time compiling the same modules; the cache is shared by all of them. */
 const compileCache = join(tmpdir(), 'backoffice-test-compile-cache');
 
+const quickImports = fileURLToPath(new URL('quick-imports.ts', import.meta.url));
+
 /** Exit status and output of a process that has ended. */
 export interface ScriptResult {
   code: number | null;
@@ -33,10 +35,10 @@ export function startScript(
   environment: Record<string, string>,
   redirection?: string,
 ): RunningScript {
-  const command = [process.execPath, script, ...args];
+  const command = ['--import', quickImports, script, ...args];
   return redirection === undefined
-    ? startProgram(process.execPath, [script, ...args], environment)
-    : startProgram('sh', ['-c', `exec "$0" "$@" ${redirection}`, ...command], environment);
+    ? startProgram(process.execPath, command, environment)
+    : startProgram('sh', ['-c', `exec "$0" "$@" ${redirection}`, process.execPath, ...command], environment);
 }
 
 /** Starts `npm` with the given arguments as the leader of a process group, like a shell with job control does. */
