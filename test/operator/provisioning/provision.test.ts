@@ -1,7 +1,6 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import pg from 'pg';
 import { checkManifest } from '../../../src/operator/provisioning/manifest.ts';
@@ -9,28 +8,11 @@ import { readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { migrationNames } from '../../../src/postgres/migration-steps.ts';
 import { Client } from '../../support/client.ts';
-import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
+import { runScript, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
-import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
-
-const path = '/api/v1/EntityStatus';
-
-interface Document {
-  id: number;
-  guid: string;
-  slug: string;
-  name: string;
-  appId: string;
-  database: string;
-  server: string;
-  status: string;
-  schemaVersion: string;
-  createdAt: string;
-  created: boolean;
-  admin?: { email: string; password: string };
-  users?: { email: string; password: string }[];
-}
+import { createWorld, sql, type World } from '../../support/world.ts';
+import { argumentsOf, at, provisionChecks } from './provision-checks.ts';
 
 describe('provision of tenants', () => {
   let world: World;
@@ -45,79 +27,8 @@ describe('provision of tenants', () => {
     await rm(folder, { recursive: true });
   });
 
-  const runProvision = (...args: string[]): Promise<ScriptResult> =>
-    runScript('scripts/tenant.ts', ['provision', ...args, '--json'], world.environment);
-  const argumentsOf = (slug: string): string[] => [
-    slug,
-    '--name',
-    `${slug} Ltd`,
-    '--admin-email',
-    `admin@${slug}.test`,
-  ];
-
-  /** Provisions a tenant and returns the printed document. */
-  async function provision(...args: string[]): Promise<Document> {
-    const { code, stdout, stderr } = await runProvision(...args);
-    expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
-    return JSON.parse(stdout) as Document;
-  }
-
-  /** Expects that the administrator of the tenant logs in and reads the three statuses of every new tenant. */
-  async function expectServed({ guid, admin }: Document): Promise<void> {
-    const login = await world.anonymous.post('/api/v1/auth/login', admin, { 'X-Tenant': guid });
-    expect(login.status).to.equal(200);
-    const { status, body } = await new Client(world.url, login.body).get(path);
-    expect(status).to.equal(200);
-    expect(body.map(({ Id, Title }: { Id: number; Title: string }) => [Id, Title])).to.deep.equal([
-      [1, 'Prospect'],
-      [2, 'Active'],
-      [3, 'Inactive'],
-    ]);
-  }
-
-  const tenantsOf = (slug: string): Promise<{ guid: string; status: string; database: string }[]> =>
-    world.control.em
-      .fork()
-      .execute('select guid, status, database_name as database from tenants where slug = ?', [slug]);
-
-  /** Returns the databases and roles on the server that belong to a slug. */
-  async function listServer(slug: string): Promise<{ databases: string[]; roles: string[] }> {
-    const named = `^${server.prefix}_${slug}_\\d+$`;
-    return withConnection(postgresUrl(), async client => ({
-      databases: (await client.query('select datname from pg_database where datname ~ $1', [named])).rows.map(
-        row => row.datname,
-      ),
-      roles: (await client.query('select rolname from pg_roles where rolname ~ $1', [named])).rows.map(
-        row => row.rolname,
-      ),
-    }));
-  }
-
-  /** Expects one active tenant with one database, one role, one user, one signing key and two roles of users. */
-  async function expectComplete(slug: string): Promise<void> {
-    const tenants = await tenantsOf(slug);
-    expect(tenants.map(({ status }) => status)).to.deep.equal(['active']);
-    const databases = tenants.map(({ database }) => database);
-    expect(await listServer(slug)).to.deep.equal({ databases, roles: databases });
-    const [counts] = await world.control.em.fork().execute<Record<string, string>[]>(
-      `select (select count(*) from users where tenant_id = t.id) as users,
-              (select count(*) from signing_keys where tenant_id = t.id) as keys,
-              (select count(*) from roles where tenant_id = t.id) as roles
-         from tenants t where slug = ?`,
-      [slug],
-    );
-    expect(counts).to.deep.equal({ users: '1', keys: '1', roles: '2' });
-  }
-
-  /** Expects that no login to the tenant is possible. */
-  async function expectNotServed(guid: string): Promise<void> {
-    const { status, body } = await world.anonymous.post(
-      '/api/v1/auth/login',
-      { email: 'a@b.test', password: 'some password' },
-      { 'X-Tenant': guid },
-    );
-    expect([status, body.code]).to.deep.equal([403, 'tenant_required']);
-  }
+  const { runProvision, provision, expectServed, expectNotServed, expectComplete, tenantsOf, killAtMoments } =
+    provisionChecks(() => world);
 
   it('provision prints one document, whose administrator can log in and read three statuses', async () => {
     const document = await provision(...argumentsOf('vandelay'), '--app-id', 'vandelay-app');
@@ -347,39 +258,8 @@ describe('provision of tenants', () => {
     });
   }
 
-  it('a provision killed at any moment is completed by the next one, and the tenant is not served before', async () => {
-    const twoAtOnce = <Result>(work: (number: number) => Promise<Result>, first: number): Promise<Result[]> =>
-      Promise.all([work(first), work(first + 1)]);
-    const startedAt = performance.now();
-    await twoAtOnce(number => provision(...argumentsOf(`not-killed-${number}`)), 1);
-    const duration = performance.now() - startedAt;
-    const kills = 8;
-    const killAndRepeat = async (kill: number): Promise<void> => {
-      const slug = `killed-${kill}-of-${kills}`;
-      const running = startScript(
-        'scripts/tenant.ts',
-        ['provision', ...argumentsOf(slug), '--json'],
-        world.environment,
-      );
-      // Node takes the first half of the duration to start.
-      await sleep(duration * (0.5 + (0.5 * kill) / (kills + 1)));
-      running.process.kill('SIGKILL');
-      await running.ended;
-      const [tenant] = await tenantsOf(slug);
-      if (tenant?.status === 'provisioning') await expectNotServed(tenant.guid);
-      const { stdout, code } = await runProvision(...argumentsOf(slug));
-      if (tenant?.status === 'active') {
-        // The process was killed after its last step.
-        expect(code).to.equal(1);
-        expect(await sql(at(tenant), 'select title from entity_statuses')).to.have.length(3);
-      } else {
-        expect(code).to.equal(0);
-        await expectServed(JSON.parse(stdout));
-      }
-      await expectComplete(slug);
-    };
-    for (let kill = 1; kill <= kills; kill += 2) await twoAtOnce(killAndRepeat, kill);
-  });
+  it('a provision killed in the middle is completed by the next one, and the tenant is not served before', () =>
+    killAtMoments(2));
 
   it('a provision that an older build began, with fewer migrations, is completed by this build', async () => {
     const older = await world.provision('older');
@@ -406,11 +286,4 @@ describe('provision of tenants', () => {
     expect(rows.length).to.be.at.least(6);
     for (const { datname } of rows) expect(names).to.include(datname);
   });
-
-  /** Returns a tenant for `sql`, from a printed document. */
-  function at({ database }: { database: string }): TestTenant {
-    const url = new URL(postgresUrl());
-    url.pathname = `/${database}`;
-    return { adminUrl: url.href } as TestTenant;
-  }
 });

@@ -1,0 +1,157 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { Client } from '../../support/client.ts';
+import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
+import { postgresUrl, server } from '../../support/test-server.ts';
+import { sql, type TestTenant, type World } from '../../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+
+/** What `provision --json` prints. */
+interface PrintedTenant {
+  id: number;
+  guid: string;
+  slug: string;
+  name: string;
+  appId: string;
+  database: string;
+  server: string;
+  status: string;
+  schemaVersion: string;
+  createdAt: string;
+  created: boolean;
+  admin?: { email: string; password: string };
+  users?: { email: string; password: string }[];
+}
+
+/** The arguments that provision a tenant with this slug. */
+export const argumentsOf = (slug: string): string[] => [
+  slug,
+  '--name',
+  `${slug} Ltd`,
+  '--admin-email',
+  `admin@${slug}.test`,
+];
+
+/** Returns a tenant for `sql`, from a printed document. */
+export function at({ database }: { database: string }): TestTenant {
+  const url = new URL(postgresUrl());
+  url.pathname = `/${database}`;
+  return { adminUrl: url.href } as TestTenant;
+}
+
+/**
+ * Returns functions that provision tenants with the command line, and check them.
+ * @param world returns the world; called when one of the functions runs
+ */
+export function provisionChecks(world: () => World) {
+  const runProvision = (...args: string[]): Promise<ScriptResult> =>
+    runScript('scripts/tenant.ts', ['provision', ...args, '--json'], world().environment);
+
+  /** Provisions a tenant and returns the printed document. */
+  async function provision(...args: string[]): Promise<PrintedTenant> {
+    const { code, stdout, stderr } = await runProvision(...args);
+    expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
+    return JSON.parse(stdout) as PrintedTenant;
+  }
+
+  /** Expects that the administrator of the tenant logs in and reads the three statuses of every new tenant. */
+  async function expectServed({ guid, admin }: PrintedTenant): Promise<void> {
+    const login = await world().anonymous.post('/api/v1/auth/login', admin, { 'X-Tenant': guid });
+    expect(login.status).to.equal(200);
+    const { status, body } = await new Client(world().url, login.body).get(path);
+    expect(status).to.equal(200);
+    expect(body.map(({ Id, Title }: { Id: number; Title: string }) => [Id, Title])).to.deep.equal([
+      [1, 'Prospect'],
+      [2, 'Active'],
+      [3, 'Inactive'],
+    ]);
+  }
+
+  const tenantsOf = (slug: string): Promise<{ guid: string; status: string; database: string }[]> =>
+    world()
+      .control.em.fork()
+      .execute('select guid, status, database_name as database from tenants where slug = ?', [slug]);
+
+  /** Returns the databases and roles on the server that belong to a slug. */
+  async function listServer(slug: string): Promise<{ databases: string[]; roles: string[] }> {
+    const named = `^${server.prefix}_${slug}_\\d+$`;
+    return withConnection(postgresUrl(), async client => ({
+      databases: (await client.query('select datname from pg_database where datname ~ $1', [named])).rows.map(
+        row => row.datname,
+      ),
+      roles: (await client.query('select rolname from pg_roles where rolname ~ $1', [named])).rows.map(
+        row => row.rolname,
+      ),
+    }));
+  }
+
+  /** Expects one active tenant with one database, one role, one user, one signing key and two roles of users. */
+  async function expectComplete(slug: string): Promise<void> {
+    const tenants = await tenantsOf(slug);
+    expect(tenants.map(({ status }) => status)).to.deep.equal(['active']);
+    const databases = tenants.map(({ database }) => database);
+    expect(await listServer(slug)).to.deep.equal({ databases, roles: databases });
+    const [counts] = await world()
+      .control.em.fork()
+      .execute<Record<string, string>[]>(
+        `select (select count(*) from users where tenant_id = t.id) as users,
+              (select count(*) from signing_keys where tenant_id = t.id) as keys,
+              (select count(*) from roles where tenant_id = t.id) as roles
+         from tenants t where slug = ?`,
+        [slug],
+      );
+    expect(counts).to.deep.equal({ users: '1', keys: '1', roles: '2' });
+  }
+
+  /** Expects that no login to the tenant is possible. */
+  async function expectNotServed(guid: string): Promise<void> {
+    const { status, body } = await world().anonymous.post(
+      '/api/v1/auth/login',
+      { email: 'a@b.test', password: 'some password' },
+      { 'X-Tenant': guid },
+    );
+    expect([status, body.code]).to.deep.equal([403, 'tenant_required']);
+  }
+
+  /**
+   * Kills provisions at moments that are spread evenly over their duration, two at a time. Expects that the next run
+   * completes each of them, and that the tenant is not served before.
+   * @param kills number of killed provisions, even
+   */
+  async function killAtMoments(kills: number): Promise<void> {
+    const twoAtOnce = <Result>(work: (number: number) => Promise<Result>, first: number): Promise<Result[]> =>
+      Promise.all([work(first), work(first + 1)]);
+    const startedAt = performance.now();
+    await twoAtOnce(number => provision(...argumentsOf(`not-killed-${number}`)), 1);
+    const duration = performance.now() - startedAt;
+    const killAndRepeat = async (kill: number): Promise<void> => {
+      const slug = `killed-${kill}-of-${kills}`;
+      const running = startScript(
+        'scripts/tenant.ts',
+        ['provision', ...argumentsOf(slug), '--json'],
+        world().environment,
+      );
+      // Node takes the first half of the duration to start.
+      await sleep(duration * (0.5 + (0.5 * kill) / (kills + 1)));
+      running.process.kill('SIGKILL');
+      await running.ended;
+      const [tenant] = await tenantsOf(slug);
+      if (tenant?.status === 'provisioning') await expectNotServed(tenant.guid);
+      const { stdout, code } = await runProvision(...argumentsOf(slug));
+      if (tenant?.status === 'active') {
+        // The process was killed after its last step.
+        expect(code).to.equal(1);
+        expect(await sql(at(tenant), 'select title from entity_statuses')).to.have.length(3);
+      } else {
+        expect(code).to.equal(0);
+        await expectServed(JSON.parse(stdout));
+      }
+      await expectComplete(slug);
+    };
+    for (let kill = 1; kill <= kills; kill += 2) await twoAtOnce(killAndRepeat, kill);
+  }
+
+  return { runProvision, provision, expectServed, expectNotServed, expectComplete, tenantsOf, killAtMoments };
+}
