@@ -207,6 +207,13 @@ describe('architecture', () => {
     }
   });
 
+  it('every migration declares whether the build before it can go on', () => {
+    const since: Record<string, string> = { control: '0014', tenant: '0015' };
+    const declaring = migrations.filter(({ path }) => basename(path) >= (since[basename(dirname(path))] ?? ''));
+    for (const { path, code } of declaring)
+      if (/\/\d{4}-/.test(path)) expect(code, path).to.match(/static readonly compatible = (true|false);/);
+  });
+
   it('every route declares who may call it', () => {
     const routes = apiRoutes({} as never);
     const open = routes.filter(({ access }) => !['user', ...permissions].includes(access)).map(({ path }) => path);

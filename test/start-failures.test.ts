@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { controlHead } from '../src/control/database.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { runScript, type ScriptResult } from './support/command-line.ts';
 import { postgresUrl } from './support/test-server.ts';
@@ -46,6 +47,23 @@ describe('failures that an operator can resolve', () => {
     const text = 'The control database that DATABASE_URL names does not exist. Create it: npm run control -- migrate';
     expectOneLine(await runScript('src/main.ts', [], environment), text);
     expectOneLine(await runScript('scripts/tenant.ts', ['list'], environment), text);
+  });
+
+  it('a build uses a control database that a later build has migrated, if all later migrations are compatible', async () => {
+    const environment = world.environment;
+    const { em } = world.control;
+    const head = await controlHead();
+    try {
+      await em.fork().execute(`insert into migrations (name, compatible) values ('9998-later', true)`);
+      expect((await runScript('scripts/tenant.ts', ['list'], environment)).code).to.equal(0);
+      await em.fork().execute(`insert into migrations (name, compatible) values ('9999-later', false)`);
+      expectOneLine(
+        await runScript('scripts/tenant.ts', ['list'], environment),
+        `The control database is at version 9999-later, with which this build (${head}) cannot work. Use the newer build`,
+      );
+    } finally {
+      await em.fork().execute(`delete from migrations where name > '9'`);
+    }
   });
 
   it('a wrong password of the control database names DATABASE_URL and a command that tests it', async () => {

@@ -1,6 +1,7 @@
 import type { MikroORM } from '@mikro-orm/postgresql';
 import { LRUCache } from 'lru-cache';
 import type { TenantRecord } from '../control/records.ts';
+import { canServe } from '../control/schema-version.ts';
 import { problem } from '../errors.ts';
 import { serverAddress } from '../postgres/server-address.ts';
 import { type BudgetUsage, ConnectionBudget } from './connection-budget.ts';
@@ -10,7 +11,7 @@ import { TenantDriver } from './tenant-driver.ts';
 interface TenantDatabasesOptions {
   /** Has the metadata of a tenant database. Its own database does not exist, so a use by mistake reaches no data. */
   orm: MikroORM;
-  /** The last migration of this build. A tenant at another version is refused. */
+  /** The last tenant migration of this build. A tenant whose schema the build cannot serve is refused. */
   head: string;
   /** The control database: its connections count against the budget of its server. */
   controlUrl: string;
@@ -57,7 +58,7 @@ export class TenantDatabases {
    */
   open(tenant: TenantRecord): TenantDriver {
     if (tenant.status !== 'active') throw problem('tenant_inactive');
-    if (tenant.schemaVersion !== this.#options.head) throw problem('migration_pending');
+    if (!canServe(this.#options.head, tenant)) throw problem('migration_pending');
     if (this.#isClosed) throw problem('unavailable');
     // The URL is part of the key: after a change of address or password, new connections are opened and verified.
     const key = `${tenant.guid} ${tenant.databaseUrl}`;
@@ -103,7 +104,7 @@ export class TenantDatabases {
     const { orm, head, acquireTimeoutMs } = this.#options;
     return new TenantDriver(orm, {
       url: tenant.databaseUrl,
-      expected: { guid: tenant.guid, schemaVersion: head },
+      expected: { guid: tenant.guid, head },
       budget: this.#budgetFor(tenant),
       readMemory: this.readMemory,
       connectTimeoutMs: acquireTimeoutMs,

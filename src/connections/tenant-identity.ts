@@ -1,10 +1,12 @@
 import type pg from 'pg';
+import { canServe, type SchemaVersion } from '../control/schema-version.ts';
 import { sqlState } from '../postgres/database-error.ts';
 
-/** The tenant and the schema version that a new connection must find inside the database. */
+/** What a new connection must find inside the database: the tenant, and a schema that the build can serve. */
 export interface ExpectedTenant {
   readonly guid: string;
-  readonly schemaVersion: string;
+  /** The last tenant migration of this build. */
+  readonly head: string;
 }
 
 /** The database belongs to another tenant or to none: nothing that it returns may be used. */
@@ -13,19 +15,19 @@ class TenantIdentityError extends Error {
   readonly code = 'TENANT_IDENTITY';
 }
 
-/** The schema of the database is at another version than this build. */
+/** The schema of the database is at a version that this build cannot serve. */
 class TenantVersionError extends Error {
   override name = 'TenantVersionError';
   readonly code = 'TENANT_VERSION';
 }
 
 /**
- * Verifies that a connection leads to the database of the expected tenant, at the expected schema version.
+ * Verifies that a connection leads to the database of the expected tenant, whose schema this build can serve.
  * @throws {TenantIdentityError | TenantVersionError}
  */
 export async function verifyTenant(client: pg.Client, expected: ExpectedTenant): Promise<void> {
-  const identity = client.query<{ guid: string; version: string | null }>(
-    'select guid, schema_version as version from tenant_identity',
+  const identity = client.query<SchemaVersion & { guid: string }>(
+    'select guid, schema_version as "schemaVersion", compatible_from as "compatibleFrom" from tenant_identity',
   );
   const { rows } = await identity.catch(error => {
     const state = sqlState(error);
@@ -34,5 +36,5 @@ export async function verifyTenant(client: pg.Client, expected: ExpectedTenant):
     throw error;
   });
   if (rows[0]?.guid !== expected.guid) throw new TenantIdentityError('the database belongs to another tenant');
-  if (rows[0].version !== expected.schemaVersion) throw new TenantVersionError(`the database is at ${rows[0].version}`);
+  if (!canServe(expected.head, rows[0])) throw new TenantVersionError(`the database is at ${rows[0].schemaVersion}`);
 }

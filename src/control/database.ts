@@ -128,6 +128,15 @@ export async function controlVersion(control: ControlDatabase): Promise<string |
   return row?.name ?? undefined;
 }
 
+/** Returns true if a build with this last control migration can use a control database that is at a later version. */
+export async function isControlCompatible(control: ControlDatabase, head: string): Promise<boolean> {
+  const [later] = await control.em.execute<{ compatible: boolean | null }[]>(
+    'select bool_and(compatible) as compatible from migrations where name > ?',
+    [head],
+  );
+  return later?.compatible === true;
+}
+
 /** Returns which server the control database is on; see `readServerIdentity`. */
 export async function controlServerIdentity(control: ControlDatabase): Promise<string | undefined> {
   return readServerIdentity(await control.em.getConnection().getNativeClient());

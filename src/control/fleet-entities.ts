@@ -48,6 +48,8 @@ const TenantSchema = defineEntity({
     rolePassword: p.blob(),
     /** The last migration that was applied to its database, as far as the control database knows. */
     schemaVersion: p.text().nullable(),
+    /** The oldest build that can serve `schemaVersion`, by its last migration. */
+    compatibleFrom: p.text().nullable(),
     /** Fingerprint of its schema when it was last compared with the template. */
     schemaFingerprint: p.text().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),

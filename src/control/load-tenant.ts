@@ -27,6 +27,7 @@ interface TenantRow {
   features: string[];
   status: TenantStatus;
   schema_version: string | null;
+  compatible_from: string | null;
   database_name: string;
   role_name: string;
   role_password: Buffer;
@@ -39,8 +40,8 @@ interface TenantRow {
 
 // A key that retired before that time has signed no token that is still valid.
 const tenantByGuid = `
-  select t.id, t.slug, t.name, app_id, features, t.status, schema_version, database_name, role_name, role_password,
-         s.name as server_name, s.address as server_address, s.identity as server_identity, on_control_server,
+  select t.id, t.slug, t.name, app_id, features, t.status, schema_version, compatible_from, database_name, role_name,
+         role_password, s.name as server_name, s.address as server_address, s.identity as server_identity, on_control_server,
          (select coalesce(jsonb_agg(jsonb_build_object(
                    'kid', kid, 'secret', encode(secret, 'base64'), 'active', k.status = 'active')), '[]')
             from signing_keys k
@@ -75,6 +76,7 @@ export async function loadTenant(
       features: tenant.features,
       status: tenant.status,
       schemaVersion: tenant.schema_version,
+      compatibleFrom: tenant.compatible_from,
       serverIdentity: tenant.server_identity ?? undefined,
       databaseName: tenant.database_name,
       databaseUrl: databaseUrl(serverUrl, tenant.database_name, { user: tenant.role_name, password }),

@@ -1,9 +1,10 @@
 import type { KeyObject } from 'node:crypto';
 import type { TenantStatus } from './fleet-entities.ts';
+import type { SchemaVersion } from './schema-version.ts';
 import type { Scope } from './user-entities.ts';
 
 /** A tenant as a request needs it: its identity, its opened signing keys and the URL of its database. */
-export interface TenantRecord {
+export interface TenantRecord extends SchemaVersion {
   readonly id: number;
   readonly guid: string;
   readonly slug: string;
@@ -11,7 +12,6 @@ export interface TenantRecord {
   readonly appId: string;
   readonly features: readonly string[];
   readonly status: TenantStatus;
-  readonly schemaVersion: string | null;
   /** Which server the database is on, whatever its address; undefined when that is not known. */
   readonly serverIdentity: string | undefined;
   readonly databaseName: string;

@@ -1,4 +1,4 @@
-import { type ControlDatabase, controlHead, controlVersion } from '../control/database.ts';
+import { type ControlDatabase, controlHead, controlVersion, isControlCompatible } from '../control/database.ts';
 import type { Installation } from '../installation.ts';
 import { connectFailure, OperatorError } from '../operator-error.ts';
 import { sqlState } from '../postgres/database-error.ts';
@@ -6,7 +6,7 @@ import { createControlDatabase, migrateControl } from './migrations/migrate-cont
 
 /**
  * Brings an embedded control database to the version of this build. Only the operator migrates a configured one.
- * @throws {OperatorError} when a configured one is at another version, or cannot be used
+ * @throws {OperatorError} when a configured one is at a version that this build cannot use, or cannot be used at all
  */
 export async function requireControlHead({ control, controlUrl, embedded }: Installation): Promise<void> {
   if (embedded) {
@@ -15,7 +15,11 @@ export async function requireControlHead({ control, controlUrl, embedded }: Inst
   }
   await requireControlServer(control).catch(explainFailure);
   const [version, head] = await Promise.all([controlVersion(control).catch(explainFailure), controlHead()]);
-  if (version === head) return;
+  if (version === head || (version && version > head && (await isControlCompatible(control, head)))) return;
+  if (version && version > head)
+    throw new OperatorError(
+      `The control database is at version ${version}, with which this build (${head}) cannot work. Use the newer build`,
+    );
   const state = version === undefined ? 'has no schema yet' : `is at version ${version}, this build needs ${head}`;
   throw new OperatorError(`The control database ${state}. Migrate it: npm run control -- migrate`);
 }

@@ -5,7 +5,17 @@ import { MikroORM, type Options } from '@mikro-orm/postgresql';
 import { connectionConfig } from './connection.ts';
 
 export type MigrationFolder = 'control' | 'tenant';
-type MigrationClass = new (...args: ConstructorParameters<typeof Migration>) => Migration;
+interface MigrationClass {
+  new (...args: ConstructorParameters<typeof Migration>): Migration;
+  /** True if the build before the migration can go on with the schema after it. */
+  readonly compatible?: boolean;
+}
+
+interface LoadedMigration {
+  name: string;
+  class: MigrationClass;
+  compatible: boolean;
+}
 
 const migrationFile = /^\d{4}-[a-z0-9-]+\.ts$/;
 const folderUrl = (folder: MigrationFolder): URL => new URL(`../../migrations/${folder}/`, import.meta.url);
@@ -30,14 +40,14 @@ export async function migrationNames(folder: MigrationFolder): Promise<string[]>
 }
 
 /** Loads every migration of a folder, so that migrating many databases reads the files once. */
-export async function loadMigrations(folder: MigrationFolder): Promise<{ name: string; class: MigrationClass }[]> {
+export async function loadMigrations(folder: MigrationFolder): Promise<LoadedMigration[]> {
   const names = await migrationNames(folder);
   return Promise.all(
     names.map(async name => {
       const module = (await import(new URL(`${name}.ts`, folderUrl(folder)).href)) as Record<string, MigrationClass>;
       const [migration] = Object.values(module);
       if (!migration) throw new Error(`migrations/${folder}/${name}.ts exports no migration`);
-      return { name, class: migration };
+      return { name, class: migration, compatible: migration.compatible === true };
     }),
   );
 }
@@ -50,7 +60,7 @@ export async function loadMigrations(folder: MigrationFolder): Promise<{ name: s
  */
 export async function runMigrations(
   url: string,
-  migrationsList: Awaited<ReturnType<typeof loadMigrations>>,
+  migrationsList: LoadedMigration[],
   settings: Record<string, string> = {},
 ): Promise<string[]> {
   const orm = new MikroORM({
@@ -66,7 +76,13 @@ export async function runMigrations(
     migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },
   });
   try {
-    return (await orm.migrator.up()).map(({ name }) => name);
+    const applied = (await orm.migrator.up()).map(({ name }) => name);
+    const compatible = migrationsList.filter(migration => migration.compatible).map(({ name }) => name);
+    if (compatible.length > 0)
+      await orm.em.execute('update migrations set compatible = true where name = any (?) and not compatible', [
+        `{${compatible.join(',')}}`,
+      ]);
+    return applied;
   } finally {
     await orm.close(true);
   }

@@ -74,7 +74,7 @@ export async function createBudgetHarness(): Promise<BudgetHarness> {
           connectionString: url,
           application_name: name,
           pipeline: true,
-          expected: { guid: tenant.guid, schemaVersion: head },
+          expected: { guid: tenant.guid, head },
           silenceMs: 9_000,
           openMs,
         });

@@ -61,7 +61,7 @@ describe('silence limit of database connections', () => {
     const budget = new ConnectionBudget({ max: 1, maxPerTenant: 1, maxPerTenantShared: 1, maxWaitMs: 1_000 });
     const pool = new TenantPool(budget, {
       connectionString: proxy.through(tenant.databaseUrl),
-      expected: { guid: tenant.guid, schemaVersion: await tenantHead() },
+      expected: { guid: tenant.guid, head: await tenantHead() },
       silenceMs,
       openMs: 5_000,
     });

@@ -18,9 +18,9 @@ interface MigrateOptions extends RunRequest, OutputOptions {
 
 const help = `
 Each tenant is migrated in one transaction, and its schema is compared with the template before the commit.
-Meanwhile requests for that tenant get 503 migration_pending; all other tenants are served. A tenant whose
-migration fails stays as it was, and the run continues with the others. A tenant that is already at the version
-of this build costs no connection.
+Meanwhile requests for that tenant get 503 migration_pending, unless all its migrations are compatible with the
+running build; all other tenants are served. A tenant whose migration fails stays as it was, and the run continues
+with the others. A tenant that is already at the version of this build costs no connection.
 
 Run the command again after an interruption of any kind: it does what is left, and nothing twice. Two runs at the
 same time share the work. Ctrl-C starts no further tenant and waits for the running migrations.

@@ -33,7 +33,10 @@ export function plansText({ head, plans }: Awaited<ReturnType<typeof planRun>>):
   const lines = plans.flatMap(({ version, tenants, migrations, note }) => [
     `-- ${version ?? 'unknown version'}${note ? '' : ` → ${head}`}: ${tenants.length} (${tenants.join(', ')})`,
     ...(note ? [`-- ${note}`] : []),
-    ...migrations.flatMap(({ name, sql }) => [`-- ${name}`, ...sql.map(statement => `${statement.trim()};`)]),
+    ...migrations.flatMap(({ name, sql, compatible }) => [
+      `-- ${name}${compatible ? ' (compatible: the tenants stay in service)' : ''}`,
+      ...sql.map(statement => `${statement.trim()};`),
+    ]),
     '',
   ]);
   return lines.join('\n');

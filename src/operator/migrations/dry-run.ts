@@ -10,7 +10,8 @@ export interface Plan {
   /** Null for tenants whose run was killed: their version is read from the database when they are migrated. */
   version: string | null;
   tenants: string[];
-  migrations: { name: string; sql: string[] }[];
+  /** `compatible`: the tenant is served during the migration, and by the build before it. */
+  migrations: { name: string; sql: string[]; compatible: boolean }[];
   /** The action of the run, if it would run no migration. */
   note?: string;
 }
@@ -48,7 +49,11 @@ export async function planRun({ control }: Installation, slugs?: string[]): Prom
     const at = steps.findIndex(({ name }) => name === version);
     if (at < 0)
       return { version, tenants: slugsOf, migrations: [], note: 'is refused: this build does not know this version' };
-    return { version, tenants: slugsOf, migrations: steps.slice(at + 1).map(({ name, up }) => ({ name, sql: up })) };
+    return {
+      version,
+      tenants: slugsOf,
+      migrations: steps.slice(at + 1).map(({ name, up, compatible }) => ({ name, sql: up, compatible })),
+    };
   });
   return { head, plans: plans.sort((a, b) => (String(a.version) < String(b.version) ? -1 : 1)) };
 }

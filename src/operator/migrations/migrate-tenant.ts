@@ -6,7 +6,7 @@ import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
-import { applyStep, changeSchema, readSchemaState, type SchemaStep } from '../schema/schema-steps.ts';
+import { applyStep, changeSchema, compatibleFrom, readSchemaState, type SchemaStep } from '../schema/schema-steps.ts';
 import { headObjects } from '../schema/template-fingerprint.ts';
 import {
   retryOnLockTimeout,
@@ -14,7 +14,7 @@ import {
   takeOutOfService,
   withTenantConnection,
 } from '../schema/tenant-schema.ts';
-import { recordOutcome, type TenantResult } from './migration-outcomes.ts';
+import { beginOutcome, recordOutcome, type TenantResult } from './migration-outcomes.ts';
 import type { Candidate } from './migration-runs.ts';
 
 /** The data of a run that the migrations of all its tenants use. */
@@ -52,6 +52,9 @@ export interface Run {
  *    cached response of the old schema.
  * If the process of the run is killed in between, the tenant has no version and gets 503 until the next run.
  *
+ * If every pending migration is compatible, each build that serves the tenant can go on with the new schema: the tenant
+ * stays in service, and only step 4 remains.
+ *
  * @returns `busy` if another process works on the tenant; undefined if the tenant is at head or was purged
  */
 export async function migrateTenant(run: Run, { id, serverId }: Candidate): Promise<TenantResult | 'busy' | undefined> {
@@ -76,7 +79,11 @@ export async function migrateTenant(run: Run, { id, serverId }: Candidate): Prom
       async migrated => {
         const state = migrated || from !== head ? 'migrated' : 'current';
         const result: TenantResult = { state, from, to: head, ms: elapsed() };
-        await recordOutcome(controlPool, run.id, id, result, { version: head, fingerprint });
+        await recordOutcome(controlPool, run.id, id, result, {
+          version: head,
+          compatibleFrom: compatibleFrom(run.steps),
+          fingerprint,
+        });
         return result;
       },
       async (error: unknown) => {
@@ -102,6 +109,9 @@ async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
     const pending = steps.filter(({ name }) => !applied.includes(name));
     if (pending.length === 0) {
       await compare(run, tenant, database);
+    } else if (tenant.schemaVersion && pending.every(({ compatible }) => compatible)) {
+      await beginOutcome(controlPool, run.id, tenant.id);
+      await retryOnLockTimeout(() => apply(run, tenant, database, pending, true));
     } else {
       run.receivedAt = Math.max(run.receivedAt, await takeOutOfService(controlPool, database, tenant, run.id));
       try {
@@ -117,13 +127,20 @@ async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
   });
 }
 
-async function apply(run: Run, tenant: Tenant, database: pg.Client, pending: SchemaStep[]): Promise<void> {
+async function apply(
+  run: Run,
+  tenant: Tenant,
+  database: pg.Client,
+  pending: SchemaStep[],
+  compatible = false,
+): Promise<void> {
   await changeSchema(database, {
     role: tenant.roleName,
     change: async applied => {
       for (const step of pending) if (!applied.includes(step.name)) await applyStep(database, step);
     },
     check: () => compare(run, tenant, database),
+    compatible,
   });
 }
 

@@ -9,6 +9,8 @@ export interface SchemaStep {
   name: string;
   up: string[];
   down: string[];
+  /** True if the build before it can serve the schema after it. */
+  compatible: boolean;
 }
 
 /**
@@ -18,7 +20,7 @@ export interface SchemaStep {
 export async function readSchemaSteps(): Promise<SchemaStep[]> {
   const migrations = await loadMigrations('tenant');
   return Promise.all(
-    migrations.map(async ({ name, class: Migration }) => {
+    migrations.map(async ({ name, class: Migration, compatible }) => {
       const statements = async (direction: 'up' | 'down'): Promise<string[]> => {
         // The migration gets no driver here. So a migration that queries a database fails, instead of only adding SQL.
         const migration = new Migration(undefined as never, undefined as never);
@@ -35,9 +37,14 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
           `${name}: a tenant migration must run in a transaction: write "create index" without "concurrently"`,
         );
       }
-      return { name, up: await statements('up'), down: await statements('down').catch(() => []) };
+      return { name, up: await statements('up'), down: await statements('down').catch(() => []), compatible };
     }),
   );
+}
+
+/** Returns the oldest build that can serve the schema after all these migrations: see `SchemaVersion`. */
+export function compatibleFrom(steps: SchemaStep[]): string | null {
+  return steps.findLast(({ compatible }) => !compatible)?.name ?? null;
 }
 
 /** The tenant and the migrations that a tenant database records. */
@@ -83,6 +90,8 @@ interface SchemaChange {
   change: (applied: string[]) => Promise<void>;
   /** Runs before the commit; an error rolls everything back. */
   check?: () => Promise<void>;
+  /** True if every build that serves the tenant can go on with the changed schema. */
+  compatible?: boolean;
 }
 
 /**
@@ -93,11 +102,16 @@ interface SchemaChange {
  * Under these locks the sessions of the tenant's role end. So no connection that was verified at the earlier version
  * exists at the commit, whenever the request began that would use it. After the commit they end once more: a session
  * that waited for the lock does not see the new version if its isolation level is repeatable read.
+ *
+ * A compatible change locks `migrations` only, so that no other run changes the schema, and ends no session.
  */
-export async function changeSchema(client: pg.Client, { role, change, check }: SchemaChange): Promise<void> {
+export async function changeSchema(
+  client: pg.Client,
+  { role, change, check, compatible = false }: SchemaChange,
+): Promise<void> {
   try {
-    const applied = await beginChange(client);
-    await endSessions(client, role);
+    const applied = await beginChange(client, compatible ? '' : lockIdentity);
+    if (!compatible) await endSessions(client, role);
     await change(applied);
     await check?.();
     await client.query('commit');
@@ -105,22 +119,26 @@ export async function changeSchema(client: pg.Client, { role, change, check }: S
     await client.query('rollback').catch(() => {});
     throw error;
   }
-  await endSessions(client, role);
+  if (!compatible) await endSessions(client, role);
 }
 
 /** Begins the transaction in one round trip. @returns the names of the migrations that the database has */
-async function beginChange(client: pg.Client): Promise<string[]> {
+async function beginChange(client: pg.Client, lock: string): Promise<string[]> {
   const results: unknown = await client.query(
     `begin; set local client_min_messages = warning; ${trackingTable};
-     ${lockIdentity}; lock table migrations in access exclusive mode; select name from migrations order by id`,
+     ${lock}; lock table migrations in access exclusive mode; select name from migrations order by id`,
   );
   const [last] = (results as pg.QueryResult<{ name: string }>[]).slice(-1);
   return (last?.rows ?? []).map(({ name }) => name);
 }
 
 /** Runs a migration and records it, in one round trip. */
-export async function applyStep(client: pg.Client, { name, up }: SchemaStep): Promise<void> {
-  await withStepName(name, client.query([...up, `insert into migrations (name) values ('${name}')`].join(';\n')));
+export async function applyStep(client: pg.Client, { name, up, compatible }: SchemaStep): Promise<void> {
+  // The column came with a later migration than the first ones, none of which is compatible.
+  const record = compatible
+    ? `insert into migrations (name, compatible) values ('${name}', true)`
+    : `insert into migrations (name) values ('${name}')`;
+  await withStepName(name, client.query([...up, record].join(';\n')));
 }
 
 /** Undoes a migration and removes its record, in one round trip. */

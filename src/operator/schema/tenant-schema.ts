@@ -38,7 +38,8 @@ export async function takeOutOfService(
   await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
   await control.query(
     `with tenant as (
-       update tenants set schema_version = null, schema_fingerprint = null, updated_at = now() where id = $1
+       update tenants set schema_version = null, compatible_from = null, schema_fingerprint = null, updated_at = now()
+        where id = $1
      )
      update migration_outcomes set state = 'running', started_at = now() where tenant_id = $1 and run_id = $2`,
     [tenant.id, run],
@@ -56,10 +57,14 @@ export async function waitUntil(moment: number): Promise<void> {
   await sleep(Math.max(0, moment - performance.now()));
 }
 
-/** Records a tenant's version without a fingerprint: its schema has not been compared with the template. */
+/**
+ * Records a tenant's version without a fingerprint: its schema has not been compared with the template. Only the build
+ * of that version serves it.
+ */
 export async function setSchemaVersion(control: Queryable, tenant: number, version: string | null): Promise<void> {
   await control.query(
-    'update tenants set schema_version = $2, schema_fingerprint = null, updated_at = now() where id = $1',
+    `update tenants set schema_version = $2, compatible_from = null, schema_fingerprint = null, updated_at = now()
+      where id = $1`,
     [tenant, version],
   );
 }

@@ -109,6 +109,84 @@ describe('requests during a migration', () => {
   });
 });
 
+describe('requests during a compatible migration', () => {
+  let world: World;
+  let next: NextBuild;
+  let client: Client;
+
+  before(async () => {
+    [world, next] = await Promise.all([createWorld(), makeNextBuild(compatibleMigration)]);
+    client = await world.login(world.acme);
+  });
+  after(async () => {
+    await world.close();
+    await next.remove();
+  });
+
+  it('the build before a compatible migration serves reads and writes during it and after it', async () => {
+    let migrating = true;
+    const refused: unknown[] = [];
+    let served = 0;
+    const load = async (worker: number) => {
+      for (let n = 0; migrating || n === 0; n++) {
+        const responses = [
+          await client.get(path, { 'Cache-Control': 'no-cache' }),
+          await client.post(path, { Title: `During ${worker}.${n}` }),
+        ];
+        served += responses.length;
+        refused.push(...responses.filter(({ status }) => status !== 200 && status !== 201));
+      }
+    };
+    const workers = [load(1), load(2), load(3)];
+    const { code, stderr } = await runScript(
+      next.file('scripts/tenant.ts'),
+      ['migrate', 'acme', 'globex'],
+      world.environment,
+    );
+    migrating = false;
+    await Promise.all(workers);
+    expect([code, stderr, refused]).to.deep.equal([0, '', []]);
+    expect(served).to.be.greaterThan(10);
+
+    expect((await client.post(path, { Title: 'After' })).status).to.equal(201);
+    const [after] = await sql(world.acme, `select colour from entity_statuses where title = 'After'`);
+    expect(after).to.deep.equal({ colour: 'grey' });
+    // A connection that is opened after the migration verifies the new version.
+    expect((await (await world.login(world.globex)).get(path)).status).to.equal(200);
+  });
+
+  it('a build is refused after a later migration that is not compatible, even if a compatible one follows', async () => {
+    const oldest = () =>
+      sql(world.acme, 'select schema_version as version, compatible_from as oldest from tenant_identity');
+    expect(await oldest()).to.deep.equal([{ version: next.head, oldest: next.currentHead }]);
+    await sql(world.acme, `insert into migrations (name, compatible) values ('9998-not', false), ('9999-again', true)`);
+    expect(await oldest()).to.deep.equal([{ version: '9999-again', oldest: '9998-not' }]);
+    await operator('select pg_terminate_backend(pid, 2000) from pg_stat_activity where datname = $1', [
+      world.acme.database,
+    ]);
+    const response = await client.get(path, { 'Cache-Control': 'no-cache' });
+    expect([response.status, response.body.code]).to.deep.equal([503, 'migration_pending']);
+  });
+});
+
+const compatibleMigration = `
+import { Migration } from '@mikro-orm/migrations';
+
+export class Colours extends Migration {
+  static readonly compatible = true;
+
+  override up(): void {
+    this.addSql("alter table entity_statuses add column colour text not null default 'grey'");
+    this.addSql('create index entity_statuses_colour_index on entity_statuses (colour)');
+    this.addSql('select pg_sleep(0.3)');
+  }
+
+  override down(): void {
+    this.addSql('alter table entity_statuses drop column colour');
+  }
+}
+`;
+
 function operator<Row extends object>(text: string, values: unknown[]): Promise<Row[]> {
   return withConnection(postgresUrl(), async client => (await client.query(text, values)).rows as Row[]);
 }
