@@ -10,7 +10,7 @@ import { migrateTenants } from './operator/migrations/migrate-tenants.ts';
 import { readManifest } from './operator/provisioning/manifest.ts';
 import { type Provisioned, provision } from './operator/provisioning/provision.ts';
 import { requireMasterKey } from './operator/require-master-key.ts';
-import { createServiceLogin } from './operator/service-login.ts';
+import { createServiceLogin, isOperatorLogin } from './operator/service-login.ts';
 import { explain } from './operator-error.ts';
 import { startServer } from './server.ts';
 import { onStopSignal } from './signals.ts';
@@ -114,10 +114,7 @@ async function withServiceLogin(operator: Installation, config: Config): Promise
 
 /** The service needs no rights of an operator, and an attacker who takes it over should not get them. */
 async function warnOfOperatorLogin({ control }: Installation, log: Logger): Promise<void> {
-  const [login] = await control.em.execute<{ operator: boolean }[]>(
-    'select rolsuper or rolcreaterole or rolcreatedb as operator from pg_roles where rolname = current_user',
-  );
-  if (login?.operator)
+  if (await isOperatorLogin(control))
     log.warn(
       { event: 'operator_login' },
       'the service runs with the login of an operator; make one of its own: npm run -s control -- service-login',

@@ -15,7 +15,7 @@ import { mailText } from './mail.ts';
 import { consumeResetToken, createResetToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
 import { acceptedResponse } from './register.ts';
-import { setPasswordHash } from './sessions.ts';
+import { revokeSessionsOf, setPasswordHash } from './sessions.ts';
 
 const request = z.object({
   email: email().optional(),
@@ -91,9 +91,6 @@ async function sendToken(
   });
 }
 
-const endSessions = `
-  update sessions set revoked_at = now(), revoked_reason = 'password_reset' where user_id = $1 and revoked_at is null`;
-
 async function setPassword(
   { control, passwords }: AuthServices,
   context: RequestContext,
@@ -108,7 +105,7 @@ async function setPassword(
       const userId = await consumeResetToken(query, context.tenant.id, token);
       if (userId === undefined) throw invalidMailToken();
       await setPasswordHash(query, userId, passwordHash);
-      await query('end_sessions', endSessions, [userId]);
+      await revokeSessionsOf(query, userId, 'password_reset');
       // The token proves that the client reads the mails of the user.
       await rememberNetwork(query, userId, clientNetwork(context.origin.ipAddress));
     },

@@ -1,4 +1,4 @@
-import { type EntityManager, raw } from '@mikro-orm/postgresql';
+import { raw } from '@mikro-orm/postgresql';
 import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
 import type { UserRecord } from '../control/records.ts';
 import { Session } from '../control/user-entities.ts';
@@ -112,10 +112,10 @@ export async function revokeSession(control: ControlDatabase, sessionId: string,
     ]);
 }
 
+const revokeAll = `
+  update sessions set revoked_at = now(), revoked_reason = $2 where user_id = $1 and revoked_at is null`;
+
 /** Revokes all sessions of a user, in the transaction of the change that requires it. */
-export async function revokeSessionsOf(em: EntityManager, userId: number, reason: string): Promise<void> {
-  await em.execute(
-    'update sessions set revoked_at = now(), revoked_reason = ? where user_id = ? and revoked_at is null',
-    [reason, userId],
-  );
+export async function revokeSessionsOf(query: QueryControl, userId: number, reason: string): Promise<void> {
+  await query('revoke_sessions', revokeAll, [userId, reason]);
 }

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import type { ControlDatabase } from '../control/database.ts';
 import { databaseUrl } from '../control/server-urls.ts';
 import { OperatorError } from '../operator-error.ts';
 import { acquireLock, lockSpaces } from '../postgres/advisory-locks.ts';
@@ -39,6 +40,17 @@ const privileges: Record<string, string> = {
 /** SQL for the name of the login. The name is cut to 50 bytes, so that the limit of 63 bytes never cuts the suffix. */
 const loginName = `(left(current_database(), 50) || '_service')::name`;
 
+/** SQL: true for a role of `pg_roles` that has rights of an operator. */
+const isOperator = '(rolsuper or rolcreaterole or rolcreatedb)';
+
+/** Returns whether the login of these connections has rights of an operator. */
+export async function isOperatorLogin(control: ControlDatabase): Promise<boolean> {
+  const [login] = await control.em.execute<{ operator: boolean }[]>(
+    `select ${isOperator} as operator from pg_roles where rolname = current_user`,
+  );
+  return login?.operator === true;
+}
+
 /**
  * Creates the login of the service, or gives it a new password. The service has to be restarted with the new URL then.
  * @param controlUrl URL of the control database with the login of the operator
@@ -50,7 +62,7 @@ export async function createServiceLogin(controlUrl: string, password: string): 
     await acquireLock(client, lockSpaces.control, 0);
     const { rows } = await client.query<{ name: string; exists: boolean; operator: boolean }>(
       `select ${loginName} as name, rolname is not null as exists,
-              coalesce(rolsuper or rolcreaterole or rolcreatedb, false) as operator
+              coalesce(${isOperator}, false) as operator
          from (values (1)) as one left join pg_roles on rolname = ${loginName}`,
     );
     const [{ name: user, exists, operator } = { name: '', exists: false, operator: false }] = rows;

@@ -1,5 +1,6 @@
 import { raw } from '@mikro-orm/postgresql';
 import { revokeSession, revokeSessionsOf, unexpired } from '../../auth/sessions.ts';
+import { transactControl } from '../../control/database.ts';
 import { Session } from '../../control/user-entities.ts';
 import { isUuid } from '../../http/uuid.ts';
 import type { Installation } from '../../installation.ts';
@@ -34,7 +35,7 @@ export async function revokeSessions(
 ): Promise<void> {
   if ('email' in which) {
     const user = await findUser(installation, slug, which.email);
-    return revokeSessionsOf(installation.control.em.fork(), user.id, 'operator');
+    return transactControl(installation.control, query => revokeSessionsOf(query, user.id, 'operator'));
   }
   const tenant = await findTenant(installation, slug);
   const session =

@@ -3,7 +3,8 @@ import type { EntityManager } from '@mikro-orm/postgresql';
 import { isEmail, normaliseEmail } from '../../auth/email.ts';
 import { passwordError } from '../../auth/new-password.ts';
 import type { Passwords } from '../../auth/passwords.ts';
-import { revokeSessionsOf } from '../../auth/sessions.ts';
+import { revokeSessionsOf, setPasswordHash } from '../../auth/sessions.ts';
+import { transactControl } from '../../control/database.ts';
 import type { Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { Role, type Scope, User } from '../../control/user-entities.ts';
@@ -97,12 +98,14 @@ export async function setPassword(
 ): Promise<User> {
   const user = await findUser(installation, slug, email);
   const passwordHash = await passwords.hash(requireAcceptable(password));
-  await installation.control.em.fork().transactional(async em => {
-    await em.nativeUpdate(User, { id: user.id }, { passwordHash });
-    await revokeSessionsOf(em, user.id, 'password_changed');
+  await transactControl(installation.control, async query => {
+    await setPasswordHash(query, user.id, passwordHash);
+    await revokeSessionsOf(query, user.id, 'password_changed');
   });
   return user;
 }
+
+const setDisabledAt = 'update users set disabled_at = case when $2::boolean then now() end where id = $1';
 
 /**
  * Disables a user, which also revokes all of the user's sessions, or enables the user again.
@@ -115,9 +118,9 @@ export async function setDisabled(
   disabled: boolean,
 ): Promise<User> {
   const user = await findUser(installation, slug, email);
-  await installation.control.em.fork().transactional(async em => {
-    await em.nativeUpdate(User, { id: user.id }, { disabledAt: disabled ? new Date() : null });
-    if (disabled) await revokeSessionsOf(em, user.id, 'user_disabled');
+  await transactControl(installation.control, async query => {
+    await query('set_disabled', setDisabledAt, [user.id, disabled]);
+    if (disabled) await revokeSessionsOf(query, user.id, 'user_disabled');
   });
   return user;
 }
