@@ -47,12 +47,22 @@ describe('response cache during writes', () => {
   });
 
   it('a change of a record that does not exist is refused without invalidating cached responses', async () => {
-    await cache.fillCaches(acme);
-    const refused = await acme[0].put(`${currencies}/999999`, { Code: 'NIL', Name: 'Nothing' });
-    expect(refused.status).to.equal(404);
+    const [client] = acme;
+    const { body } = await client.post(currencies, { Code: 'OLD', Name: 'Deleted' });
+    const deleted = `${currencies}/${body.Id}`;
+    expect((await client.delete(deleted)).status).to.equal(204);
+    await cache.fromMemory(reader => reader.get(currencies));
+    const missing = `${currencies}/999999`;
+    const refused = [
+      await client.put(missing, { Code: 'NIL', Name: 'Nothing' }),
+      await client.delete(missing),
+      await client.delete(deleted),
+      await client.post(`${missing}/restore`, {}),
+    ];
+    expect(refused.map(({ status }) => status)).to.deep.equal([404, 404, 404, 404]);
     await withConnection(world.acme.adminUrl, async session => {
       await session.query('begin; lock table currencies in access exclusive mode');
-      for (const client of acme) expect((await client.get(currencies)).status).to.equal(200);
+      for (const reader of acme) expect((await reader.get(currencies)).status).to.equal(200);
       await session.query('rollback');
     });
   });

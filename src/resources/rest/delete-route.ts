@@ -1,7 +1,7 @@
 import { problem } from '../../errors.ts';
 import { pathId } from '../../http/route.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
-import { keyCondition, requireScopeAll, visibleTo, writeRecord } from './resource-access.ts';
+import { keyCondition, lockRecord, requireScopeAll, visibleTo, writeRecord } from './resource-access.ts';
 import { documentation, type ResourceDefinition } from './resource-definition.ts';
 
 /** DELETE of one record: removes the row, or marks it as deleted. */
@@ -20,10 +20,12 @@ export function deleteRoute(resource: ResourceDefinition): TenantRoute {
       const condition = keyCondition(resource, params);
       if (!condition) throw problem(onMissing);
       const conditions = [condition, ...visibleTo(resource, context.caller)];
-      const deleted = await writeRecord(resource, context, async () =>
-        softDelete ? table.update({ isDeleted: true, deletedAt: new Date() }, conditions) : table.delete(conditions),
-      );
-      if (deleted.length === 0) throw problem(onMissing);
+      await writeRecord(resource, context, async transaction => {
+        await lockRecord(resource, transaction, conditions);
+        return softDelete
+          ? table.update({ isDeleted: true, deletedAt: new Date() }, conditions)
+          : table.delete(conditions);
+      });
     },
   });
 }

@@ -72,6 +72,21 @@ export async function writeRecord(
   }
 }
 
+/**
+ * Locks the record of a change until its transaction ends, and returns all its properties. In `prepare` of
+ * `writeRecord`, which runs before the change is announced, so that a change of a missing record invalidates nothing.
+ * @throws {Problem} `onMissing` when there is no such record
+ */
+export async function lockRecord(
+  { table, onMissing }: ResourceDefinition,
+  transaction: TenantTransaction,
+  conditions: (Condition | undefined)[],
+): Promise<RowValues> {
+  const [record] = await transaction.query(table.selectForUpdate(conditions));
+  if (!record) throw problem(onMissing);
+  return record;
+}
+
 const uniqueViolation = '23505';
 
 async function duplicateProblem(

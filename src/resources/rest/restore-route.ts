@@ -1,6 +1,6 @@
 import { problem } from '../../errors.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
-import { keyCondition, writeRecord } from './resource-access.ts';
+import { keyCondition, lockRecord, writeRecord } from './resource-access.ts';
 import { documentation, type ResourceDefinition } from './resource-definition.ts';
 
 /** POST …/restore of one record: removes the mark that DELETE set. A record without the mark stays as it is. */
@@ -16,11 +16,11 @@ export function restoreRoute(resource: ResourceDefinition): TenantRoute {
     handler: async ({ params }, context) => {
       const condition = keyCondition(resource, params);
       if (!condition) throw problem(onMissing);
-      const restored = await writeRecord(resource, context, async () =>
-        table.update({ isDeleted: false, deletedAt: null }, [condition]),
-      );
-      if (!restored[0]) throw problem(onMissing);
-      return restored[0];
+      const [restored] = await writeRecord(resource, context, async transaction => {
+        await lockRecord(resource, transaction, [condition]);
+        return table.update({ isDeleted: false, deletedAt: null }, [condition]);
+      });
+      return restored;
     },
   });
 }

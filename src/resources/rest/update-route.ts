@@ -4,7 +4,7 @@ import { type Problem, problem } from '../../errors.ts';
 import type { FieldError } from '../../field-error.ts';
 import type { RowValues } from '../../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
-import { keyCondition, visibleTo, writeRecord } from './resource-access.ts';
+import { keyCondition, lockRecord, visibleTo, writeRecord } from './resource-access.ts';
 import { documentation, type ResourceDefinition } from './resource-definition.ts';
 
 /** PUT of one record: replaces all fields, or changes the fields that are sent if the resource defines `update`. */
@@ -32,8 +32,7 @@ export function updateRoute(resource: ResourceDefinition): TenantRoute {
           const condition = keyCondition(resource, params, body);
           if (!condition) throw problem(onMissing);
           const conditions = [condition, ...visibleTo(resource, context.caller)];
-          const [before] = await transaction.query(table.selectForUpdate(conditions));
-          if (!before) throw problem(onMissing);
+          const before = await lockRecord(resource, transaction, conditions);
           const row = { ...before, ...changes };
           await validate?.(row, transaction.em, before);
           return table.update(pick(row, properties), conditions); // always the same columns: one prepared statement
