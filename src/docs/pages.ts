@@ -7,7 +7,7 @@ import { errorsPage } from './errors-page.ts';
 import { notFoundPage } from './not-found-page.ts';
 import { openApiDocument, openApiText } from './openapi-document.ts';
 import { referencePage } from './reference-page.ts';
-import { explorerStyle, swaggerFile, swaggerPage, swaggerStart } from './swagger.ts';
+import { swaggerFile, swaggerPage } from './swagger.ts';
 
 /** A file of the documentation, rendered when it is first requested. */
 interface Content {
@@ -87,14 +87,19 @@ function contentsByPath(routes: readonly TenantRoute[], base: string): Map<strin
     ['/docs/errors', htmlPage(errorsPage)],
     ['/docs/operators', htmlPage(() => documentPage(operators))],
     ['/docs/openapi.json', { type: 'json', render: () => openApiText(routes) }],
-    ['/css/docs.css', { type: 'css', render: () => readFile(new URL('style.css', import.meta.url), 'utf8') }],
-    ['/css/explorer.css', { type: 'css', render: () => explorerStyle }],
+    ['/css/docs.css', { type: 'css', render: () => ownFile('style.css') }],
+    ['/css/explorer.css', { type: 'css', render: () => ownFile('explorer.css') }],
     ['/favicon.ico', { type: 'svg', render: () => icon }],
     ['/swagger', htmlPage(() => swaggerPage)],
-    ['/swagger/start.js', { type: 'js', render: () => swaggerStart }],
+    ['/swagger/start.js', { type: 'js', render: () => ownFile('explorer.js') }],
     ['/swagger/swagger-ui.css', { type: 'css', render: () => swaggerFile('swagger-ui.css') }],
     ['/swagger/swagger-ui-bundle.js', { type: 'js', render: () => swaggerFile('swagger-ui-bundle.js') }],
   ]);
+}
+
+/** Reads a file of this folder. */
+function ownFile(name: string): Promise<string> {
+  return readFile(new URL(name, import.meta.url), 'utf8');
 }
 
 async function render(content: Content): Promise<{ bytes: Buffer; etag: string }> {

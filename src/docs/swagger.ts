@@ -29,34 +29,3 @@ ${header('/swagger')}
 </body>
 </html>
 `.html;
-
-/**
- * The script that starts Swagger UI. It has its own path, because the content security policy forbids inline scripts.
- */
-export const swaggerStart = `const isDark = matchMedia('(prefers-color-scheme: dark)').matches;
-document.documentElement.classList.toggle('dark-mode', isDark);
-SwaggerUIBundle({
-  url: '/docs/openapi.json',
-  dom_id: '#explorer',
-  deepLinking: true,
-  tryItOutEnabled: true,
-  docExpansion: 'list',
-  defaultModelsExpandDepth: -1,
-  validatorUrl: null,
-});
-`;
-
-/** The style of the header above the explorer. The style sheet of the other pages would change how Swagger UI looks. */
-export const explorerStyle = `body { margin: 0; }
-body > header {
-  padding: 0.75rem 1.25rem;
-  border-bottom: 1px solid #8884;
-  background: Canvas;
-  color: CanvasText;
-  color-scheme: light dark;
-  font: 1rem/1.5 system-ui, sans-serif;
-}
-body > header nav { display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; }
-body > header a { color: LinkText; }
-body > header a[aria-current] { color: inherit; font-weight: 600; text-decoration: none; }
-`;

@@ -1,4 +1,5 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { expect } from 'chai';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { createWorld, type World } from '../support/world.ts';
@@ -23,6 +24,9 @@ interface Window {
     querySelectorAll(selector: string): Iterable<Element>;
   };
   getComputedStyle(element: Element): { color: string; backgroundColor: string; fontSize: string; fontWeight: string };
+}
+interface AxeResults {
+  violations: { id: string; nodes: { target: string[] }[] }[];
 }
 interface Element {
   getBoundingClientRect(): { top: number };
@@ -173,6 +177,24 @@ function browserTests(executablePath: string): void {
     await page.close();
   });
 
+  for (const colorScheme of ['light', 'dark'] as const)
+    it(`axe finds nothing wrong with the explorer on a phone and a desktop in ${colorScheme} mode`, async () => {
+      const { page } = await open('/swagger', { colorScheme, viewport: { width: 1280, height: 800 } });
+      await tryOut(page, 'postAuthLogin');
+      const statuses = await tryOut(page, 'getEntityStatus');
+      await execute(page, statuses, '/api/v1/EntityStatus');
+      await statuses.locator('.live-responses-table').waitFor();
+      const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+      await page.evaluate(axe); // not in a script element, which the content security policy forbids
+      expect(await page.evaluate(violations), 'at 1280').to.deep.equal([]);
+      await page.setViewportSize({ width: 390, height: 800 });
+      expect(await page.evaluate(violations), 'at 390').to.deep.equal([]);
+      await page.locator('.auth-wrapper .authorize').first().click();
+      await page.locator('.dialog-ux').waitFor();
+      expect(await page.evaluate(violations), 'in the dialog').to.deep.equal([]);
+      await page.close();
+    });
+
   it('the explorer fits a phone, in light and in dark mode', async () => {
     for (const colorScheme of ['light', 'dark'] as const) {
       const { page, browserErrors } = await open('/swagger', { colorScheme, viewport: { width: 390, height: 800 } });
@@ -211,6 +233,13 @@ function openAll(): void {
 function overflow(): number {
   const { documentElement } = (globalThis as unknown as Window).document;
   return documentElement.scrollWidth - documentElement.clientWidth;
+}
+
+/** What axe finds, of any impact: the rule, and the elements that break it. */
+async function violations(): Promise<string[]> {
+  const { axe } = globalThis as unknown as { axe: { run(): Promise<AxeResults> } };
+  const found = await axe.run();
+  return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target.join(' ')).join(', ')}`);
 }
 
 function isDark(): boolean {

@@ -1,0 +1,61 @@
+// Runs in the browser: starts Swagger UI, with the parts of its page replaced that screen readers cannot use.
+
+/** A Swagger UI plugin: https://swagger.io/docs/open-source-tools/swagger-ui/customization/plugin-api/ */
+function accessibleParts({ React }) {
+  const { createElement: h, useEffect, useRef } = React;
+
+  /** The page below the header. Swagger UI's own layout has a second `main` and skips a level of headings. */
+  function ExplorerLayout({ getComponent, specSelectors }) {
+    const part = name => h(getComponent(name, true));
+    const status = specSelectors.loadingStatus();
+    if (status === 'failed') return h('div', { className: 'swagger-ui wrapper' }, part('errors'));
+    if (status !== 'success') return h('p', { className: 'swagger-ui wrapper' }, 'Loading …');
+    return h(
+      'div',
+      { className: 'swagger-ui' },
+      h('div', { className: 'wrapper' }, part('InfoContainer')),
+      h('div', { className: 'wrapper endpoints' }, h('h2', null, 'Endpoints'), part('AuthorizeBtnContainer')),
+      h('div', { className: 'wrapper' }, part('errors'), part('operations')),
+    );
+  }
+
+  /**
+   * The responses of an operation. Each table claims to be a landmark, without a name of its own; and the keyboard does not
+   * reach examples and responses, which scroll when they are long.
+   */
+  const accessibleResponses = Responses => props => {
+    const box = useRef(null);
+    useEffect(() => {
+      for (const table of box.current.querySelectorAll('table[role=region]')) table.removeAttribute('role');
+      for (const text of box.current.querySelectorAll('pre')) text.tabIndex = 0;
+    });
+    return h('div', { ref: box }, h(Responses, props));
+  };
+
+  return {
+    components: { ExplorerLayout },
+    wrapComponents: {
+      // A link in a button: the button expands what the link leads to.
+      DeepLink: () => props => h('span', null, props.text),
+      TextArea: Original => props => h(Original, { 'aria-label': 'Request body', ...props }),
+      CloseIcon: Original => props =>
+        h(Original, { ...props, role: 'img', 'aria-hidden': undefined, 'aria-label': 'Close' }),
+      // The text of each button is its name: a label with other words hides it from speech control.
+      Button: Original => props => h(Original, { ...props, 'aria-label': undefined }),
+      responses: accessibleResponses,
+    },
+  };
+}
+
+document.documentElement.classList.toggle('dark-mode', matchMedia('(prefers-color-scheme: dark)').matches);
+SwaggerUIBundle({
+  url: '/docs/openapi.json',
+  dom_id: '#explorer',
+  deepLinking: true,
+  tryItOutEnabled: true,
+  docExpansion: 'list',
+  defaultModelsExpandDepth: -1,
+  validatorUrl: null,
+  plugins: [accessibleParts],
+  layout: 'ExplorerLayout',
+});
