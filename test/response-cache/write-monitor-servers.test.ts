@@ -9,7 +9,7 @@ import { addServer } from '../../src/operator/tenants/servers.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
-import { postgresUrl, quickSettings } from '../support/test-server.ts';
+import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { MonitoredRecord } from './monitored-record.ts';
 
@@ -27,7 +27,8 @@ describe('write monitor of another server', () => {
 
   before(async () => {
     folder = await makeServerFolder('second');
-    const settings = [...quickSettings, 'max_connections=50', 'autovacuum=off'];
+    // A test ends the server like a crash, which must lose no commit: synchronous_commit stays on.
+    const settings = ['fsync=off', 'max_connections=50', 'autovacuum=off'];
     [world, second] = await Promise.all([createWorld(), startEmbeddedPostgres(folder, { settings })]);
     // First, the monitor polls the server of the control database and of acme.
     await (await world.login(world.acme)).get(path);

@@ -6,7 +6,6 @@ import { readServerIdentity } from '../../../src/postgres/server-address.ts';
 import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
-import { quickSettings } from '../../support/test-server.ts';
 import { createWorld, type TestTenant, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -20,7 +19,7 @@ describe('servers', () => {
     folder = await makeServerFolder('second');
     [world, second] = await Promise.all([
       createWorld(),
-      startEmbeddedPostgres(folder, { settings: [...quickSettings, 'max_connections=50'] }),
+      startEmbeddedPostgres(folder, { settings: ['fsync=off', 'max_connections=50'] }),
     ]);
   });
   after(async () => {
