@@ -59,7 +59,7 @@ describe('failures that an operator can resolve', () => {
       await em.fork().execute(`insert into migrations (name, compatible) values ('9999-later', false)`);
       expectOneLine(
         await runScript('scripts/tenant.ts', ['list'], environment),
-        `The control database is at version 9999-later, with which this build (${head}) cannot work. Use the newer build`,
+        `The control database is at version 9999-later, with which this build (${head}) cannot work. Use the newer build.`,
       );
     } finally {
       await em.fork().execute(`delete from migrations where name > '9'`);

@@ -223,13 +223,14 @@ describe('tenant identity', () => {
       ['unknown', null],
     ] as const) {
       it(`a tenant whose schema version is ${name} is refused, and other tenants are served`, async () => {
-        await control('update tenants set schema_version = ? where id = ?', [version, world.acme.id]);
+        const set = 'update tenants set schema_version = ?, compatible_from = ? where id = ?';
+        await control(set, [version, version, world.acme.id]);
         try {
           await eventually(async () => expectUnavailable(await acme.get(path), 'migration_pending'), 1_000);
           expectUnavailable(await acme.post(path, { Title: 'too early' }), 'migration_pending');
           expect((await globex.get(path)).status).to.equal(200);
         } finally {
-          await control('update tenants set schema_version = ? where id = ?', [await tenantHead(), world.acme.id]);
+          await control(set, [await tenantHead(), await tenantHead(), world.acme.id]);
         }
       });
     }
