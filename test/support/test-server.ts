@@ -4,7 +4,10 @@ export const server = { name: 'default', prefix: 'test' };
 /** Name of a control database at head, without tenants. */
 export const controlTemplate = 'control_template';
 
-/** Settings of PostgreSQL for servers whose data need not survive a crash. A crash loses the last commits. The WAL limit keeps the folder small. */
+/**
+ * Settings of PostgreSQL for servers whose last commits a crash may lose. The limit of the write-ahead log keeps the
+ * folder small.
+ */
 export const quickSettings = ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off', 'max_wal_size=256MB'];
 
 /** Returns the superuser URL of the suite's PostgreSQL. */
