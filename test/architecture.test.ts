@@ -27,6 +27,7 @@ const mayImport: Record<string, string[]> = {
   'log-output': [],
   log: ['postgres', 'log-output'],
   http: ['postgres', 'log', ...leaves],
+  budget: [],
   control: ['http', 'postgres', 'log', ...leaves],
   connections: ['control', 'http', 'postgres', 'log', ...leaves],
   'response-cache': ['connections', 'control', 'http', 'postgres', 'log', ...leaves],

@@ -1,0 +1,31 @@
+import { expect } from 'chai';
+import { simulateBudget } from '../simulation/budget-simulation.ts';
+import { findMutant, mutants } from '../simulation/mutants.ts';
+
+describe('simulation of the connection budget', () => {
+  it('no fault of a process, the network or the control database breaks an invariant in 500 simulated runs', () => {
+    for (let seed = 1; seed <= 500; seed++) {
+      try {
+        simulateBudget({ seed });
+      } catch (error) {
+        throw new Error(`seed ${seed}: ${(error as Error).message}`, { cause: error });
+      }
+    }
+  });
+
+  it('the same seed gives the same simulated run, step by step', () => {
+    const run = (seed: number): string => {
+      const trace: string[] = [];
+      simulateBudget({ seed, trace });
+      return trace.join('\n');
+    };
+    for (const seed of [1, 2, 3]) expect(run(seed)).to.equal(run(seed));
+    expect(run(1)).not.to.equal(run(2));
+    expect(run(1).length).to.be.greaterThan(10_000);
+  });
+
+  for (const mutant of mutants)
+    it(`the simulation finds the planted fault that ${mutant.name}`, async () => {
+      expect(await findMutant(mutant, { first: mutant.seed, runs: 1_000 })).to.be.a('number');
+    });
+});

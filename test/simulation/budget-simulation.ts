@@ -1,0 +1,188 @@
+import { Random } from './random.ts';
+import { Scheduler } from './scheduler.ts';
+import { SimulatedProcess } from './simulated-process.ts';
+import { SimulatedWorld } from './simulated-world.ts';
+import { Violation } from './violation.ts';
+
+interface SimulationOptions {
+  seed: number;
+  /** Collects every step as text. */
+  trace?: string[];
+}
+
+const faultsMs = 20_000;
+const maxProcesses = 5;
+/** A share of a killed process must be usable again after this time. */
+const recoveryMs = 5_000;
+
+/**
+ * Simulates processes that share the connection budgets of one or two servers, with faults first and without them
+ * at the end. The same seed gives the same run.
+ * @throws {Violation} when an invariant is broken
+ */
+export function simulateBudget(options: SimulationOptions): void {
+  new BudgetSimulation(options).run();
+}
+
+class BudgetSimulation {
+  readonly #scheduler = new Scheduler();
+  readonly #random: Random;
+  readonly #world: SimulatedWorld;
+  readonly #processes: SimulatedProcess[] = [];
+  #names = 0;
+
+  constructor({ seed, trace }: SimulationOptions) {
+    this.#random = new Random(seed);
+    const servers = this.#random.chance(0.2) ? 2 : 1;
+    const budgets = Array.from({ length: servers }, () => this.#random.integer(maxProcesses, 24));
+    this.#world = new SimulatedWorld({ scheduler: this.#scheduler, random: this.#random, budgets, trace });
+  }
+
+  run(): void {
+    for (let count = this.#random.integer(1, 4); count > 0; count--) this.#start();
+    this.#scheduleFault();
+    this.#advance(faultsMs);
+    this.#calmDown();
+    this.#advance(12_000);
+    this.#checkEverybodyIsServed();
+    const busy = this.#checkOneBusyProcess();
+    this.#checkRecovery(busy);
+  }
+
+  get #live(): SimulatedProcess[] {
+    return this.#processes.filter(process => !process.isDead && !process.pools.every(pool => pool.hasLeft));
+  }
+
+  #start(): void {
+    const process = new SimulatedProcess(this.#world, `p${this.#names++}`);
+    this.#processes.push(process);
+    this.#world.trace(() => `start ${process.name}`);
+    this.#setRandomLoad(process);
+  }
+
+  #setRandomLoad(process: SimulatedProcess): void {
+    for (const [server, pool] of process.pools.entries()) {
+      const budget = this.#world.budgets[server] as number;
+      pool.load = this.#random.chance(0.3) ? 0 : this.#random.integer(1, 2 * budget);
+    }
+  }
+
+  /** Runs the time on, and checks after every step that no server has more connections than its budget. */
+  #advance(ms: number): void {
+    this.#scheduler.runUntil(this.#scheduler.now + ms, () => {
+      for (const [server, budget] of this.#world.budgets.entries()) {
+        const total = this.#world.servers[server]?.total ?? 0;
+        if (total > budget) this.#fail(`server ${server} has ${total} connections of ${budget}`);
+      }
+    });
+  }
+
+  #scheduleFault(): void {
+    this.#scheduler.after(this.#random.between(100, 1_200), () => {
+      if (this.#world.isCalm) return;
+      this.#fault();
+      this.#scheduleFault();
+    });
+  }
+
+  #fault(): void {
+    const random = this.#random;
+    const process = random.pick(this.#live.filter(({ isRunning }) => isRunning));
+    const kind = random.integer(0, 10);
+    if (kind <= 3 || !process) {
+      for (const each of this.#live) if (random.chance(0.5)) this.#setRandomLoad(each);
+    } else if (kind === 4) {
+      this.#trace(`kill ${process.name}`);
+      process.kill();
+    } else if (kind === 5 || kind === 9) {
+      this.#trace(`stop ${process.name}`);
+      process.stop();
+      this.#later(random.between(100, 10_000), () => {
+        if (!process.isDead) process.continue();
+      });
+    } else if (kind === 6) {
+      this.#trace(`cut off ${process.name}`);
+      process.isConnected = false;
+      this.#later(random.between(100, 10_000), () => {
+        process.isConnected = true;
+      });
+    } else if (kind === 7 && this.#world.control.isUp) {
+      this.#trace('control database down');
+      this.#world.control.isUp = false;
+      this.#later(random.between(3_000, 10_000), () => {
+        this.#world.control.isUp = true;
+      });
+    } else if (kind === 8 && random.chance(0.5)) {
+      this.#trace(`leave ${process.name}`);
+      process.leave();
+    }
+    if (this.#live.length < maxProcesses && random.chance(0.3)) this.#start();
+  }
+
+  /** Ends a fault after some time, or when the calm begins. */
+  #later(ms: number, end: () => void): void {
+    this.#scheduler.after(Math.min(ms, faultsMs - this.#scheduler.now), end);
+  }
+
+  #calmDown(): void {
+    this.#trace('calm');
+    this.#world.isCalm = true;
+    while (this.#live.filter(({ isLeaving }) => !isLeaving).length < 2) this.#start();
+    for (const process of this.#live) for (const pool of process.pools) pool.load = 1;
+  }
+
+  #checkEverybodyIsServed(): void {
+    for (const process of this.#live)
+      for (const [server, pool] of process.pools.entries()) pool.load = this.#world.budgets[server] as number;
+    this.#advance(recoveryMs);
+    const before = new Map(this.#live.flatMap(({ pools }) => pools.map(pool => [pool, pool.served])));
+    this.#advance(2_000);
+    for (const { name, pools } of this.#live)
+      for (const [server, pool] of pools.entries()) {
+        const share = Math.floor(this.#capacity(server) / this.#live.length);
+        if (pool.holder.limit < share) this.#fail(`${name} has ${pool.holder.limit} of its share of ${share}`);
+        if (pool.served === before.get(pool)) this.#fail(`no request of ${name} at server ${server} was served`);
+      }
+  }
+
+  #checkOneBusyProcess(): SimulatedProcess {
+    const busy = this.#random.pick(this.#live) as SimulatedProcess;
+    for (const process of this.#live) if (process !== busy) for (const pool of process.pools) pool.load = 0;
+    this.#advance(10_000);
+    this.#requireNearlyAll(busy, 'the only busy process');
+    return busy;
+  }
+
+  #checkRecovery(killed: SimulatedProcess): void {
+    this.#trace(`kill ${killed.name}`);
+    killed.kill();
+    const next = this.#random.pick(this.#live) as SimulatedProcess;
+    for (const [server, pool] of next.pools.entries()) pool.load = this.#world.budgets[server] as number;
+    this.#advance(recoveryMs);
+    this.#requireNearlyAll(next, 'after a kill');
+  }
+
+  #requireNearlyAll({ name, pools }: SimulatedProcess, reason: string): void {
+    for (const [server, pool] of pools.entries()) {
+      const capacity = this.#capacity(server);
+      if (pool.holder.limit < 0.9 * capacity)
+        this.#fail(`${reason}: ${name} has ${pool.holder.limit} of ${capacity} connections to server ${server}`);
+      const { grants } = this.#world.control.grantsOf(server);
+      if (grants.length !== this.#live.length) this.#fail(`${reason}: ${grants.length} grants of server ${server}`);
+    }
+  }
+
+  #capacity(server: number): number {
+    const budget = this.#world.budgets[server] as number;
+    const live = this.#live.length;
+    return Math.max(budget - live * this.#world.reserved(server), Math.min(budget, live));
+  }
+
+  #fail(text: string): never {
+    throw new Violation(text);
+  }
+
+  #trace(text: string): void {
+    this.#world.trace(() => text);
+  }
+}

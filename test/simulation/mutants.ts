@@ -1,0 +1,145 @@
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+/** A fault that is planted in a copy of the source code. The simulation must find it. */
+interface Mutant {
+  readonly name: string;
+  readonly file: string;
+  readonly text: string;
+  readonly replacement: string;
+  /** A seed that finds it. After a change of the simulation, others do. */
+  readonly seed: number;
+}
+
+type Simulation = typeof import('./budget-simulation.ts');
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const folders = ['src/budget', 'test/simulation'];
+
+export const mutants: readonly Mutant[] = [
+  {
+    name: 'the limit rises before the change is confirmed',
+    file: 'src/budget/grant-holder.ts',
+    text: 'this.#limit = Math.min(this.#limit, target);',
+    replacement: 'this.#limit = target;',
+    seed: 7,
+  },
+  {
+    name: 'the limit does not fall before the change is sent',
+    file: 'src/budget/grant-holder.ts',
+    text: 'this.#limit = Math.min(this.#limit, target);',
+    replacement: '',
+    seed: 662,
+  },
+  {
+    name: 'a grant falls below the connections that still exist',
+    file: 'src/budget/plan-exchange.ts',
+    text: 'granted: Math.max(target, Math.min(held, granted)),',
+    replacement: 'granted: target,',
+    seed: 7,
+  },
+  {
+    name: 'closing connections are not counted',
+    file: 'test/simulation/simulated-pool.ts',
+    text: 'held: this.#connections.size,',
+    replacement: "held: this.#connections.size - this.#count('closing'),",
+    seed: 53,
+  },
+  {
+    name: 'a change that is outdated has an effect',
+    file: 'test/simulation/simulated-control.ts',
+    text: 'if (change.version !== before.version) return false;',
+    replacement: '',
+    seed: 1,
+  },
+  {
+    name: 'the grant of a silent process is removed although its connections exist',
+    file: 'src/budget/grant-holder.ts',
+    text: 'if (!reply.of.includes(holder))',
+    replacement: '',
+    seed: 236,
+  },
+  {
+    name: 'the grant of a silent process does not count',
+    file: 'src/budget/plan-exchange.ts',
+    text: 'const free = capacity - granted - sum(remaining, grant => grant.granted);',
+    replacement: 'const free = capacity - granted - sum(others, grant => grant.granted);',
+    seed: 433,
+  },
+  {
+    name: 'the grant of a process without connections is removed although it is not silent',
+    file: 'src/budget/silence.ts',
+    text: 'return this.#silentMs(holder) >= silenceMs;',
+    replacement: 'return this.#silentMs(holder) >= 0;',
+    seed: 1,
+  },
+  {
+    name: 'a connection is opened without a look at the time',
+    file: 'src/budget/grant-holder.ts',
+    text: 'return now - this.#confirmedAt < freshMs;',
+    replacement: 'return this.#confirmedAt > Number.NEGATIVE_INFINITY;',
+    seed: 137,
+  },
+  {
+    name: 'a connection is kept that took too long to open',
+    file: 'test/simulation/simulated-pool.ts',
+    text: 'if (this.holder.mayOpen(this.#process.clock)) this.#onOpen(connection);',
+    replacement: 'if (this.holder.limit >= 0) this.#onOpen(connection);',
+    seed: 137,
+  },
+  {
+    name: 'the time without control database counts as silence',
+    file: 'src/budget/silence.ts',
+    text: 'gap <= maxGapMs',
+    replacement: 'gap > 0',
+    seed: 1,
+  },
+  {
+    name: 'nobody gives back',
+    file: 'src/budget/plan-exchange.ts',
+    text: 'Math.min(lent, missing - free)',
+    replacement: '0',
+    seed: 1,
+  },
+  {
+    name: 'every process keeps an equal part',
+    file: 'src/budget/fair-shares.ts',
+    text: 'Math.min(wanted, Math.floor(rest / (ascending.length - index)))',
+    replacement: 'Math.floor(capacity / ascending.length)',
+    seed: 1,
+  },
+];
+
+/**
+ * Returns the first seed of a range whose run finds a mutant; undefined when none does.
+ * @throws when the source code does not contain the text of the mutant exactly once
+ */
+export async function findMutant(mutant: Mutant, seeds: { first: number; runs: number }): Promise<number | undefined> {
+  const copy = await mkdtemp(join(tmpdir(), 'mutant-'));
+  try {
+    await writeFile(join(copy, 'package.json'), '{ "type": "module" }');
+    for (const folder of folders) await cp(join(root, folder), join(copy, folder), { recursive: true });
+    const source = await readFile(join(copy, mutant.file), 'utf8');
+    if (source.split(mutant.text).length !== 2) throw new Error(`${mutant.file} has no or many: ${mutant.text}`);
+    await writeFile(
+      join(copy, mutant.file),
+      source.replace(mutant.text, () => mutant.replacement),
+    );
+    const { simulateBudget } = (await import(
+      pathToFileURL(join(copy, 'test/simulation/budget-simulation.ts')).href
+    )) as Simulation;
+    for (let seed = seeds.first; seed < seeds.first + seeds.runs; seed++) {
+      try {
+        simulateBudget({ seed });
+      } catch (error) {
+        if ((error as Error).name !== 'Violation') throw error;
+        return seed;
+      }
+    }
+    return undefined;
+  } finally {
+    await rm(copy, { recursive: true });
+  }
+}

@@ -1,0 +1,23 @@
+/** A PostgreSQL server: the connections that exist there, by the name of their process. */
+export class SimulatedServer {
+  readonly #counts = new Map<string, number>();
+  #total = 0;
+
+  get total(): number {
+    return this.#total;
+  }
+
+  add(name: string): void {
+    this.#counts.set(name, this.count(name) + 1);
+    this.#total++;
+  }
+
+  remove(name: string): void {
+    this.#counts.set(name, this.count(name) - 1);
+    this.#total--;
+  }
+
+  count(name: string): number {
+    return this.#counts.get(name) ?? 0;
+  }
+}
