@@ -1,5 +1,5 @@
 import { Migration } from '@mikro-orm/migrations';
-import { countChanges, countRows } from './sql.ts';
+import { countChanges, countRows, grant } from './sql.ts';
 
 const limitedTables = [
   'entity_statuses',
@@ -16,7 +16,8 @@ const limitedTables = [
  * Measures a table that may be near its maximum, instead of counting each change of every table: a counter is a row
  * that all changes of a table update in turn, each waiting for the commit of the one before.
  *
- * A change of a table whose files are small costs one look at their size, because such a table cannot exceed a maximum:
+ * A change of a table whose files are small costs one query of their size (30 µs), because such a table cannot exceed a
+ * maximum:
  *
  * 1. A row takes at least 28 bytes of a file: its header and its line pointer.
  * 2. The text of a row has at most five times the bytes that the row takes. A timestamp, the worst, prints 35 bytes for
@@ -57,32 +58,45 @@ export class MeasuredTableSizes extends Migration {
                  coalesce(sum(octet_length(t::text)) filter (where %1$s), 0)
             from %2$s t', deleted, name) into rows, bytes, deleted_rows, deleted_bytes;
       end $$`);
-    this.addSql('revoke execute on function measure_table from public');
+    // Runs as the owner of the tables, because the service itself may not lock the limits, which it could then change.
     this.addSql(`
-      create or replace function check_table_size() returns trigger language plpgsql security definer
-        set search_path = pg_catalog, public, pg_temp set timezone = 'UTC' set datestyle = 'ISO' as $$
+      create function exceeded_limits(name regclass, out rows boolean, out bytes boolean, out deleted boolean)
+        language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
       declare
         maximum table_sizes;
         size record;
+      begin
+        select s.* into maximum from table_sizes s join pg_class c on relname = table_name where c.oid = name;
+        size := measure_table(name);
+        if 2 * size.rows > maximum.max_rows or 2 * size.bytes > maximum.max_bytes
+          or size.deleted_rows > 5 * maximum.max_rows or size.deleted_bytes > maximum.max_bytes then
+          select * into maximum from table_sizes where table_name = maximum.table_name for update;
+          size := measure_table(name);
+        end if;
+        rows := size.rows > maximum.max_rows;
+        bytes := size.bytes > maximum.max_bytes;
+        deleted := size.deleted_rows > 10 * maximum.max_rows or size.deleted_bytes > 2 * maximum.max_bytes;
+      end $$`);
+    this.addSql('revoke execute on function measure_table, exceeded_limits from public');
+    this.addSql(grant('execute', 'function exceeded_limits(regclass)'));
+    this.addSql(grant('select', 'table_sizes'));
+    // Has no settings of its own, which would cost each change more than the look at the sizes. Only growth is refused,
+    // so that a tenant above a maximum can still delete and shorten.
+    this.addSql(`
+      create or replace function check_table_size() returns trigger language plpgsql as $$
+      declare
+        exceeded record;
         more_rows boolean := true;
         more_bytes boolean := true;
       begin
-        select * into maximum from table_sizes where table_name = tg_table_name;
-        if pg_table_size(tg_relid) < least(28 * maximum.max_rows, maximum.max_bytes / 5) then
+        if not exists (
+          select from public.table_sizes
+           where table_name = tg_table_name
+             and pg_table_size(tg_relid) >= least(28 * max_rows, max_bytes / 5)) then
           return null;
         end if;
-        size := measure_table(tg_relid);
-        if 2 * size.rows > maximum.max_rows or 2 * size.bytes > maximum.max_bytes
-          or size.deleted_rows > 5 * maximum.max_rows or size.deleted_bytes > maximum.max_bytes then
-          select * into maximum from table_sizes where table_name = tg_table_name for update;
-          size := measure_table(tg_relid);
-        end if;
-        if size.rows <= maximum.max_rows and size.bytes <= maximum.max_bytes
-          and size.deleted_rows <= 10 * maximum.max_rows and size.deleted_bytes <= 2 * maximum.max_bytes then
-          return null;
-        end if;
-        -- Only growth is refused, so that a tenant above a maximum can still delete and shorten.
-        if tg_op = 'UPDATE' then
+        exceeded := public.exceeded_limits(tg_relid);
+        if tg_op = 'UPDATE' and (exceeded.rows or exceeded.bytes) then
           with lengths as (
             select 1 as sign, octet_length(t::text) as length, to_jsonb(t) ->> 'is_deleted' = 'true' as deleted
               from added t
@@ -91,9 +105,7 @@ export class MeasuredTableSizes extends Migration {
           select coalesce(sum(sign), 0) > 0, coalesce(sum(sign * length), 0) > 0
             into more_rows, more_bytes from lengths where deleted is not true;
         end if;
-        if more_rows and size.rows > maximum.max_rows or more_bytes and size.bytes > maximum.max_bytes
-          or tg_op = 'INSERT'
-             and (size.deleted_rows > 10 * maximum.max_rows or size.deleted_bytes > 2 * maximum.max_bytes) then
+        if more_rows and exceeded.rows or more_bytes and exceeded.bytes or tg_op = 'INSERT' and exceeded.deleted then
           raise exception 'the table % may not grow', tg_table_name using errcode = 'SB001';
         end if;
         return null;
@@ -102,7 +114,11 @@ export class MeasuredTableSizes extends Migration {
 
   override down(): void {
     this.addSql(`lock table ${limitedTables.join(', ')} in share row exclusive mode`);
-    this.addSql('drop function measure_table');
+    this.addSql('drop function measure_table, exceeded_limits');
+    this.addSql(`
+      do $$ begin
+        execute format('revoke select on table_sizes from %I', current_setting('app.tenant_group'));
+      end $$`);
     this.addSql(`
       alter table table_sizes
         add rows bigint not null default 0, add bytes bigint not null default 0,

@@ -46,8 +46,9 @@ const lengthsOf = (table: string): string => `
   (select octet_length(t::text) as length, coalesce(to_jsonb(t) ->> 'is_deleted' = 'true', false) as deleted from ${table} t)`;
 
 /**
- * The function of the triggers of migration 0012, which counts each change. Restoring a row counts it again, and may be refused. The marked rows exceed their bound
- * by at most the rows that were not marked when it was reached, because from then on there are no new ones.
+ * The function of the triggers of migration 0012, which counts each change. Restoring a row counts it again, and may be
+ * refused. The marked rows exceed their bound by at most the rows that were not marked when it was reached, because from
+ * then on there are no new ones.
  */
 export const countChanges = `
   create or replace function check_table_size() returns trigger language plpgsql security definer
@@ -92,7 +93,10 @@ export const countChanges = `
     return null;
   end $$`;
 
-/** Counts the rows that tables have, for migration 0012. Printed with the settings of the function, a row has the same length. */
+/**
+ * Counts the rows that tables have, for migration 0012. Printed with the settings of the function, a row has the same
+ * length.
+ */
 export function countRows(tables: string[]): string[] {
   return [
     `set local timezone = 'UTC'`,
