@@ -25,9 +25,10 @@ const limitedTables = [
  *    before this migration have at most `max_bytes` of text together, because until then it was counted.
  * 3. So below 28 bytes × `max_rows` and a fifth of `max_bytes`, neither maximum is reached.
  *
- * A larger table is measured with each statement. Below half of a maximum, changes do not wait for each other. From
- * there on, each locks the row of the table in `table_sizes` and measures again, so that concurrent changes together do
- * not exceed a maximum either.
+ * A larger table is measured with each statement: its rows are counted, in about 0.2 ms per 1,000 rows, and from a fifth
+ * of `max_bytes` also the bytes of their text, which takes some ten times as long. Below half of a maximum, changes do
+ * not wait for each other. From there on, each locks the row of the table in `table_sizes` and measures again, so that
+ * concurrent changes together do not exceed a maximum either.
  */
 export class MeasuredTableSizes extends Migration {
   override up(): void {
@@ -44,7 +45,7 @@ export class MeasuredTableSizes extends Migration {
       'alter table table_sizes drop rows, drop bytes, drop deleted_rows, drop deleted_bytes, reset (fillfactor)',
     );
     this.addSql(`
-      create function measure_table(name regclass,
+      create function measure_table(name regclass, with_bytes boolean default true,
         out rows bigint, out bytes bigint, out deleted_rows bigint, out deleted_bytes bigint)
         language plpgsql set timezone = 'UTC' set datestyle = 'ISO' as $$
       declare
@@ -53,10 +54,10 @@ export class MeasuredTableSizes extends Migration {
       begin
         execute format('
           select count(*) filter (where not %1$s),
-                 coalesce(sum(octet_length(t::text)) filter (where not %1$s), 0),
+                 coalesce(sum(octet_length(t::text)) filter (where $1 and not %1$s), 0),
                  count(*) filter (where %1$s),
-                 coalesce(sum(octet_length(t::text)) filter (where %1$s), 0)
-            from %2$s t', deleted, name) into rows, bytes, deleted_rows, deleted_bytes;
+                 coalesce(sum(octet_length(t::text)) filter (where $1 and %1$s), 0)
+            from %2$s t', deleted, name) using with_bytes into rows, bytes, deleted_rows, deleted_bytes;
       end $$`);
     // Runs as the owner of the tables, because the service itself may not lock the limits, which it could then change.
     this.addSql(`
@@ -65,13 +66,16 @@ export class MeasuredTableSizes extends Migration {
       declare
         maximum table_sizes;
         size record;
+        with_bytes boolean;
       begin
         select s.* into maximum from table_sizes s join pg_class c on relname = table_name where c.oid = name;
-        size := measure_table(name);
+        with_bytes := pg_table_size(name) >= maximum.max_bytes / 5;
+        size := measure_table(name, with_bytes);
         if 2 * size.rows > maximum.max_rows or 2 * size.bytes > maximum.max_bytes
           or size.deleted_rows > 5 * maximum.max_rows or size.deleted_bytes > maximum.max_bytes then
           select * into maximum from table_sizes where table_name = maximum.table_name for update;
-          size := measure_table(name);
+          with_bytes := pg_table_size(name) >= maximum.max_bytes / 5;
+          size := measure_table(name, with_bytes);
         end if;
         rows := size.rows > maximum.max_rows;
         bytes := size.bytes > maximum.max_bytes;
