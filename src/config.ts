@@ -134,7 +134,7 @@ function toConfig(env: z.output<typeof variables>) {
       token: env.RATE_LIMIT_TOKEN,
     },
     logLevel: env.LOG_LEVEL,
-    /** Maximum connections of this process to one PostgreSQL server: all tenants and the control database. */
+    /** Maximum connections of all processes to one PostgreSQL server: all tenants and the control database. */
     connectionBudget: env.CONNECTION_BUDGET,
     /** Maximum connections to the control database, which `connectionBudget` includes; one more for the change feed. */
     controlConnections: env.CONTROL_CONNECTIONS,

@@ -11,6 +11,7 @@ import type { Config } from './config.ts';
 import { TenantDatabases } from './connections/tenant-databases.ts';
 import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
+import { createGrantStore, newProcess } from './control/connection-grants.ts';
 import { controlServerIdentity } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
@@ -92,6 +93,7 @@ export async function createServices({
     connectionBudget: config.connectionBudget,
     tenantConnections: config.tenantConnections,
     acquireTimeoutMs: config.acquireTimeoutMs,
+    sharing: { store: createGrantStore(control, newProcess('service')), log },
   });
   const writeMonitor = new WriteMonitor({ control, controlUrl, databases, log, now: clock });
   const responseCache = new ResponseCache({

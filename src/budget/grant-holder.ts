@@ -53,7 +53,7 @@ const maxAttempts = 4;
  * An exchange reads the grants of the server and writes a change of them, if nobody else wrote in between. It holds no
  * lock meanwhile, so a process that stops in the middle of it stops nobody else.
  *
- * I1: The grants of a server sum to its budget at most. Every change is calculated from the grants that it replaces,
+ * I1: The grants of a server sum to its budget at most, or fall until they do. Every change is calculated from the grants that it replaces,
  *     because it has no effect unless their version is still the current one.
  * I2: A process has at most `limit` connections or is closing those above it, and `limit ≤ granted`, also in the
  *     control database. The limit falls before the change that lowers `granted` is sent, and `granted` stays at the
@@ -138,11 +138,6 @@ export class GrantHolder {
     }
   }
 
-  /** Returns the change that removes the grant of this process. No connection may exist, or be opened afterwards. */
-  leave({ version }: ServerGrants): GrantChange {
-    return { version, own: undefined, remove: [this.#options.id] };
-  }
-
   #isUrgent({ held, waiting }: ServerUse): boolean {
     if (this.#isWatching) return true;
     if (this.#isGivingBack) return held < this.#granted;
@@ -193,7 +188,7 @@ export class GrantHolder {
   #onConfirmed(now: number): undefined {
     if (!this.#change) return undefined;
     this.#server = applyChange(this.#server, this.#change);
-    const { granted = 0 } = this.#change.own ?? {};
+    const { granted } = this.#change.own;
     this.#urgentMs = granted > this.#granted ? urgentMs : Math.min(maxUrgentMs, 2 * this.#urgentMs);
     this.#granted = granted;
     this.#isGivingBack = granted > this.#target;

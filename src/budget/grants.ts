@@ -10,6 +10,8 @@ export interface Grant {
   readonly wanted: number;
   /** Connections outside of the grants that the process has to the server: those to the control database. */
   readonly reserved: number;
+  /** Maximum connections to the server, over all processes, in the settings of the process. */
+  readonly budget: number;
   /** Grows with every exchange of the process. */
   readonly heartbeat: number;
 }
@@ -25,13 +27,13 @@ export interface ServerGrants {
 export interface GrantChange {
   readonly version: number;
   /** Added, or put in the place of the grant of the same holder. */
-  readonly own: Grant | undefined;
+  readonly own: Grant;
   /** Holders whose grants are removed. */
   readonly remove: readonly string[];
 }
 
 /** Returns the grants after a change. */
 export function applyChange({ version, grants }: ServerGrants, { own, remove }: GrantChange): ServerGrants {
-  const others = grants.filter(({ holder }) => holder !== own?.holder && !remove.includes(holder));
-  return { version: version + 1, grants: own ? [...others, own] : others };
+  const others = grants.filter(({ holder }) => holder !== own.holder && !remove.includes(holder));
+  return { version: version + 1, grants: [...others, own] };
 }

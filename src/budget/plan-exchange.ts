@@ -2,7 +2,7 @@ import { fairShares } from './fair-shares.ts';
 import type { Grant, GrantChange, ServerGrants } from './grants.ts';
 
 interface Situation {
-  /** Maximum connections to the server, over all processes. */
+  /** Maximum connections to the server, over all processes, in the settings of this process. */
   readonly budget: number;
   readonly server: ServerGrants;
   readonly holder: string;
@@ -37,9 +37,11 @@ export function planExchange(situation: Situation): Plan {
   const remaining = server.grants.filter(grant => grant.holder !== holder && !isGone(grant));
   const others = remaining.filter(grant => !isSilent(grant));
   const granted = own?.granted ?? 0;
+  // While settings differ, as during a rolling restart with new ones, the smallest budget applies to all.
+  const smallest = Math.min(budget, ...others.map(grant => grant.budget));
 
   const processes = others.length + 1;
-  const capacity = capacityOf(budget, reserved + sum(remaining, grant => grant.reserved), processes);
+  const capacity = capacityOf(smallest, reserved + sum(remaining, grant => grant.reserved), processes);
   const divided = Math.max(0, capacity - sum(remaining.filter(isSilent), grant => grant.granted));
   const floor = floorOf(divided, processes);
   const demands = [...others, { holder, wanted }].map(demand => ({
@@ -48,7 +50,7 @@ export function planExchange(situation: Situation): Plan {
   }));
   const shares = fairShares(demands, divided);
   const share = shares.get(holder) ?? 0;
-  /** Below zero when a new process has brought connections to the control database. */
+  /** Below zero when a new process has brought connections to the control database, or a smaller budget. */
   const free = capacity - granted - sum(remaining, grant => grant.granted);
   const missing = sum(others, grant => Math.max(0, (shares.get(grant.holder) ?? 0) - grant.granted));
 
@@ -69,6 +71,7 @@ export function planExchange(situation: Situation): Plan {
         held,
         wanted,
         reserved,
+        budget,
         heartbeat,
       },
       remove: server.grants.filter(grant => grant.holder !== holder && isGone(grant)).map(grant => grant.holder),

@@ -11,7 +11,7 @@ type Pool = PoolState<TenantClient>;
 interface ConnectionBudgetOptions {
   /**
    * Maximum connections to the server, over all tenants. A connection counts from before it is opened until it is
-   * closed.
+   * closed. `setMax` changes it.
    */
   max: number;
   /** Maximum connections of one tenant. */
@@ -20,6 +20,8 @@ interface ConnectionBudgetOptions {
   maxPerTenantShared: number;
   /** Maximum wait for a connection, in milliseconds. */
   maxWaitMs: number;
+  /** False while no connection may be opened, whatever the maximum is. Default: always true. */
+  mayOpen?: () => boolean;
 }
 
 export interface BudgetUsage {
@@ -54,21 +56,50 @@ export class ConnectionBudget {
   readonly #options: ConnectionBudgetOptions;
   readonly #waitQueue: WaitQueue;
   readonly #contention = new Contention();
-  readonly #connections = new ServerConnections({
-    onChange: () => this.#serve(),
-    onOpenFailed: (pool, error) => this.#waitQueue.dequeue(pool)?.reject(error),
-  });
+  readonly #connections: ServerConnections;
+  readonly #mayOpen: () => boolean;
+  #max: number;
   #contentionEnd: NodeJS.Timeout | undefined;
   #inUse = 0;
+  #peakInUse = 0;
 
   constructor(options: ConnectionBudgetOptions) {
     this.#options = options;
+    this.#max = options.max;
+    this.#mayOpen = options.mayOpen ?? (() => true);
+    this.#connections = new ServerConnections({
+      onChange: () => {
+        this.#connections.closeAbove(this.#max);
+        this.#serve();
+      },
+      onOpenFailed: (pool, error) => this.#waitQueue.dequeue(pool)?.reject(error),
+      mayOpen: this.#mayOpen,
+    });
     this.#waitQueue = new WaitQueue(options.maxWaitMs, () => this.#serve());
   }
 
   /** Maximum open connections. */
   get max(): number {
-    return this.#options.max;
+    return this.#max;
+  }
+
+  /** Sets the maximum. Idle connections above it are closed at once, and those in use when they are released. */
+  setMax(max: number): void {
+    this.#max = max;
+    this.#connections.closeAbove(max);
+    this.#serve();
+  }
+
+  /** Returns the maximum connections in use at a time since the last call. */
+  takePeakInUse(): number {
+    const peak = this.#peakInUse;
+    this.#peakInUse = this.#inUse;
+    return peak;
+  }
+
+  /** Requests that wait for a connection and would get one if the maximum were higher. */
+  get unmetDemand(): number {
+    return this.#waitQueue.demand(this.#maxPerTenant);
   }
 
   get usage(): BudgetUsage {
@@ -114,8 +145,8 @@ export class ConnectionBudget {
     const queue = this.#waitQueue;
     if (queue.length === 0) return;
     const use = (client: TenantClient) => this.#use(client);
-    const { max } = this.#options;
-    serveWaiters({ queue, connections: this.#connections, max, maxPerTenant: this.#maxPerTenant, use });
+    const [max, mayOpen, maxPerTenant] = [this.#max, this.#mayOpen(), this.#maxPerTenant];
+    serveWaiters({ queue, connections: this.#connections, max, mayOpen, maxPerTenant, use });
     if (queue.length > 0 && this.#contention.isShared) this.#serveAfterContention();
   }
 
@@ -134,6 +165,7 @@ export class ConnectionBudget {
   #use(client: TenantClient): TenantClient {
     client.pool.inUse++;
     this.#inUse++;
+    this.#peakInUse = Math.max(this.#peakInUse, this.#inUse);
     return client.beginUse(() => this.#release(client));
   }
 
@@ -141,6 +173,7 @@ export class ConnectionBudget {
     client.pool.inUse--;
     this.#inUse--;
     this.#connections.keep(client);
+    this.#connections.closeAbove(this.#max);
     this.#serve();
   }
 }

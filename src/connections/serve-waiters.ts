@@ -10,6 +10,8 @@ interface Serving {
   connections: ServerConnections;
   /** Maximum connections to the server. */
   max: number;
+  /** False while no connection may be opened. */
+  mayOpen: boolean;
   /** Current maximum connections of one tenant. */
   maxPerTenant: number;
   /** Counts a connection as in use. */
@@ -17,11 +19,12 @@ interface Serving {
 }
 
 /** Serves waiters in the order of the queue while there are connections, and makes room for the others. */
-export function serveWaiters({ queue, connections, max, maxPerTenant, use }: Serving): void {
+export function serveWaiters({ queue, connections, max, mayOpen, maxPerTenant, use }: Serving): void {
   /** For each pool, the number of closing connections whose place it will take. */
   const reserved = new Map<Pool, number>();
-  let unreserved = connections.closing;
-  let connectRoom = connections.connectRoom;
+  /** Closing connections above the maximum make no room. */
+  let unreserved = Math.max(0, Math.min(connections.closing, max - (connections.open - connections.closing)));
+  let connectRoom = mayOpen ? connections.connectRoom : 0;
   const demand = (pool: Pool): number =>
     pool.idle.length > 0 || connectRoom > 0 ? unmetDemand(pool, maxPerTenant) - (reserved.get(pool) ?? 0) : 0;
 

@@ -11,6 +11,8 @@ interface ServerConnectionsOptions {
   onChange: () => void;
   /** Called when opening a connection failed, before `onChange`. */
   onOpenFailed: (pool: Pool, error: unknown) => void;
+  /** False when a connection that has just been opened must be closed at once. */
+  mayOpen: () => boolean;
 }
 
 const sweepEveryMs = 5_000;
@@ -77,7 +79,8 @@ export class ServerConnections {
       opened.once('end', () => this.#onEnd(opened));
       await opened.open();
       pool.opening--;
-      this.keep(opened);
+      if (this.#options.mayOpen()) this.keep(opened);
+      else this.#close(opened);
     } catch (error) {
       pool.opening--;
       this.#options.onOpenFailed(pool, error);
@@ -95,6 +98,11 @@ export class ServerConnections {
     this.#evicted++;
     this.#close(client);
     return true;
+  }
+
+  /** Closes idle connections, the least likely to be needed first, until at most `max` are open and not closing. */
+  closeAbove(max: number): void {
+    while (this.#open - this.#closing > max && this.evict());
   }
 
   /** Closes the idle connections of a pool. */

@@ -1,10 +1,15 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { MikroORM } from '@mikro-orm/postgresql';
 import { LRUCache } from 'lru-cache';
+import type { Logger } from 'pino';
+import { connectionName, connectionsStatement, type GrantStore, processesOf } from '../control/connection-grants.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { canServe } from '../control/schema-version.ts';
 import { problem } from '../errors.ts';
+import { withConnection } from '../postgres/connection.ts';
 import { serverAddress } from '../postgres/server-address.ts';
 import { type BudgetUsage, ConnectionBudget } from './connection-budget.ts';
+import { GrantLoop } from './grant-loop.ts';
 import { ReadMemory } from './read-memory.ts';
 import { TenantDriver } from './tenant-driver.ts';
 
@@ -24,8 +29,12 @@ interface TenantDatabasesOptions {
   tenantConnections: number;
   /** Maximum wait for a connection, and maximum time to open one, in milliseconds. */
   acquireTimeoutMs: number;
+  /** How the processes of an installation share the connections. Without it, this process may use all of them. */
+  sharing?: { store: GrantStore; log: Logger };
 }
 
+/** Maximum delay of a stop by a control database that does not answer. */
+const maxLeaveMs = 1_000;
 /** An open database takes about 14 KB, and nothing else while it has no connection. */
 const maxOpenDatabases = 10_000;
 /** Maximum bytes of large results in memory before they are encoded, over all tenants; see `ReadMemory`. */
@@ -36,6 +45,7 @@ export class TenantDatabases {
   readonly readMemory = new ReadMemory(maxReadBytes);
   readonly #options: TenantDatabasesOptions;
   readonly #budgets = new Map<string, ConnectionBudget>();
+  readonly #loops: GrantLoop[] = [];
   /**
    * The address that identifies the budget of a server, by the identity of the server: the first address that was used.
    */
@@ -49,7 +59,10 @@ export class TenantDatabases {
   constructor(options: TenantDatabasesOptions) {
     this.#options = options;
     const { controlIdentity, controlUrl } = options;
-    if (controlIdentity !== undefined) this.#addresses.set(controlIdentity, serverAddress(controlUrl));
+    const address = serverAddress(controlUrl);
+    if (controlIdentity !== undefined) this.#addresses.set(controlIdentity, address);
+    // The first request then finds the connections granted.
+    if (options.sharing) this.#createBudget(address, controlIdentity);
   }
 
   /**
@@ -98,16 +111,21 @@ export class TenantDatabases {
     this.#isClosed = true;
     this.#open.clear();
     await Promise.all([...this.#budgets.values()].map(budget => budget.close()));
+    await Promise.all(this.#loops.map(loop => loop.stop()));
+    // If that fails, the other processes find after some seconds that this one is gone.
+    const left = this.#options.sharing?.store.leave().catch(() => {});
+    await Promise.race([left, delay(maxLeaveMs, undefined, { ref: false })]);
   }
 
   #createDriver(tenant: TenantRecord): TenantDriver {
-    const { orm, head, acquireTimeoutMs } = this.#options;
+    const { orm, head, acquireTimeoutMs, sharing } = this.#options;
     return new TenantDriver(orm, {
       url: tenant.databaseUrl,
       expected: { guid: tenant.guid, head },
       budget: this.#budgetFor(tenant),
       readMemory: this.readMemory,
       connectTimeoutMs: acquireTimeoutMs,
+      applicationName: sharing && connectionName(sharing.store.process.id),
     });
   }
 
@@ -120,20 +138,61 @@ export class TenantDatabases {
   }
 
   #budgetFor(tenant: TenantRecord): ConnectionBudget {
-    const { controlUrl, controlConnections, connectionBudget, tenantConnections, acquireTimeoutMs } = this.#options;
     const server = this.#addressOf(tenant);
-    let budget = this.#budgets.get(server);
-    if (!budget) {
-      const max = connectionBudget - (server === serverAddress(controlUrl) ? controlConnections : 0);
-      const maxPerTenant = Math.min(tenantConnections, max);
-      budget = new ConnectionBudget({
-        max,
-        maxPerTenant,
-        maxPerTenantShared: Math.ceil(maxPerTenant / 3),
-        maxWaitMs: acquireTimeoutMs,
-      });
-      this.#budgets.set(server, budget);
+    return this.#budgets.get(server) ?? this.#createBudget(server, tenant.serverIdentity);
+  }
+
+  #createBudget(server: string, identity: string | undefined): ConnectionBudget {
+    const { controlUrl, controlConnections, connectionBudget, tenantConnections, acquireTimeoutMs } = this.#options;
+    const isControlServer = server === serverAddress(controlUrl);
+    const reserved = isControlServer ? controlConnections : 0;
+    const max = connectionBudget - reserved;
+    const maxPerTenant = Math.min(tenantConnections, max);
+    const loop = this.#createLoop(server, identity, reserved);
+    const budget = new ConnectionBudget({
+      max: loop ? 0 : max,
+      maxPerTenant,
+      maxPerTenantShared: Math.ceil(maxPerTenant / 3),
+      maxWaitMs: acquireTimeoutMs,
+      ...(loop && { mayOpen: () => loop.mayOpen() }),
+    });
+    this.#budgets.set(server, budget);
+    if (loop) {
+      this.#loops.push(loop);
+      loop.start(budget);
     }
     return budget;
+  }
+
+  #createLoop(server: string, identity: string | undefined, reserved: number): GrantLoop | undefined {
+    const { sharing, controlUrl, controlIdentity, connectionBudget } = this.#options;
+    if (!sharing) return undefined;
+    const isControlServer = server === serverAddress(controlUrl);
+    return new GrantLoop({
+      ...sharing,
+      server: (isControlServer ? controlIdentity : identity) ?? server,
+      max: connectionBudget,
+      reserved,
+      findConnections: processes =>
+        isControlServer ? sharing.store.findConnections(processes) : this.#findConnections(server, processes),
+    });
+  }
+
+  /**
+   * Asks a server which of the processes have connections. The connection for that is one above the budget: this
+   * process may have none to the server, until the connections of the others are known to be closed.
+   */
+  async #findConnections(server: string, processes: readonly string[]): Promise<string[]> {
+    const driver = this.lastUsedOn(server);
+    if (!driver) return [...processes];
+    const names = processes.map(connectionName);
+    return withConnection(
+      driver.url,
+      async client => {
+        const { rows } = await client.query<{ name: string }>(connectionsStatement, [names]);
+        return processesOf(processes, rows);
+      },
+      { kind: 'doctor' },
+    );
   }
 }

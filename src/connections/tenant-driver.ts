@@ -30,6 +30,8 @@ interface TenantDriverOptions {
   readMemory: ReadMemory;
   /** Maximum time to open a connection, in milliseconds. */
   connectTimeoutMs: number;
+  /** The name of the connections in `pg_stat_activity`, if it is not the one of their kind. */
+  applicationName?: string | undefined;
 }
 
 interface Change {
@@ -45,6 +47,13 @@ interface Change {
   deadline?: Deadline;
 }
 
+/** A name in the URL takes precedence over one beside it. */
+function withApplicationName(address: string, name: string): string {
+  const url = new URL(address);
+  url.searchParams.set('application_name', name);
+  return url.href;
+}
+
 /** Timestamps as text are the same in every session. */
 const sessionSettings = { timezone: 'UTC', datestyle: 'ISO' };
 
@@ -57,16 +66,20 @@ export class TenantDriver extends PostgreSqlDriver {
   declare protected readonly connection: TenantConnection;
   declare protected readonly platform: ReturnType<PostgreSqlDriver['getPlatform']>;
   readonly pool: TenantPool;
+  /** The URL of the database, with the tenant's login. */
+  readonly url: string;
   readonly #largeReads: LargeReads;
 
-  constructor(orm: MikroORM, { url, expected, budget, readMemory, connectTimeoutMs }: TenantDriverOptions) {
+  constructor(orm: MikroORM, options: TenantDriverOptions) {
     super(orm.config);
+    const { url, expected, budget, readMemory, connectTimeoutMs, applicationName } = options;
+    this.url = url;
     this.#largeReads = new LargeReads(readMemory);
     const { pathname } = new URL(url);
     this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
     this.pool = this.connection.pool = new TenantPool(budget, {
       ...this.connection.mapOptions({}), // MikroORM's type parsers
-      ...connectionConfig(url, 'api', sessionSettings),
+      ...connectionConfig(applicationName ? withApplicationName(url, applicationName) : url, 'api', sessionSettings),
       keepAlive: true,
       pipeline: true,
       expected,

@@ -33,6 +33,9 @@ const privileges: Record<string, string> = {
   registrations: readAndWrite,
   mail_tokens: readAndWrite,
   legacy_tokens: readAndWrite,
+  processes: readAndWrite,
+  connection_servers: readAndWrite,
+  connection_grants: readAndWrite,
   // A request locks the row of its client, which needs the right to update one column.
   api_clients: 'select, update (id)',
 };

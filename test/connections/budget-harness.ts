@@ -23,6 +23,7 @@ interface BudgetSettings {
   maxPerTenantShared?: number;
   maxWaitMs?: number;
   openMs?: number;
+  mayOpen?: () => boolean;
 }
 
 interface TestBudget {
@@ -65,8 +66,9 @@ export async function createBudgetHarness(): Promise<BudgetHarness> {
       maxPerTenantShared = maxPerTenant,
       maxWaitMs = 10_000,
       openMs = 10_000,
+      mayOpen = () => true,
     }) => {
-      const budget = new ConnectionBudget({ max, maxPerTenant, maxPerTenantShared, maxWaitMs });
+      const budget = new ConnectionBudget({ max, maxPerTenant, maxPerTenantShared, maxWaitMs, mayOpen });
       const name = `budget-${randomBytes(5).toString('hex')}`;
       const pools: TenantPool[] = [];
       const addPool = (tenant: TenantRecord, url = tenant.databaseUrl): TenantPool => {

@@ -6,6 +6,7 @@ import type { TenantPool } from '../../src/connections/tenant-pool.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
+import { createWorld } from '../support/world.ts';
 import {
   type BudgetHarness,
   connectHealthy,
@@ -89,6 +90,54 @@ describe('connection budget', () => {
       );
       expect(watch.max()).to.equal(2);
       await watch.end();
+    });
+  });
+
+  describe('changes of the maximum', () => {
+    it('a lowered maximum closes idle connections at once, and those in use when they are released', async () => {
+      const { budget, name, pools } = harness.createBudget({ max: 4 });
+      const clients = await Promise.all([0, 0, 1, 2].map(i => connectHealthy(pools[i] as TenantPool)));
+      clients[0]?.release();
+      budget.setMax(2);
+      await eventually(() => budget.usage.open === 3);
+      expect(await connectionsOnServer(name)).to.equal(3);
+      const waiting = pools[3].connect();
+      clients[1]?.release();
+      await eventually(() => budget.usage.open === 2);
+      expect(budget.usage).to.deep.equal({ open: 2, inUse: 2, waiting: 1 });
+      clients[2]?.release();
+      const client = await waiting;
+      expect(budget.usage).to.deep.equal({ open: 2, inUse: 2, waiting: 0 });
+      for (const each of [client, clients[3]]) each?.release();
+      expect(await connectionsOnServer(name)).to.equal(2);
+    });
+
+    it('a raised maximum serves the waiters at once', async () => {
+      const { budget, pools } = harness.createBudget({ max: 4 });
+      budget.setMax(0);
+      const waiting = [0, 0, 1].map(i => (pools[i] as TenantPool).connect());
+      expect(budget.usage).to.deep.equal({ open: 0, inUse: 0, waiting: 3 });
+      budget.setMax(3);
+      for (const client of await Promise.all(waiting)) client.release();
+      expect(budget.usage).to.deep.equal({ open: 3, inUse: 0, waiting: 0 });
+      expect([budget.takePeakInUse(), budget.takePeakInUse()]).to.deep.equal([3, 0]);
+    });
+
+    it('no connection is opened while none may be, and a connection that opens too late is closed', async () => {
+      let mayOpen = false;
+      const { budget, pools, name } = harness.createBudget({ max: 2, mayOpen: () => mayOpen });
+      const waiting = pools[0].connect();
+      expect(budget.usage).to.deep.equal({ open: 0, inUse: 0, waiting: 1 });
+      mayOpen = true;
+      budget.setMax(2);
+      expect(budget.usage.open).to.equal(1);
+      mayOpen = false;
+      await eventually(() => budget.usage.open === 0);
+      expect(await connectionsOnServer(name)).to.equal(0);
+      expect(budget.usage.waiting).to.equal(1);
+      mayOpen = true;
+      budget.setMax(2);
+      (await waiting).release();
     });
   });
 
@@ -252,21 +301,21 @@ describe('connection budget', () => {
     });
 
     it('a request that gets no connection in time gets 503 "overloaded" with Retry-After', async () => {
-      const { world } = harness;
-      const { url, service } = await world.startAnotherServer({
+      const world = await createWorld({
         CONTROL_CONNECTIONS: '2',
         CONNECTION_BUDGET: '4', // one is left for tenants
         ACQUIRE_TIMEOUT_MS: '700',
       });
+      const { service } = world;
       const noCache = { 'Cache-Control': 'no-cache' };
       const path = '/api/v1/EntityStatus';
-      const acme = (await world.login(world.acme)).at(url);
+      const acme = await world.login(world.acme);
       await eventually(async () => (await acme.get(path, noCache)).status === 200);
       await withConnection(world.acme.adminUrl, async session => {
         await session.query('begin; lock table entity_statuses in access exclusive mode');
         const blocked = acme.get(path, noCache);
         await eventually(() => service.databases.usage.inUse === 1);
-        const globex = (await world.login(world.globex)).at(url);
+        const globex = await world.login(world.globex);
         const { status, body, headers } = await globex.get(path, noCache);
         expect([status, body.code]).to.deep.equal([503, 'overloaded']);
         expect(Number(headers.get('retry-after'))).to.be.at.least(1);
@@ -274,6 +323,7 @@ describe('connection budget', () => {
         expect((await blocked).status).to.equal(200);
         await eventually(async () => (await globex.get(path, noCache)).status === 200);
       });
+      await world.close();
     });
   });
 });

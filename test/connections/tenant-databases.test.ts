@@ -73,7 +73,7 @@ describe('tenant databases', () => {
       );
     for (const schemaVersion of [null, '0000-before', '9999-after'])
       expectProblem(
-        thrownBy(() => databases.open({ ...acme, schemaVersion })),
+        thrownBy(() => databases.open({ ...acme, schemaVersion, compatibleFrom: schemaVersion })),
         'migration_pending',
         503,
       );

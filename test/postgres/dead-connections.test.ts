@@ -89,7 +89,7 @@ describe('dead connections', () => {
 async function backends(adminUrl: string): Promise<number[]> {
   return withConnection(adminUrl, async client => {
     const { rows } = await client.query<{ pid: number }>(
-      `select pid from pg_stat_activity where datname = current_database() and application_name = 'backoffice-api'`,
+      `select pid from pg_stat_activity where datname = current_database() and application_name like 'backoffice-api %'`,
     );
     return rows.map(({ pid }) => pid);
   });

@@ -64,7 +64,7 @@ export class MonitoredRecord {
   disconnect(): Promise<unknown> {
     return this.#operator(
       `select pg_terminate_backend(pid, 5000) from pg_stat_activity
-        where datname = '${this.#tenant.database}' and application_name = 'backoffice-api'`,
+        where datname = '${this.#tenant.database}' and application_name like 'backoffice-api %'`,
     );
   }
 

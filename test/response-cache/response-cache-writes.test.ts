@@ -36,7 +36,7 @@ describe('response cache during writes', () => {
       await eventually(async () => {
         const killed = await asOperator(
           `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${world.acme.database}'
-             and application_name = 'backoffice-api' and wait_event_type = 'Lock'`,
+             and application_name like 'backoffice-api %' and wait_event_type = 'Lock'`,
         );
         return killed.length > 0;
       });

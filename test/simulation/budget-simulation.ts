@@ -11,6 +11,8 @@ interface SimulationOptions {
 }
 
 const faultsMs = 20_000;
+/** A shorter time without control database counts as silence. */
+const minOutageMs = 3_000;
 const maxProcesses = 5;
 /** A share of a killed process must be usable again after this time. */
 const recoveryMs = 5_000;
@@ -106,10 +108,10 @@ class BudgetSimulation {
       this.#later(random.between(100, 10_000), () => {
         process.isConnected = true;
       });
-    } else if (kind === 7 && this.#world.control.isUp) {
+    } else if (kind === 7 && this.#world.control.isUp && this.#scheduler.now < faultsMs - minOutageMs) {
       this.#trace('control database down');
       this.#world.control.isUp = false;
-      this.#later(random.between(3_000, 10_000), () => {
+      this.#later(random.between(minOutageMs, 10_000), () => {
         this.#world.control.isUp = true;
       });
     } else if (kind === 8 && random.chance(0.5)) {

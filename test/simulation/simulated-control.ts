@@ -53,12 +53,20 @@ export class SimulatedControl {
     for (const grant of after.grants)
       if (!Number.isInteger(grant.granted) || grant.granted < 0)
         throw new Violation(`server ${server} grants ${grant.granted} connections`);
-    for (const holder of change.own ? change.remove : []) {
+    for (const holder of change.remove) {
       const silentMs = this.#upTime - (this.#upAt.get(`${server} ${holder}`) ?? 0);
       if (silentMs < minSilenceMs) throw new Violation(`${holder} was removed after a silence of ${silentMs} ms`);
     }
-    if (change.own) this.#upAt.set(`${server} ${change.own.holder}`, this.#upTime);
+    this.#upAt.set(`${server} ${change.own.holder}`, this.#upTime);
     this.#servers[server] = after;
+    return true;
+  }
+
+  /** Removes the grant of a process that ends cleanly. @returns false when the database is down */
+  leave(server: number, holder: string): boolean {
+    if (!this.#isUp) return false;
+    const { version, grants } = this.grantsOf(server);
+    this.#servers[server] = { version: version + 1, grants: grants.filter(grant => grant.holder !== holder) };
     return true;
   }
 

@@ -113,10 +113,9 @@ export class SimulatedPool {
 
   #removeGrant(): void {
     const { random, control, scheduler } = this.#world;
-    const change = this.holder.leave(control.grantsOf(this.#server));
     scheduler.after(random.between(1, 20), () =>
       this.#process.deliver(() => {
-        if (control.isUp && this.#process.isConnected) this.#hasLeft ||= control.write(this.#server, change);
+        if (this.#process.isConnected) this.#hasLeft ||= control.leave(this.#server, this.#process.name);
       }),
     );
   }

@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import { connectionsByServer } from '../tenants/processes.ts';
 import { addServer, listServers } from '../tenants/servers.ts';
 import { withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
@@ -26,11 +27,16 @@ export function addServerCommands(server: Command): void {
     );
   server
     .command('list')
-    .description('list the servers and the number of tenants on each')
+    .description('list the servers, with the tenants and the connections of each')
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, options: OutputOptions) => {
-        const servers = await listServers(installation);
+        const connections = await connectionsByServer(installation);
+        const none = { held: 0, granted: 0, wanted: 0 };
+        const servers = (await listServers(installation)).map(server => ({
+          ...server,
+          ...(connections.get(server.name) ?? none),
+        }));
         printResult(options, servers, () =>
           tableText(
             servers.map(({ capacity, ...rest }) => ({ ...rest, capacity: capacity ?? 'no limit' })),

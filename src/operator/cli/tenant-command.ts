@@ -7,6 +7,7 @@ import { addKeyCommands } from './key-commands.ts';
 import { addMigrateCommand } from './migrate-command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { addPoolCommands } from './pool-commands.ts';
+import { addProcessesCommand } from './processes-command.ts';
 import { addProvisionCommand } from './provision-command.ts';
 import { addRollbackCommand } from './rollback-command.ts';
 import { addServerCommands } from './server-commands.ts';
@@ -28,6 +29,7 @@ export function tenantCommand(): Command {
   addStateCommands(tenant);
   addPoolCommands(tenant.command('pool').description('warm databases, made ahead for new tenants'));
   addServerCommands(tenant.command('server').description('PostgreSQL servers that tenants are placed on'));
+  addProcessesCommand(tenant);
   addUserCommands(tenant.command('user').description('users of a tenant'));
   addKeyCommands(tenant.command('key').description("keys that sign a tenant's access tokens"));
   addSessionCommands(tenant.command('session').description('open logins of users'));

@@ -1,0 +1,31 @@
+import type { Command } from 'commander';
+import { listProcesses, type ProcessSummary } from '../tenants/processes.ts';
+import { withInstallation } from './command.ts';
+import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { tableText } from './text-table.ts';
+
+/** Adds the command `processes`. */
+export function addProcessesCommand(tenant: Command): void {
+  tenant
+    .command('processes')
+    .description('list the running processes and their connections to each server')
+    .option(...jsonOption)
+    .action(
+      withInstallation(async (installation, options: OutputOptions) => {
+        const processes = await listProcesses(installation);
+        printResult(options, processes, () => tableText(processes.map(rowOf), 'No process is running.'));
+      }),
+    );
+}
+
+function rowOf({ host, pid, build, startedAt, heartbeatAge, servers }: ProcessSummary): object {
+  const connections = servers.map(({ server, held, granted, wanted }) => `${server} ${held}/${granted}/${wanted}`);
+  return {
+    host,
+    pid,
+    build,
+    started: startedAt,
+    heartbeat: heartbeatAge === null ? null : `${heartbeatAge} s ago`,
+    'held/granted/wanted': connections.join(', ') || null,
+  };
+}

@@ -1,0 +1,227 @@
+import { rm } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect } from 'chai';
+import pg from 'pg';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import type { Client } from '../support/client.ts';
+import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+import { makeServerFolder } from '../support/server-folder.ts';
+import { postgresUrl } from '../support/test-server.ts';
+import { createWorld, type TestTenant, type World } from '../support/world.ts';
+
+const max = 8;
+const controlConnections = 3; // two, and the change feed
+const settings = {
+  CONNECTION_BUDGET: String(max + 2 * controlConnections),
+  CONTROL_CONNECTIONS: '2',
+  PORT: '0',
+  MANAGEMENT_PORT: '0',
+};
+
+interface Service {
+  running: RunningScript;
+  url: string;
+}
+
+describe('drill: processes that share a connection budget, and fail', () => {
+  let world: World;
+  let tenants: TestTenant[];
+  let clients: Client[];
+  let session: pg.Client;
+  let [first, second]: Service[] = [];
+  let peak = 0;
+  let isRunning = true;
+  const background: Promise<void>[] = [];
+  const processes: RunningScript[] = [];
+  /** Status codes by URL, since they were last cleared. */
+  const statuses = new Map<string, Set<number>>();
+
+  before(async () => {
+    world = await createWorld(settings);
+    const slugs = ['initech', 'umbrella', 'hooli', 'stark', 'wayne', 'acne', 'tyrell', 'oscorp'];
+    tenants = [world.acme, world.globex, ...(await Promise.all(slugs.map(world.provision)))];
+    clients = await Promise.all(tenants.map(tenant => world.login(tenant)));
+    await world.service.stop();
+    session = new pg.Client(postgresUrl());
+    await session.connect();
+    [first, second] = await Promise.all([start(), start()]);
+    await haveShared();
+    background.push(watch());
+  });
+  after(async () => {
+    isRunning = false;
+    for (const { process: child } of processes) child.kill('SIGKILL');
+    await Promise.all([...background, ...processes.map(({ ended }) => ended)]);
+    await session.end();
+    await world.close();
+  });
+
+  async function start(): Promise<Service> {
+    const running = startScript('src/main.ts', [], { ...world.environment, ...settings });
+    processes.push(running);
+    const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
+    const url = `http://127.0.0.1:${port}`;
+    for (const client of clients) background.push(load(client, url));
+    return { running, url };
+  }
+
+  async function load(client: Client, url: string): Promise<void> {
+    while (isRunning) {
+      const headers = { Authorization: `Bearer ${client.tokens?.accessToken}`, 'Cache-Control': 'no-cache' };
+      const signal = AbortSignal.timeout(2_000);
+      const status = await fetch(`${url}/api/v1/EntityStatus`, { headers, signal }).then(
+        async response => {
+          await response.arrayBuffer();
+          return response.status;
+        },
+        () => 0,
+      );
+      if (status === 0) await delay(100);
+      statuses.set(url, (statuses.get(url) ?? new Set()).add(status));
+    }
+  }
+
+  async function watch(): Promise<void> {
+    while (isRunning) {
+      const { rowCount } = await session.query(
+        `select from pg_stat_activity where datname = any($1) and application_name like 'backoffice-api %'`,
+        [tenants.map(({ database }) => database)],
+      );
+      peak = Math.max(peak, rowCount ?? 0);
+      await delay(20);
+    }
+  }
+
+  async function grants(): Promise<number[]> {
+    const { stdout } = await runScript('scripts/tenant.ts', ['processes', '--json'], world.environment);
+    const list: { servers: { granted: number }[] }[] = JSON.parse(stdout);
+    return list.flatMap(({ servers }) => servers.map(({ granted }) => granted));
+  }
+
+  /** Resolves when both processes have their share, and a new one has had room made for its control connections. */
+  async function haveShared(): Promise<void> {
+    await eventually(async () => {
+      const granted = await grants();
+      return granted.length === 2 && granted.reduce((sum, each) => sum + each, 0) <= max;
+    });
+  }
+
+  /** Resolves when the processes answer every request with 200 for a second. */
+  async function serves(...services: (Service | undefined)[]): Promise<number> {
+    const startedAt = performance.now();
+    await eventually(async () => {
+      statuses.clear();
+      await delay(1_000);
+      return services.every(each => each && [...(statuses.get(each.url) ?? [])].join() === '200');
+    });
+    return performance.now() - startedAt;
+  }
+
+  it('two processes under load stay within the budget', async () => {
+    console.log({ ms: await serves(first, second) });
+    await delay(5_000);
+    console.log({ peak });
+    expect(peak).to.be.within(max - 1, max);
+  });
+
+  it('a process that is stopped for ten seconds and goes on does not take the connections above the budget', async () => {
+    first?.running.process.kill('SIGSTOP');
+    await delay(10_000);
+    console.log({ grants: await grants() });
+    first?.running.process.kill('SIGCONT');
+    console.log({ ms: await serves(first, second), peak });
+    // If all of its connections were being opened when it stopped, the server shows none, and the process counts as gone.
+    expect(peak).to.be.at.most(max + controlConnections);
+  });
+
+  it('the connections of a killed process are usable again after about five seconds', async () => {
+    const killedAt = performance.now();
+    first?.running.process.kill('SIGKILL');
+    await eventually(async () => {
+      const { rows } = await session.query<{ count: string }>(
+        `select count(*) from pg_stat_activity where datname = any($1) and application_name like 'backoffice-api %'`,
+        [tenants.map(({ database }) => database)],
+      );
+      return Number(rows[0]?.count) >= max;
+    });
+    const ms = performance.now() - killedAt;
+    console.log({ ms, grants: await grants(), peak });
+    expect(ms).to.be.below(7_000);
+    expect(peak).to.be.at.most(max + controlConnections);
+  });
+
+  it('after ten seconds without control database the processes serve again, within the budget', async () => {
+    first = await start();
+    await haveShared();
+    peak = 0;
+    const control = new URL(world.installation.controlUrl).pathname.slice(1);
+    await session.query(`alter database ${control} allow_connections false`);
+    await session.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [control]);
+    await delay(10_000);
+    await session.query(`alter database ${control} allow_connections true`);
+    const ms = await serves(first, second);
+    console.log({ ms, grants: await grants(), peak });
+    expect(peak).to.be.at.most(max);
+    expect(ms).to.be.below(10_000);
+  });
+});
+
+describe('drill: a killed process whose tenants are on a server of their own', () => {
+  let world: World;
+  let folder: string;
+  let server: EmbeddedPostgres;
+  const processes: RunningScript[] = [];
+
+  before(async () => {
+    folder = await makeServerFolder('second');
+    [world, server] = await Promise.all([
+      createWorld(settings),
+      startEmbeddedPostgres(folder, { settings: ['fsync=off'] }),
+    ]);
+  });
+  after(async () => {
+    for (const { process: child } of processes) child.kill('SIGKILL');
+    await Promise.all(processes.map(({ ended }) => ended));
+    await world.close();
+    await server.leave();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('its successor finds that the connections are gone, and serves the tenants after about five seconds', async () => {
+    const run = (args: string[], input = '') => runScript('scripts/tenant.ts', args, world.environment, input);
+    await run(['server', 'add', 'second'], server.url);
+    const far = await run([
+      'provision',
+      'far',
+      '--name',
+      'Far',
+      '--admin-email',
+      'a@far.test',
+      '--server',
+      'second',
+      '--json',
+    ]);
+    const client = await world.login(JSON.parse(far.stdout));
+    await world.service.stop();
+    const start = async (): Promise<{ url: string; running: RunningScript }> => {
+      const running = startScript('src/main.ts', [], { ...world.environment, ...settings, CONNECTION_BUDGET: '4' });
+      processes.push(running);
+      const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
+      return { url: `http://127.0.0.1:${port}`, running };
+    };
+    const isServed = async (url: string): Promise<boolean> =>
+      (await client.at(url).get('/api/v1/EntityStatus', { 'Cache-Control': 'no-cache' })).status === 200;
+    const { url, running } = await start();
+    expect(await isServed(url)).to.equal(true);
+    running.process.kill('SIGKILL');
+    await running.ended;
+    const successor = await start();
+    const startedAt = performance.now();
+    await eventually(() => isServed(successor.url));
+    const { stdout } = await run(['processes', '--json']);
+    console.log({ ms: performance.now() - startedAt, processes: stdout });
+    expect(performance.now() - startedAt).to.be.below(7_000);
+    expect(JSON.parse(stdout).map(({ servers }: { servers: object[] }) => servers.length)).to.deep.equal([2]);
+  });
+});
