@@ -33,6 +33,8 @@ const connectFailures: Record<string, string> = {
   '42501': 'the login lacks a privilege',
   '53300': 'it has no connection left',
   NOT_DELIVERED: 'its notifications do not arrive, as through a pooler in transaction mode',
+  SHARED_SESSION:
+    'its connections change sessions, as through a pooler in transaction mode; connect directly, or use session mode',
   '57P03': 'it is starting up; try again in a moment',
 };
 

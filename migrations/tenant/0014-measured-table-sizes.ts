@@ -120,8 +120,15 @@ export class MeasuredTableSizes extends Migration {
     this.addSql(`lock table ${limitedTables.join(', ')} in share row exclusive mode`);
     this.addSql('drop function measure_table, exceeded_limits');
     this.addSql(`
-      do $$ begin
-        execute format('revoke select on table_sizes from %I', current_setting('app.tenant_group'));
+      do $$
+      declare
+        name text;
+      begin
+        for name in
+          select grantee::regrole from pg_class, aclexplode(relacl) where relname = 'table_sizes' and grantee <> relowner
+        loop
+          execute 'revoke select on table_sizes from ' || name;
+        end loop;
       end $$`);
     this.addSql(`
       alter table table_sizes

@@ -2,6 +2,7 @@ import { type ControlDatabase, controlHead, controlVersion, isControlCompatible 
 import type { Installation } from '../installation.ts';
 import { connectFailure, OperatorError } from '../operator-error.ts';
 import { sqlState } from '../postgres/database-error.ts';
+import { requireOwnSession } from '../postgres/session-probe.ts';
 import { createControlDatabase, migrateControl } from './migrations/migrate-control.ts';
 
 /**
@@ -13,6 +14,7 @@ export async function requireControlHead({ control, controlUrl, embedded }: Inst
     await createControlDatabase(controlUrl);
     await migrateControl(controlUrl);
   }
+  if (!embedded) await requireOwnSession(controlUrl).catch(explainFailure);
   await requireControlServer(control).catch(explainFailure);
   const [version, head] = await Promise.all([controlVersion(control).catch(explainFailure), controlHead()]);
   if (version === head || (version && version > head && (await isControlCompatible(control, head)))) return;

@@ -8,8 +8,6 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 /** Short commands spend most of their time compiling the same modules; the cache is shared by all of them. */
 const compileCache = join(tmpdir(), 'backoffice-test-compile-cache');
 
-const quickImports = fileURLToPath(new URL('quick-imports.ts', import.meta.url));
-
 /** Exit status and output of a process that has ended. */
 export interface ScriptResult {
   code: number | null;
@@ -35,7 +33,7 @@ export function startScript(
   environment: Record<string, string>,
   redirection?: string,
 ): RunningScript {
-  const command = ['--import', quickImports, script, ...args];
+  const command = [script, ...args];
   return redirection === undefined
     ? startProgram(process.execPath, command, environment)
     : startProgram('sh', ['-c', `exec "$0" "$@" ${redirection}`, process.execPath, ...command], environment);

@@ -5,6 +5,7 @@ import type { Installation } from '../../installation.ts';
 import { connectFailure, OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
+import { requireOwnSession } from '../../postgres/session-probe.ts';
 
 /** A PostgreSQL server with the number of its tenants. Its URL is secret and left out. */
 export interface ServerSummary {
@@ -68,6 +69,7 @@ export async function fillServerAddresses({ control, servers }: Installation): P
 
 /** @returns the identity of the server @throws {OperatorError} when tenants cannot be placed on it */
 async function requireUsable(url: string): Promise<string | undefined> {
+  await requireOwnSession(url);
   return withConnection(url, async client => {
     const { rows } = await client.query<{ mayCreate: boolean; version: number }>(
       `select rolsuper or (rolcreatedb and rolcreaterole) as "mayCreate",

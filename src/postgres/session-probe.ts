@@ -1,0 +1,61 @@
+import pg from 'pg';
+import { connectionConfig } from './connection.ts';
+
+const rounds = 3;
+/** A pooler with no free connection lets a query wait. */
+const maxQueryMs = 5_000;
+
+/** A pooler between this process and the server gives a connection of the client to another backend now and then. */
+class SharedSessionError extends Error {
+  override name = 'SharedSessionError';
+  readonly code = 'SHARED_SESSION';
+
+  constructor() {
+    super('a connection does not keep its session');
+  }
+}
+
+/**
+ * Verifies that a connection keeps one backend until it ends. Session locks, settings of a session and notifications
+ * depend on that: through a pooler in transaction or statement mode they would reach other clients.
+ *
+ *   1. A server names the backend of a connection when it accepts it. If the connection then runs on this backend,
+ *      nothing is in between.
+ *   2. A pooler names another one. It is asked to keep a backend busy with a second connection while the first one runs
+ *      a further query. A pooler that shares backends gives the second connection the one that it has just got back from
+ *      the first, and the first another one. One that uses its backends in turn gives the first connection another one
+ *      with its next query. A pooler in session mode does neither.
+ *
+ * @throws {SharedSessionError} when the connection does not keep its backend
+ */
+export async function requireOwnSession(url: string): Promise<void> {
+  await withProbe(url, async first => {
+    if ((await backendOf(first)) === (first as { processID?: number }).processID) return;
+    await withProbe(url, async second => {
+      const backends = new Set([await backendOf(first)]);
+      for (let round = 0; round < rounds; round++) {
+        backends.add(await backendOf(first)); // a pooler that uses its backends in turn
+        await second.query('begin');
+        backends.add(await backendOf(first).catch(() => undefined)); // waits in vain if the pooler has no other backend
+        await second.query('rollback');
+      }
+      if (backends.size > 1) throw new SharedSessionError();
+    });
+  });
+}
+
+async function backendOf(client: pg.Client): Promise<number | undefined> {
+  const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
+  return rows[0]?.pid;
+}
+
+async function withProbe(url: string, work: (client: pg.Client) => Promise<void>): Promise<void> {
+  const client = new pg.Client({ ...connectionConfig(url, 'operator'), query_timeout: maxQueryMs });
+  client.on('error', () => {}); // the running query rejects
+  try {
+    await client.connect();
+    await work(client);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
