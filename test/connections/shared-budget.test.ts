@@ -100,5 +100,10 @@ describe('connection budget of several processes', () => {
       const [process, ...others] = await listProcesses();
       return others.length === 0 && (process?.servers[0]?.granted ?? 0) >= max;
     });
+    const { stdout } = await runScript('scripts/tenant.ts', ['server', 'list', '--json'], world.environment);
+    const [server] = JSON.parse(stdout);
+    expect(server.granted).to.be.at.least(max);
+    expect(server.held).to.be.at.most(server.granted);
+    expect(server.wanted).to.be.a('number');
   });
 });
