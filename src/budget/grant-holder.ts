@@ -53,8 +53,8 @@ const maxAttempts = 4;
  * An exchange reads the grants of the server and writes a change of them, if nobody else wrote in between. It holds no
  * lock meanwhile, so a process that stops in the middle of it stops nobody else.
  *
- * I1: The grants of a server sum to its budget at most, or fall until they do. Every change is calculated from the grants that it replaces,
- *     because it has no effect unless their version is still the current one.
+ * I1: The grants of a server sum to its budget at most, or fall until they do. Every change is calculated from the
+ *     grants that it replaces, because it has no effect unless their version is still the current one.
  * I2: A process has at most `limit` connections or is closing those above it, and `limit ≤ granted`, also in the
  *     control database. The limit falls before the change that lowers `granted` is sent, and `granted` stays at the
  *     number of connections that still exist. The limit rises only after the change is confirmed. A change whose reply

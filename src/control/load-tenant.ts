@@ -41,7 +41,8 @@ interface TenantRow {
 // A key that retired before that time has signed no token that is still valid.
 const tenantByGuid = `
   select t.id, t.slug, t.name, app_id, features, t.status, schema_version, compatible_from, database_name, role_name,
-         role_password, s.name as server_name, s.address as server_address, s.identity as server_identity, on_control_server,
+         role_password, s.name as server_name, s.address as server_address, s.identity as server_identity,
+         on_control_server,
          (select coalesce(jsonb_agg(jsonb_build_object(
                    'kid', kid, 'secret', encode(secret, 'base64'), 'active', k.status = 'active')), '[]')
             from signing_keys k

@@ -1,4 +1,4 @@
-/** The version of a tenant's schema. A migration and a build are named by the migration, which begins with its number. */
+/** The version of a tenant's schema. Versions and builds are named by a migration, whose name begins with its number. */
 export interface SchemaVersion {
   /** The last migration of the database; null while that is not known. */
   readonly schemaVersion: string | null;
@@ -7,8 +7,8 @@ export interface SchemaVersion {
 }
 
 /**
- * Returns true if a build can serve a schema: at the last migration of the build, or after later migrations that are all
- * compatible with the build before them.
+ * Returns true if a build can serve a schema: at the last migration of the build, or after later migrations that are
+ * all compatible with the build before them.
  * @param head the last migration of the build
  */
 export function canServe(head: string, { schemaVersion, compatibleFrom }: SchemaVersion): boolean {

@@ -21,10 +21,10 @@ class SharedSessionError extends Error {
  *
  *   1. A server names the backend of a connection when it accepts it. If the connection then runs on this backend,
  *      nothing is in between.
- *   2. A pooler names another one. It is asked to keep a backend busy with a second connection while the first one runs
- *      a further query. A pooler that shares backends gives the second connection the one that it has just got back from
- *      the first, and the first another one. One that uses its backends in turn gives the first connection another one
- *      with its next query. A pooler in session mode does neither.
+ *   2. A pooler names another one. Then a second connection keeps a backend busy while the first one runs a further
+ *      query. A pooler that shares backends gives the second connection the backend of the first, and the first another
+ *      one. A pooler that uses its backends in turn gives the first connection another one with its next query. A pooler
+ *      in session mode does neither.
  *
  * @throws {SharedSessionError} when the connection does not keep its backend
  */
