@@ -2,7 +2,7 @@ import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { databaseUrl } from '../../src/control/server-urls.ts';
+import { databaseUrl, serverAddressUrl } from '../../src/control/server-urls.ts';
 import { createRunner } from '../../src/embedded/binaries.ts';
 import { findServer } from '../../src/embedded/pid-file.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
@@ -73,7 +73,12 @@ describe('drill: reads that reach a standby', () => {
 
     standbyUrl = await startStandby();
     const sealed = world.installation.secrets.seal(standbyUrl, 'server_url:second');
-    await world.control.em.fork().execute(`update servers set admin_url = ? where name = 'second'`, [sealed]);
+    await world.control.em
+      .fork()
+      .execute(`update servers set admin_url = ?, address = ? where name = 'second'`, [
+        sealed,
+        serverAddressUrl(standbyUrl),
+      ]);
     await eventually(
       async () => (await client.put(`${path}/${currency.Id}`, { Code: 'EUR', Name: 'x' })).status === 503,
     );
