@@ -7,6 +7,8 @@ interface TimeLimits {
   readonly connectMs?: number;
   /** Maximum run of one statement; PostgreSQL cancels it (`statement_timeout`). */
   readonly statementMs?: number;
+  /** Maximum wait of this process for the result of a query; the query goes on. */
+  readonly queryMs?: number;
   /** Maximum wait of a statement for one lock (`lock_timeout`). */
   readonly lockMs?: number;
   /** Maximum pause inside a transaction, which holds locks meanwhile (`idle_in_transaction_session_timeout`). */
@@ -50,6 +52,8 @@ export const timeLimits = {
   operator: { connectMs: 5_000 },
   /** Migrations. While one waits for a lock on a table, every later query of that table waits behind it. */
   migrations: { connectMs: 5_000, lockMs: 5_000, statementMs: 5 * 60_000 },
+  /** `requireOwnSession`. A pooler without a free backend lets a query wait. */
+  probe: { connectMs: 5_000, queryMs: 5_000 },
   /** Checks inside a tenant database. */
   doctor: { connectMs: 5_000, statementMs: 30_000 },
   /** The connection that marks this process as a user of the embedded server. */
@@ -74,6 +78,7 @@ export function connectionConfig(url: string, kind: ConnectionKind, settings: Se
     application_name: `backoffice-${kind}`,
     connectionTimeoutMillis: limits.connectMs,
     statement_timeout: limits.statementMs,
+    query_timeout: limits.queryMs,
     lock_timeout: limits.lockMs,
     idle_in_transaction_session_timeout: limits.idleInTransactionMs,
   };

@@ -1,9 +1,7 @@
-import pg from 'pg';
-import { connectionConfig } from './connection.ts';
+import type pg from 'pg';
+import { withConnection } from './connection.ts';
 
 const rounds = 3;
-/** A pooler with no free connection lets a query wait. */
-const maxQueryMs = 5_000;
 
 /** A pooler between this process and the server gives a connection of the client to another backend now and then. */
 class SharedSessionError extends Error {
@@ -49,13 +47,6 @@ async function backendOf(client: pg.Client): Promise<number | undefined> {
   return rows[0]?.pid;
 }
 
-async function withProbe(url: string, work: (client: pg.Client) => Promise<void>): Promise<void> {
-  const client = new pg.Client({ ...connectionConfig(url, 'operator'), query_timeout: maxQueryMs });
-  client.on('error', () => {}); // the running query rejects
-  try {
-    await client.connect();
-    await work(client);
-  } finally {
-    await client.end().catch(() => {});
-  }
+function withProbe(url: string, work: (client: pg.Client) => Promise<void>): Promise<void> {
+  return withConnection(url, work, { kind: 'probe' });
 }

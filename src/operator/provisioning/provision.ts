@@ -9,7 +9,8 @@ import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { compatibleFrom, readSchemaSteps } from '../schema/schema-steps.ts';
+import { loadMigrations } from '../../postgres/migration-steps.ts';
+import { compatibleFrom } from '../schema/schema-steps.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { addSigningKey } from '../tenants/keys.ts';
 import { placeTenant } from '../tenants/servers.ts';
@@ -49,9 +50,9 @@ export async function provision(
     await createTenantDatabase(installation, tenant);
     const logins = await populate(tenant);
     tenant.status = 'active';
-    const steps = await readSchemaSteps();
-    tenant.schemaVersion = steps.at(-1)?.name ?? null;
-    tenant.compatibleFrom = compatibleFrom(steps);
+    const migrations = await loadMigrations('tenant');
+    tenant.schemaVersion = migrations.at(-1)?.name ?? null;
+    tenant.compatibleFrom = compatibleFrom(migrations);
     tenant.schemaFingerprint = await headFingerprint(
       control,
       tenant.server,

@@ -43,7 +43,7 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
 }
 
 /** Returns the oldest build that can serve the schema after all these migrations: see `SchemaVersion`. */
-export function compatibleFrom(steps: SchemaStep[]): string | null {
+export function compatibleFrom(steps: readonly Pick<SchemaStep, 'name' | 'compatible'>[]): string | null {
   return steps.findLast(({ compatible }) => !compatible)?.name ?? null;
 }
 
