@@ -1,16 +1,5 @@
 import { Migration } from '@mikro-orm/migrations';
-import { countChanges, countRows, grant } from './sql.ts';
-
-const limitedTables = [
-  'entity_statuses',
-  'countries',
-  'order_statuses',
-  'units_of_measure',
-  'promotions',
-  'currencies',
-  'tax_codes',
-  'system_options',
-];
+import { countChanges, countRows, grant, limitedTables } from './sql.ts';
 
 /**
  * Measures a table that may be near its maximum, instead of counting each change of every table: a counter is a row

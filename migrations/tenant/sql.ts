@@ -1,3 +1,15 @@
+/** The tables whose lists are served whole, when `table_sizes` was made to limit them. */
+export const limitedTables = [
+  'entity_statuses',
+  'countries',
+  'order_statuses',
+  'units_of_measure',
+  'promotions',
+  'currencies',
+  'tax_codes',
+  'system_options',
+];
+
 /** Grants rights on tables to the group that every tenant's login role is a member of. */
 export function grant(rights: string, ...tables: string[]): string {
   return `do $$ begin
@@ -24,8 +36,20 @@ export function appendOnly(table: string): string {
 }
 
 /**
- * Limits the rows of a table whose list is served whole, and the text in them: the length, in bytes, of the rows as
- * PostgreSQL prints them. Counts the rows that the table has.
+ * Compares the size of a table with its limits in `table_sizes` after each statement that may enlarge it, unless the
+ * table is small: see migrations 0014 and 0016. The columns of the table must not be compressed, as in 0014.
+ */
+export const checkSize = (table: string): string => {
+  const check = `when (pg_table_size('${table}') >= 256 * 1024) execute function check_table_size()`;
+  return `
+    create trigger check_table_size_insert after insert on ${table} for each statement ${check};
+    create trigger check_table_size_update after update on ${table}
+      referencing old table as removed new table as added for each statement ${check}`;
+};
+
+/**
+ * What migration 0009 did to limit the rows of a table whose list is served whole, and the text in them: the length, in
+ * bytes, of the rows as PostgreSQL prints them. Counts the rows that the table has. For a new table, see `checkSize`.
  */
 export function limitSize(table: string, { maxRows = 10_000, maxBytes = 4 * 1024 * 1024 } = {}): string {
   const trigger = (event: string, transitionTables = '') => `
