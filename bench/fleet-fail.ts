@@ -63,7 +63,7 @@ async function upgrade({ tenants: all, next, command, send }: Fleet, builds: Bui
   });
   await sleep(2_000);
   const startedAt = performance.now();
-  const { code, stdout } = await command('next', ['migrate', '--all', '--json']).ended;
+  const { code, stdout } = await command('next', ['migrate', '--all', '--despite-running', '--json']).ended;
   const seconds = (performance.now() - startedAt) / 1_000;
   await sleep(2_000);
   running = false;

@@ -9,10 +9,16 @@ import { sqlState } from './postgres/database-error.ts';
 export class OperatorError extends Error {
   override name = 'OperatorError';
   readonly usage: boolean;
+  /** The running processes that block the command, for `--json`. */
+  readonly blockedBy: readonly object[] | undefined;
 
-  constructor(message: string, { usage = false, cause }: { usage?: boolean; cause?: unknown } = {}) {
+  constructor(
+    message: string,
+    { usage = false, cause, blockedBy }: { usage?: boolean; cause?: unknown; blockedBy?: readonly object[] } = {},
+  ) {
     super(message, { cause });
     this.usage = usage;
+    this.blockedBy = blockedBy;
   }
 }
 
@@ -57,12 +63,14 @@ export function explain(error: unknown): string {
 
 /** What `--json` prints of an error. A code is stable; message and hint are for people. */
 interface ErrorDocument {
-  code: 'usage' | 'configuration' | 'failed' | 'database_unusable' | 'unexpected';
+  code: 'usage' | 'configuration' | 'failed' | 'blocked' | 'database_unusable' | 'unexpected';
   message: string;
   /** What to do next; null when the message says it. */
   hint: string | null;
   /** Details of an unexpected error, for the developers. */
   details?: object | undefined;
+  /** The running processes that block the command. */
+  blockedBy?: readonly object[];
 }
 
 /** Describes an error as `explain` does, in parts for programs. */
@@ -73,12 +81,14 @@ export function errorDocument(error: unknown): ErrorDocument {
   }
   const text = explain(error);
   const [, message = text, hint = null] = /^(.*?[.?!]) (?=[A-Z])(.*)$/.exec(text) ?? [];
-  return { code, message, hint };
+  const blockedBy = error instanceof OperatorError ? error.blockedBy : undefined;
+  return { code, message, hint, ...(blockedBy && { blockedBy }) };
 }
 
 function errorCode(error: unknown): ErrorDocument['code'] {
   if (error instanceof ConfigError) return 'configuration';
   if (error instanceof OperatorError && error.usage) return 'usage';
+  if (error instanceof OperatorError && error.blockedBy) return 'blocked';
   if (connectFailure(error instanceof OperatorError ? error.cause : error)) return 'database_unusable';
   return error instanceof OperatorError ? 'failed' : 'unexpected';
 }

@@ -12,7 +12,7 @@ import { TenantDatabases } from './connections/tenant-databases.ts';
 import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { createGrantStore, newProcess } from './control/connection-grants.ts';
-import { controlServerIdentity } from './control/database.ts';
+import { controlHead, controlServerIdentity } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
 import { readInstallationIdentity } from './control/installation-id.ts';
@@ -84,6 +84,7 @@ export async function createServices({
   await feed.start();
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
   const schemaVersion = await tenantHead();
+  const heads = { tenant: schemaVersion, control: await controlHead() };
   const databases = new TenantDatabases({
     orm: createTenantOrm(tenantEntities),
     head: schemaVersion,
@@ -93,7 +94,7 @@ export async function createServices({
     connectionBudget: config.connectionBudget,
     tenantConnections: config.tenantConnections,
     acquireTimeoutMs: config.acquireTimeoutMs,
-    sharing: { store: createGrantStore(control, newProcess('service')), log },
+    sharing: { store: createGrantStore(control, newProcess('service', heads)), log },
   });
   const writeMonitor = new WriteMonitor({ control, controlUrl, databases, log, now: clock });
   const responseCache = new ResponseCache({

@@ -11,12 +11,14 @@ export interface ProcessIdentity {
   readonly host: string;
   readonly pid: number;
   readonly build: string;
+  /** The last migrations that the build has; null for a command, which serves nothing. */
+  readonly heads: { readonly tenant: string; readonly control: string } | null;
 }
 
 /** Describes this process under a new id. Call it once for each service that the process runs. */
-export function newProcess(kind: ProcessIdentity['kind']): ProcessIdentity {
+export function newProcess(kind: ProcessIdentity['kind'], heads: ProcessIdentity['heads'] = null): ProcessIdentity {
   const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
-  return { id: randomUUID(), kind, host: hostname(), pid: process.pid, build: version };
+  return { id: randomUUID(), kind, host: hostname(), pid: process.pid, build: version, heads };
 }
 
 /** Returns the name that the tenant connections of a process have in `pg_stat_activity`. */
@@ -43,7 +45,8 @@ const writeStatement = `
   with current as (
     update connection_servers set version = version + 1 where server = $1 and version = $2 returning server
   ), process as (
-    insert into processes (id, kind, host, pid, build) select $3, $4, $5, $6, $7 from current
+    insert into processes (id, kind, host, pid, build, tenant_head, control_head)
+    select $3, $4, $5, $6, $7, $15, $16 from current
         on conflict (id) do update set seen_at = now()
   ), own as (
     insert into connection_grants (server, process, granted, held, wanted, reserved, budget, heartbeat)
@@ -83,7 +86,7 @@ export interface GrantStore {
 }
 
 export function createGrantStore(control: ControlDatabase, process: ProcessIdentity): GrantStore {
-  const { id, kind, host, pid, build } = process;
+  const { id, kind, host, pid, build, heads } = process;
   return {
     process,
     read: async server => {
@@ -103,7 +106,7 @@ export function createGrantStore(control: ControlDatabase, process: ProcessIdent
     write: async (server, { version, own, remove }) => {
       const { granted, held, wanted, reserved, budget, heartbeat } = own;
       const grant = [granted, held, wanted, reserved, budget, heartbeat];
-      const values = [server, version, id, kind, host, pid, build, ...grant, remove];
+      const values = [server, version, id, kind, host, pid, build, ...grant, remove, heads?.tenant, heads?.control];
       const rows = await queryControl(control, 'grants_write', writeStatement, values);
       if (rows.length > 0 && remove.length > 0) await queryControl(control, 'grants_forget', forgetStatement, [remove]);
       return rows.length > 0;

@@ -19,7 +19,8 @@ describe('drill: the command line on a terminal', () => {
     });
 
   async function rollBackAll(): Promise<void> {
-    for (const slug of ['acme', 'globex']) expect((await end(onTerminal(`rollback ${slug} --yes`))).code).to.equal(0);
+    for (const slug of ['acme', 'globex'])
+      expect((await end(onTerminal(`rollback ${slug} --yes --despite-running`))).code).to.equal(0);
   }
 
   function end({ process: child, ended }: ReturnType<typeof onTerminal>) {

@@ -1,14 +1,15 @@
+import { randomUUID } from 'node:crypto';
 import { cp, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { migrationNames } from '../../src/postgres/migration-steps.ts';
+import { type MigrationFolder, migrationNames } from '../../src/postgres/migration-steps.ts';
 
-/** A copy of this project with one more tenant migration, as the next release would have. */
+/** A copy of this project with one more migration, as the next release would have. */
 export interface NextBuild {
-  /** Name of the last tenant migration of this build. */
+  /** Name of the last migration of this build, for the kind of database that the next build changes. */
   readonly currentHead: string;
-  /** Name of the last tenant migration of the next build. */
+  /** Name of the last migration of the next build. */
   readonly head: string;
   /** Returns the absolute path of one of its files, for `startScript` and `runScript`. */
   file(path: string): string;
@@ -35,15 +36,19 @@ export class Labels extends Migration {
 }
 `;
 
-export async function makeNextBuild(text = migration): Promise<NextBuild> {
+/**
+ * Makes the next build. No other one has the same template: its name is a digest of the migrations, and the locks under
+ * which it is made and read belong to the control database, which each world has for itself.
+ */
+export async function makeNextBuild(text = migration, kind: MigrationFolder = 'tenant'): Promise<NextBuild> {
   const root = fileURLToPath(new URL('../..', import.meta.url));
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-next-'));
-  const names = await migrationNames('tenant');
+  const names = await migrationNames(kind);
   const head = `${String(names.length + 1).padStart(4, '0')}-labels`;
   const parts = ['src', 'migrations', 'scripts', 'package.json', 'mikro-orm.config.ts'];
   await Promise.all(parts.map(part => cp(join(root, part), join(folder, part), { recursive: true })));
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
-  await writeFile(join(folder, 'migrations', 'tenant', `${head}.ts`), text);
+  await writeFile(join(folder, 'migrations', kind, `${head}.ts`), `// ${randomUUID()}\n${text}`);
   return {
     currentHead: names.at(-1) ?? '',
     head,

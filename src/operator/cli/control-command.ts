@@ -1,11 +1,13 @@
 import type { Command } from 'commander';
 import { registerNextKey, resealSecrets } from '../master-key-change.ts';
+import { processesBlockingControl } from '../migrations/blocking-processes.ts';
 import { createControlDatabase, migrateControl } from '../migrations/migrate-control.ts';
 import { requireMasterKey } from '../require-master-key.ts';
 import { createServiceLogin } from '../service-login.ts';
 import { fillServerAddresses } from '../tenants/servers.ts';
 import { generatePassword } from '../tenants/users.ts';
 import { createCommand, withAnyInstallation, withInstallation } from './command.ts';
+import { confirmBlocking, type DespiteRunningOptions, despiteRunningOption } from './confirm-blocking.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 
 /** Builds `npm run control -- …`: commands on the control database itself. */
@@ -14,11 +16,13 @@ export function controlCommand(): Command {
   control
     .command('migrate')
     .description('bring the control database to the version of this build; create it if it does not exist')
+    .option(...despiteRunningOption)
     .option(...jsonOption)
     .action(
-      withAnyInstallation(async (installation, options: OutputOptions) => {
+      withAnyInstallation(async (installation, options: OutputOptions & DespiteRunningOptions) => {
         const { controlUrl } = installation;
         await createControlDatabase(controlUrl);
+        await confirmBlocking(await processesBlockingControl(installation), options);
         const applied = await migrateControl(controlUrl);
         await requireMasterKey(installation.control.em, installation.secrets);
         await fillServerAddresses(installation);

@@ -2,16 +2,18 @@ import type { Command } from 'commander';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { onStopSignal } from '../../signals.ts';
+import { processesBlockingRun } from '../migrations/blocking-processes.ts';
 import { planRun } from '../migrations/dry-run.ts';
 import { migrateTenants, type RunReport } from '../migrations/migrate-tenants.ts';
 import type { RunRequest } from '../migrations/migration-runs.ts';
 import { parsePositive, withInstallation } from './command.ts';
+import { confirmBlocking, type DespiteRunningOptions, despiteRunningOption } from './confirm-blocking.ts';
 import { outcomeText, plansText, reportText } from './migrate-text.ts';
 import { type OutputOptions, printPart, printResult, printText, showsProgress } from './output.ts';
 import { Progress } from './progress.ts';
 import { withSpinner } from './spinner.ts';
 
-interface MigrateOptions extends RunRequest, OutputOptions {
+interface MigrateOptions extends RunRequest, OutputOptions, DespiteRunningOptions {
   all?: boolean;
   dryRun?: boolean;
 }
@@ -21,6 +23,9 @@ Each tenant is migrated in one transaction, and its schema is compared with the 
 Meanwhile requests for that tenant get 503 migration_pending, unless all its migrations are compatible with the
 running build; all other tenants are served. A tenant whose migration fails stays as it was, and the run continues
 with the others. A tenant that is already at the version of this build costs no connection.
+
+The run is refused while a running process serves a tenant that it could not serve afterwards: the process has an
+older build, and a migration is not compatible with it. A process that has sent no heartbeat for 10 s does not count.
 
 Run the command again after an interruption of any kind: it does what is left, and nothing twice. Two runs at the
 same time share the work. Ctrl-C starts no further tenant and waits for the running migrations.
@@ -46,21 +51,24 @@ export function addMigrateCommand(tenant: Command): void {
     .option('--canary <n>', 'migrate n tenants first, and stop if one of them fails', parsePositive)
     .option('--max-failures <n>', 'start no further tenant after n failures', parsePositive)
     .option('--retry-failed', 'only tenants whose last migration failed')
+    .option(...despiteRunningOption)
     .option('--dry-run', 'print the SQL that would run, and for which tenants; opens no tenant database')
     .option('--json', 'print one JSON line for each tenant on stdout (with --dry-run: one JSON document)')
     .addHelpText('after', help)
     .action(
       withInstallation(async (installation, slugs: string[], options: MigrateOptions) => {
-        const { all, dryRun, json = false, ...request } = options;
+        const { all, dryRun, json = false, despiteRunning = false, ...request } = options;
         if (slugs.length === 0 && !all && !request.retryFailed) {
           throw new OperatorError('Name tenants, or give --all or --retry-failed', { usage: true });
         }
         const only = all || slugs.length === 0 ? undefined : slugs;
+        const blockedBy = await processesBlockingRun(installation, { ...request, slugs: only });
         if (dryRun) {
-          const plan = await planRun(installation, only);
+          const plan = { ...(await planRun(installation, only)), blockedBy };
           printResult({ json }, plan, () => plansText(plan));
           return true;
         }
+        await confirmBlocking(blockedBy, { despiteRunning });
         const report = await runMigrations(installation, { ...request, slugs: only }, json);
         printText({ json }, () => reportText(report));
         return report.state === 'succeeded';

@@ -1,5 +1,7 @@
+import type { BlockingProcess } from '../migrations/blocking-processes.ts';
 import type { planRun } from '../migrations/dry-run.ts';
 import type { RunReport, TenantOutcome } from '../migrations/migrate-tenants.ts';
+import { blockingText } from './confirm-blocking.ts';
 import { tableText } from './text-table.ts';
 
 /** Formats the outcome of one tenant as one line. */
@@ -28,8 +30,13 @@ export function reportText({ state, outcomes, skipped }: RunReport): string {
 }
 
 /** Formats what a run would do: SQL, with the tenants it is for in SQL comments. */
-export function plansText({ head, plans }: Awaited<ReturnType<typeof planRun>>): string {
+export function plansText({
+  head,
+  plans,
+  blockedBy,
+}: Awaited<ReturnType<typeof planRun>> & { blockedBy: BlockingProcess[] }): string {
   if (plans.length === 0) return 'Nothing to do.';
+  const blocked = blockedBy.length > 0 ? [`-- refused: ${blockingText(blockedBy)}`, ''] : [];
   const lines = plans.flatMap(({ version, tenants, migrations, note }) => [
     `-- ${version ?? 'unknown version'}${note ? '' : ` → ${head}`}: ${tenants.length} (${tenants.join(', ')})`,
     ...(note ? [`-- ${note}`] : []),
@@ -39,5 +46,5 @@ export function plansText({ head, plans }: Awaited<ReturnType<typeof planRun>>):
     ]),
     '',
   ]);
-  return lines.join('\n');
+  return [...blocked, ...lines].join('\n');
 }

@@ -18,12 +18,13 @@ export function addProcessesCommand(tenant: Command): void {
     );
 }
 
-function rowOf({ host, pid, build, startedAt, heartbeatAge, servers }: ProcessSummary): object {
+function rowOf({ host, pid, build, tenantHead, startedAt, heartbeatAge, servers }: ProcessSummary): object {
   const connections = servers.map(({ server, held, granted, wanted }) => `${server} ${held}/${granted}/${wanted}`);
   return {
     host,
     pid,
     build,
+    schema: tenantHead,
     started: startedAt,
     heartbeat: heartbeatAge === null ? null : `${heartbeatAge} s ago`,
     'held/granted/wanted': connections.join(', ') || null,

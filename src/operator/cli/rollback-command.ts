@@ -1,10 +1,16 @@
 import type { Command } from 'commander';
+import { processesBlockingRollback } from '../migrations/blocking-processes.ts';
 import { rollback } from '../migrations/rollback.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { withInstallation } from './command.ts';
+import { confirmBlocking, type DespiteRunningOptions, despiteRunningOption } from './confirm-blocking.ts';
 import { confirmSlug } from './confirm-slug.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { withSpinner } from './spinner.ts';
+
+interface RollbackOptions extends OutputOptions, DespiteRunningOptions {
+  yes?: boolean;
+}
 
 /** Adds `rollback`: undoes the last migration of one tenant. */
 export function addRollbackCommand(tenant: Command): void {
@@ -13,16 +19,19 @@ export function addRollbackCommand(tenant: Command): void {
     .description('undo the last migration of one tenant; this build then responds to its requests with 503')
     .argument('<slug>')
     .option('--yes', 'do not ask for confirmation')
+    .option(...despiteRunningOption)
     .option(...jsonOption)
     .addHelpText(
       'after',
       '\nRemoves what the migration added, with its data. Then the previous build can serve the tenant, and this\n' +
-        'build responds with 503 migration_pending. Bring the tenant back to head: npm run -s tenant -- migrate <slug>',
+        'build responds with 503 migration_pending, so the command is refused while a process of this build runs.\n' +
+        'Bring the tenant back to head: npm run -s tenant -- migrate <slug>',
     )
     .action(
-      withInstallation(async (installation, slug: string, options: OutputOptions & { yes?: boolean }) => {
+      withInstallation(async (installation, slug: string, options: RollbackOptions) => {
         await findTenant(installation, slug);
         await confirmSlug(slug, 'loses what its last migration added, and this build stops serving it', options.yes);
+        await confirmBlocking(await processesBlockingRollback(installation, slug), options);
         const { from, to } = await withSpinner(`rolling back ${slug}`, rollback(installation, slug));
         printResult(options, { slug, from, to }, () => `${slug}: ${from} → ${to}`);
       }),

@@ -16,6 +16,8 @@ export interface ProcessSummary {
   pid: number | null;
   kind: string | null;
   build: string | null;
+  /** The last tenant migration of the build; null for a command, or a build that does not register it. */
+  tenantHead: string | null;
   startedAt: string | null;
   /** Seconds since the last exchange with the control database. */
   heartbeatAge: number | null;
@@ -34,6 +36,7 @@ interface ProcessRow extends Omit<ProcessSummary, 'servers'> {
 export async function listProcesses(installation: Installation): Promise<ProcessSummary[]> {
   const rows = await installation.control.em.fork().execute<ProcessRow[]>(
     `select coalesce(p.id, g.process) as id, p.host, p.pid, p.kind, p.build,
+            p.tenant_head as "tenantHead",
             to_char(p.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as "startedAt",
             round(extract(epoch from clock_timestamp() - p.seen_at))::int as "heartbeatAge",
             g.server, g.granted, g.held, g.wanted

@@ -52,7 +52,8 @@ describe('migration runs', function () {
   const query = <Row extends object>(text: string, values: unknown[] = []) =>
     world.control.em.fork().execute<Row[]>(text, values);
   const runTenant = (args: string[]) => runScript(next.file('scripts/tenant.ts'), args, world.environment);
-  const migrate = (...args: string[]) => runTenant(['migrate', '--json', ...args]);
+  /** The process of the current build runs on, and stops serving the tenants that the next build migrates. */
+  const migrate = (...args: string[]) => runTenant(['migrate', '--json', '--despite-running', ...args]);
   const linesOf = ({ stdout }: { stdout: string }): Outcome[] =>
     stdout
       .split('\n')
@@ -125,7 +126,15 @@ describe('migration runs', function () {
       expect((await runs()).map(({ state }) => state)).to.deep.equal(['halted']);
 
       await blockMigration(tenants[2] as TestTenant);
-      const limited = await runTenant(['migrate', '--all', '--max-failures', '2', '--concurrency', '1']);
+      const limited = await runTenant([
+        'migrate',
+        '--all',
+        '--despite-running',
+        '--max-failures',
+        '2',
+        '--concurrency',
+        '1',
+      ]);
       expect([limited.code, limited.stdout]).to.satisfy(
         ([code, text]: [number, string]) => code === 1 && /^Halted: 0 migrated, 2 failed, 9 not started\.$/m.test(text),
       );
@@ -239,7 +248,7 @@ describe('migration runs', function () {
     it(`a run killed after ${killedAfter} tenants is completed by the next run, and nothing runs twice`, async () => {
       const killed = startScript(
         next.file('scripts/tenant.ts'),
-        ['migrate', '--all', '--json', '--concurrency', '2'],
+        ['migrate', '--all', '--despite-running', '--json', '--concurrency', '2'],
         world.environment,
       );
       // For 0, the run is killed while it migrates its first tenant.
@@ -312,7 +321,7 @@ describe('migration runs', function () {
     await eventually(async () => expect(await results()).to.deep.equal(['migration_pending', 200]));
 
     expect((await runTenant(['rollback', 'acme'])).code, 'without --yes').to.equal(2);
-    const rolledBack: ScriptResult = await runTenant(['rollback', 'acme', '--yes', '--json']);
+    const rolledBack: ScriptResult = await runTenant(['rollback', 'acme', '--yes', '--despite-running', '--json']);
     expect(JSON.parse(rolledBack.stdout)).to.deep.equal({ slug: 'acme', from: next.head, to: next.currentHead });
     await eventually(async () => expect(await results()).to.deep.equal([200, 'migration_pending']));
     expect((await otherTenant.get(path)).status).to.equal(200);

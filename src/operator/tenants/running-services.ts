@@ -1,0 +1,37 @@
+import type { Installation } from '../../installation.ts';
+
+/** A running process of the service. */
+export interface RunningService {
+  host: string;
+  pid: number;
+  build: string;
+  /** The last migration that the build has; null for a build that does not register it. */
+  head: string | null;
+}
+
+/**
+ * A service process exchanges with the control database every second. One that has not done so for this time has ended,
+ * is suspended or has lost the control database; it opens no connection to a tenant.
+ */
+const maxHeartbeatAge = '10 seconds';
+
+/**
+ * Returns the processes of the service with a recent heartbeat, the oldest first. The control database may be at any
+ * version: one without the table or its columns says nothing about the builds.
+ * @param database the kind of database whose last migration `head` is
+ */
+export async function runningServices(
+  { control }: Installation,
+  database: 'control' | 'tenant',
+): Promise<RunningService[]> {
+  const em = control.em.fork();
+  const [table] = await em.execute<{ exists: boolean }[]>(
+    `select to_regclass('public.processes') is not null as exists`,
+  );
+  if (!table?.exists) return [];
+  return em.execute<RunningService[]>(
+    `select host, pid, build, to_jsonb(p) ->> '${database}_head' as head from processes p
+      where kind = 'service' and seen_at > clock_timestamp() - interval '${maxHeartbeatAge}'
+      order by started_at, id`,
+  );
+}
