@@ -1,8 +1,9 @@
 import { enableCompileCache } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
+import './quick-imports.ts';
 
-// Settings of V8, loaded before everything else with `node --import`.
+// Settings of V8 and of the module loader, loaded before everything else with `node --import`.
 
 /**
  * Caches compiled code on disk, which halves the start-up time of the service and of each command. The cache lies

@@ -12,7 +12,8 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const leaves = ['config', 'config-values', 'deadline', 'errors', 'field-error', 'casing', 'ip-address'];
 /** What each room may import beside itself. A room is a folder of `src`, or a file that lies loose in `src`. */
 const mayImport: Record<string, string[]> = {
-  'v8-flags': [],
+  'quick-imports': [],
+  'v8-flags': ['quick-imports'],
   signals: [],
   casing: [],
   config: ['config-values', 'secret-files', 'similar-settings'],

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { expect } from 'chai';
-import { startScript } from './support/command-line.ts';
+import { startProgram } from './support/command-line.ts';
 
 describe('old Node', () => {
   it('a Node that cannot load TypeScript ends with one sentence that names the required version', async () => {
@@ -8,7 +8,11 @@ describe('old Node', () => {
     for (const name of ['start', 'tenant', 'control']) {
       const [exec, node, ...args] = scripts[name].split(' ');
       expect([exec, node]).to.deep.equal(['exec', 'node']);
-      const { code, stdout, stderr } = await startScript('--no-experimental-strip-types', args, {}).ended;
+      const { code, stdout, stderr } = await startProgram(
+        process.execPath,
+        ['--no-experimental-strip-types', ...args],
+        {},
+      ).ended;
       expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
       expect(stderr).to.match(/^This is Node [\d.]+, and the service needs Node 22\.18 or newer: [^.]*\.\n$/);
     }

@@ -1,12 +1,11 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-/** Short commands spend most of their time compiling the same modules; the cache is shared by all of them. */
-const compileCache = join(tmpdir(), 'backoffice-test-compile-cache');
+/** The options of Node with which the npm scripts start a program. */
+const nodeOptions = ['require-node.js', 'v8-flags.ts'].flatMap(file => ['--import', join(root, 'src', file)]);
 
 /** Exit status and output of a process that has ended. */
 export interface ScriptResult {
@@ -24,7 +23,7 @@ export interface RunningScript {
 }
 
 /**
- * Starts a script of this project. Its environment has only `PATH`, the compile cache and the given variables.
+ * Starts a script of this project. Its environment has only `PATH` and the given variables.
  * @param redirection in the syntax of the shell, such as `>/dev/full`
  */
 export function startScript(
@@ -33,7 +32,7 @@ export function startScript(
   environment: Record<string, string>,
   redirection?: string,
 ): RunningScript {
-  const command = [script, ...args];
+  const command = [...nodeOptions, script, ...args];
   return redirection === undefined
     ? startProgram(process.execPath, command, environment)
     : startProgram('sh', ['-c', `exec "$0" "$@" ${redirection}`, process.execPath, ...command], environment);
@@ -55,7 +54,7 @@ export function startProgram(
 ): RunningScript {
   const child = spawn(program, args, {
     cwd: root,
-    env: { PATH: process.env.PATH ?? '', NODE_COMPILE_CACHE: compileCache, ...environment },
+    env: { PATH: process.env.PATH ?? '', ...environment },
     stdio: ['pipe', 'pipe', 'pipe'],
     detached,
   });
