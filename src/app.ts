@@ -12,6 +12,7 @@ import { documentationPages } from './docs/pages.ts';
 import { problem } from './errors.ts';
 import { accessLog } from './http/access-log.ts';
 import { clientAddresses } from './http/client-address.ts';
+import { crossOrigin } from './http/cors.ts';
 import { limitDuration } from './http/limit-duration.ts';
 import { problemDetails } from './http/problem-details.ts';
 import type { RateLimitStore } from './http/rate-limit/rate-limit-store.ts';
@@ -31,7 +32,7 @@ import { requestToken, tenantRouter } from './tenancy/tenant-router.ts';
 import { VerifiedTokens } from './tenancy/verified-tokens.ts';
 
 export interface AppServices extends AuthServices {
-  config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits'>;
+  config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits' | 'corsOrigins'>;
   databases: TenantDatabases;
   responseCache: ResponseCache;
   metrics: Pick<Metrics, 'count'>;
@@ -75,6 +76,7 @@ export function createApp(services: AppServices): Koa {
     })),
   );
 
+  const cors = crossOrigin(config.corsOrigins);
   const app = new Koa();
   // Errors that `problemDetails` could not render, or that happened above it.
   app.on('error', error => log.error({ event: 'unanswered', err: describeError(error) }, 'a request got no response'));
@@ -83,8 +85,10 @@ export function createApp(services: AppServices): Koa {
   app.use(problemDetails(log));
   app.use(limitDuration(services.deadlineMs));
   app.use(securityHeaders());
+  if (cors) app.use(cors.headers);
   app.use(readAddresses(config.trustedProxies, log));
   app.use(limits.everyRequest);
+  if (cors) app.use(cors.preflights);
   app.use(routers.dispatch);
   app.use(documentationPages(routes, config.publicUrl));
   app.use(unknownRoute(routers, routes, identify.user));
@@ -110,18 +114,23 @@ function readAddresses(trustedProxies: Config['trustedProxies'], log: Logger): M
   const addressOf = clientAddresses(trustedProxies);
   const checkPeer = noticeUntrustedProxy(log);
   return (ctx, next) => {
-    requireTarget(ctx);
     ctx.state.ipAddress = addressOf(ctx.req);
+    requireTarget(ctx);
     checkPeer(ctx.req, ctx.state.ipAddress);
     return next();
   };
 }
 
-/** A request line may hold an absolute URL (RFC 9112 §3.2.2); Koa throws when it reads the path of a malformed one. */
+/**
+ * A request line may hold an absolute URL (RFC 9112 §3.2.2); Koa throws when it reads the path of a malformed one. In
+ * HTTP/1.1, `Host` is required (§3.2): a client that does not send it may not follow the framing of messages either.
+ */
 function requireTarget(ctx: Context): void {
   try {
     void ctx.path;
   } catch {
     throw problem('invalid_request', { detail: 'The request target is not well-formed.' });
   }
+  if (ctx.req.headers.host === undefined && ctx.req.httpVersion === '1.1')
+    throw problem('invalid_request', { detail: 'The header Host is missing.', headers: { Connection: 'close' } });
 }

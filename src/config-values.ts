@@ -73,3 +73,18 @@ export const duration = z.string().transform((text, context) => {
   context.addIssue('must be a duration such as 500ms, 5s or 2m');
   return z.NEVER;
 });
+
+/** Web origins, separated by commas, as browsers send them in `Origin` (RFC 6454 §6.2). */
+export const origins = z.string().transform((text, context): string[] => {
+  const items = text
+    .split(',')
+    .map(item => item.trim())
+    .filter(Boolean);
+  if (items.every(isOrigin)) return items;
+  context.addIssue('must be a comma-separated list of origins, such as https://app.example.com, without a path or *');
+  return z.NEVER;
+});
+
+function isOrigin(text: string): boolean {
+  return /^https?:[^*]+$/.test(text) && URL.canParse(text) && new URL(text).origin === text;
+}

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { count, duration, masterKey, port, rate, trustedProxies, url } from './config-values.ts';
+import { count, duration, masterKey, origins, port, rate, trustedProxies, url } from './config-values.ts';
 import { readSecretFiles, secretFileWarnings, secretVariables } from './secret-files.ts';
 import { similarSettingWarnings } from './similar-settings.ts';
 
@@ -61,6 +61,7 @@ const variables = z
     MAIL_FROM: z.string().default('Sales back office <no-reply@localhost>'),
     MASTER_KEY_PREVIOUS: masterKey.optional(),
     TRUSTED_PROXIES: trustedProxies.default({ networks: [], unixSocket: false }),
+    CORS_ORIGINS: origins.default([]),
     REDIS_URL: url('redis:', 'rediss:').optional(),
     RATE_LIMIT_GLOBAL: rate.default({ max: 500, windowMs: 60_000 }),
     RATE_LIMIT_LOGIN: rate.default({ max: 5, windowMs: 900_000 }),
@@ -118,6 +119,8 @@ function toConfig(env: z.output<typeof variables>) {
     mailFrom: env.MAIL_FROM,
     /** Peers whose `X-Forwarded-For` is trusted. */
     trustedProxies: env.TRUSTED_PROXIES,
+    /** Origins whose scripts may read responses. */
+    corsOrigins: env.CORS_ORIGINS,
     /** The Redis in which all processes count requests together; undefined = each process counts by itself. */
     redisUrl: env.REDIS_URL,
     /**

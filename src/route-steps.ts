@@ -42,7 +42,7 @@ export function respond(route: TenantRoute): Middleware {
     const input = { body: body as never, query: query as never, params: ctx.params };
     const result = await route.handler(input, context);
     deadline.check(); // the request has been answered
-    sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
+    await sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
   };
 }
 

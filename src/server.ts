@@ -4,6 +4,7 @@ import type { TenantDatabases } from './connections/tenant-databases.ts';
 import { requestDeadlineMs } from './deadline.ts';
 import { createApiServer } from './http/api-server.ts';
 import { createManagementServer } from './http/management.ts';
+import { refuseUnparsed } from './http/refuse-unparsed.ts';
 import { requestListener } from './http/request-listener.ts';
 import type { WriteMonitor } from './response-cache/write-monitor.ts';
 import { listen, portOf } from './server-ports.ts';
@@ -47,7 +48,11 @@ export async function startServer({
   const handle = requestListener(app, ({ req, res, state }, body) =>
     unsentResponses.add(res, req.socket, body, state.tenant?.guid ?? ''),
   );
-  const api = createApiServer({ handle, keepAliveMs: config.keepAliveMs });
+  const api = createApiServer({
+    handle,
+    refuse: refuseUnparsed(options.log, metrics.count),
+    keepAliveMs: config.keepAliveMs,
+  });
   const management = createManagementServer({ isReady: () => feed.current && !stopping.signal.aborted, metrics });
   try {
     await listen(api.http, config.port, config.host, '');

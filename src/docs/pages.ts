@@ -1,6 +1,7 @@
-import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Context, Middleware } from 'koa';
+import { Representation } from '../http/representation.ts';
+import { sendRepresentation } from '../http/send-response.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { documentPage } from './document-page.ts';
 import { errorsPage } from './errors-page.ts';
@@ -35,7 +36,7 @@ const contentSecurityPolicy =
  */
 export function documentationPages(routes: readonly TenantRoute[], base: string): Middleware {
   const contents = contentsByPath(routes, base);
-  const rendered = new Map<string, ReturnType<typeof render>>();
+  const rendered = new Map<string, Promise<Representation>>();
 
   return async (ctx, next) => {
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
@@ -55,15 +56,10 @@ export function documentationPages(routes: readonly TenantRoute[], base: string)
     const rendering = rendered.get(ctx.path) ?? render(content);
     rendered.set(ctx.path, rendering);
     rendering.catch(() => rendered.delete(ctx.path)); // the next request tries again
-    const { bytes, etag } = await rendering;
+    const document = await rendering;
     ctx.status = 200;
-    ctx.set({ 'Cache-Control': 'no-cache', 'Content-Security-Policy': contentSecurityPolicy, ETag: etag });
-    if (ctx.fresh) {
-      ctx.status = 304;
-      return;
-    }
-    ctx.type = mediaTypes[content.type];
-    ctx.body = bytes;
+    ctx.set({ 'Cache-Control': 'no-cache', 'Content-Security-Policy': contentSecurityPolicy });
+    return sendRepresentation(ctx, document, mediaTypes[content.type]);
   };
 }
 
@@ -102,8 +98,6 @@ function ownFile(name: string): Promise<string> {
   return readFile(new URL(name, import.meta.url), 'utf8');
 }
 
-async function render(content: Content): Promise<{ bytes: Buffer; etag: string }> {
-  const bytes = Buffer.from(await content.render());
-  const digest = createHash('sha256').update(bytes).digest('base64url').slice(0, 27);
-  return { bytes, etag: `"${digest}"` };
+async function render(content: Content): Promise<Representation> {
+  return Representation.ofDocument(await content.render());
 }

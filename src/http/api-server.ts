@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { Server as NetServer } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
 import { Connections } from './connections.ts';
+import type { RefuseUnparsed } from './refuse-unparsed.ts';
 import { bodyLimits } from './route.ts';
 
 export interface ApiServer {
@@ -18,6 +19,8 @@ export interface ApiServer {
 
 interface ApiServerOptions {
   handle: (request: IncomingMessage, response: ServerResponse) => unknown;
+  /** Answers what the parser refuses. By default Node does, without a body. */
+  refuse?: RefuseUnparsed;
   /** How long an idle connection stays open, in milliseconds: longer than the balancer in front keeps it. */
   keepAliveMs: number;
   /** Shortened in tests. */
@@ -45,11 +48,11 @@ const drainCheckMs = 50;
 /**
  * Creates the HTTP server of the API. Its time limits end slow and endless exchanges; normal clients never reach them.
  */
-export function createApiServer({ handle, keepAliveMs, limits = defaultLimits }: ApiServerOptions): ApiServer {
+export function createApiServer({ handle, refuse, keepAliveMs, limits = defaultLimits }: ApiServerOptions): ApiServer {
   const connections = new Connections();
   const optimizeEmptyRequests = true; // a request without a body has nothing to read: saves 2 µs
   const http = createServer(
-    { ...limits, optimizeEmptyRequests, keepAliveTimeout: keepAliveMs },
+    { ...limits, optimizeEmptyRequests, keepAliveTimeout: keepAliveMs, requireHostHeader: refuse === undefined },
     (request, response) => {
       connections.onRequest(request.socket, response);
       handle(request, response);
@@ -58,6 +61,11 @@ export function createApiServer({ handle, keepAliveMs, limits = defaultLimits }:
   http.timeout = silenceMs;
   http.maxHeadersCount = 100;
   http.on('connection', socket => connections.add(socket));
+  if (refuse)
+    http.on('clientError', (error, socket) => {
+      if (connections.isSending(socket as Socket)) socket.destroy();
+      else refuse(error, socket as Socket);
+    });
   // A request with `Expect: 100-continue` and a body that is too large is rejected before the client sends the body.
   http.on('checkContinue', (request, response) => {
     connections.onRequest(request.socket, response);

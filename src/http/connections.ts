@@ -37,6 +37,12 @@ export class Connections {
     response.setHeader('Connection', 'close');
   }
 
+  /** True while a response is being sent, so that no other bytes may be sent on the connection. */
+  isSending(socket: Socket): boolean {
+    const responses = this.#states.get(socket)?.responses ?? [];
+    return responses.some(({ headersSent, writableFinished }) => headersSent && !writableFinished);
+  }
+
   /**
    * Closes each connection after its last response: otherwise it would stay open until its client or a time limit
    * closes it. An earlier response of a pipeline does not get the header, because Node would not send the later ones.

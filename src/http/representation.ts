@@ -1,9 +1,13 @@
 import { createHash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type ContentCoding, compress } from './content-coding.ts';
 
 const maxTextLength = 4_096;
 /** A list is encoded in parts of about this number of characters; each part takes at most half a millisecond. */
 const partLength = 32 * 1024;
+
+/** A shorter body is not compressed: it fits into one packet anyway. */
+const minCodedLength = 1_024;
 
 /** The representation of a response (RFC 9110 §3.2): encoded once, sent any number of times. */
 export class Representation {
@@ -14,6 +18,9 @@ export class Representation {
   readonly body: Buffer | string;
   /** The strong `ETag` of the representation. */
   readonly tag: string;
+  /** Called with the bytes of memory that a coded body takes; undefined while the representation is sent only once. */
+  onGrowth: ((bytes: number) => void) | undefined;
+  readonly #coded = new Map<ContentCoding, Promise<Buffer>>();
 
   private constructor(body: Buffer | string, hash: string) {
     this.body = body;
@@ -45,6 +52,40 @@ export class Representation {
     if (parts.length === 0) return Representation.#ofText(text);
     parts.push(Buffer.from(text));
     return new Representation(Buffer.concat(parts), hash.update(text).digest('base64url'));
+  }
+
+  /** Encodes text that is sent many times. */
+  static ofDocument(text: string): Representation {
+    const document = Representation.#ofText(text);
+    document.onGrowth = () => {};
+    return document;
+  }
+
+  /** True when the body is worth compressing. */
+  get isCompressible(): boolean {
+    return this.onGrowth !== undefined && this.body.length >= minCodedLength;
+  }
+
+  /** The strong `ETag` of the compressed body: it differs for each coding (RFC 9110 §8.8.3.3). */
+  tagOf(coding: ContentCoding): string {
+    return `${this.tag.slice(0, -1)}-${coding}"`;
+  }
+
+  /** Returns the compressed body, which is made at the first call. */
+  coded(coding: ContentCoding): Promise<Buffer> {
+    let coded = this.#coded.get(coding);
+    if (coded === undefined) {
+      coded = this.#compress(coding);
+      this.#coded.set(coding, coded);
+      coded.catch(() => this.#coded.delete(coding)); // the next request tries again
+    }
+    return coded;
+  }
+
+  async #compress(coding: ContentCoding): Promise<Buffer> {
+    const bytes = await compress(coding, Buffer.from(this.body as string));
+    this.onGrowth?.(bytes.byteLength);
+    return bytes;
   }
 
   static #ofText(text: string): Representation {

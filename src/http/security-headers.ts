@@ -1,11 +1,18 @@
 import type { Middleware } from 'koa';
 
-/** Sets the security headers of every response. No response may be stored unless its route allows it. */
+/** The security headers of every response. No response may be stored unless its route allows it. */
+export const fixedHeaders = {
+  'X-Content-Type-Options': 'nosniff',
+  'Cache-Control': 'no-store',
+  'Referrer-Policy': 'no-referrer',
+} as const;
+
+/** Sets the security headers. */
 export function securityHeaders(): Middleware {
   return (ctx, next) => {
-    ctx.res.setHeader('X-Content-Type-Options', 'nosniff');
-    ctx.res.setHeader('Cache-Control', 'no-store');
-    ctx.res.setHeader('Referrer-Policy', 'no-referrer');
+    ctx.res.setHeader('X-Content-Type-Options', fixedHeaders['X-Content-Type-Options']);
+    ctx.res.setHeader('Cache-Control', fixedHeaders['Cache-Control']);
+    ctx.res.setHeader('Referrer-Policy', fixedHeaders['Referrer-Policy']);
     return next();
   };
 }

@@ -191,8 +191,9 @@ export class ResponseCache {
       return { cacheable, represent: rethrow };
     }
     if (cacheable) {
-      const response = { representation, source, readAt, expiresAt: readAt + randomAge() };
-      this.#store.set(tenant, resource, cached, key, response);
+      const response = { representation, codedBytes: 0, source, readAt, expiresAt: readAt + randomAge() };
+      if (this.#store.set(tenant, resource, cached, key, response))
+        representation.onGrowth = bytes => this.#store.grow(tenant, resource, key, response, bytes);
     }
     return { cacheable, represent: () => representation };
   }

@@ -4,6 +4,8 @@ import type { Representation } from '../http/representation.ts';
 
 export interface CachedResponse {
   readonly representation: Representation;
+  /** Memory of the bodies that `representation` has made since it was stored, in bytes. */
+  codedBytes: number;
   /** The database that the response was read from, with the run of its server (`sourceExpression`). */
   readonly source: string;
   /** A moment before the read, in ms by the clock of the cache. */
@@ -73,6 +75,7 @@ export class ResponseStore<Loading> {
   /**
    * Stores a response, if `resource` is still the object that `resource()` returns and the response fits the tenant's
    * share. A tenant whose responses together exceed its share loses all of them, so that it evicts no other tenant's.
+   * @returns whether the response is stored now
    */
   set(
     tenant: TenantRecord,
@@ -80,18 +83,22 @@ export class ResponseStore<Loading> {
     resource: CachedResource<Loading>,
     key: string,
     response: CachedResponse,
-  ): void {
+  ): boolean {
     const owner = this.#find(tenant);
-    if (owner?.resources.get(name) !== resource) return;
-    if (overhead + sizeOf(response) > this.#maxTenantBytes) return;
+    if (owner?.resources.get(name) !== resource) return false;
+    if (overhead + sizeOf(response) > this.#maxTenantBytes) return false;
     const replaced = resource.responses.get(key);
     const bytes = owner.bytes + sizeOf(response) - (replaced ? sizeOf(replaced) : 0);
-    if (bytes > this.#maxTenantBytes) {
-      this.#tenants.delete(tenant.guid);
-      return;
-    }
     resource.responses.set(key, response);
-    this.#tenants.set(tenant.guid, { ...owner, bytes });
+    return this.#keepWithinShare(tenant.guid, { ...owner, bytes });
+  }
+
+  /** Counts memory that a stored response takes beyond what `set` counted. */
+  grow(tenant: TenantRecord, name: string, key: string, response: CachedResponse, bytes: number): void {
+    const owner = this.#find(tenant);
+    if (owner?.resources.get(name)?.responses.get(key) !== response) return;
+    response.codedBytes += bytes;
+    this.#keepWithinShare(tenant.guid, { ...owner, bytes: owner.bytes + bytes });
   }
 
   /** Drops the cached responses of a resource (`guid/name`), of a tenant (`guid`), or of all tenants (`*`). */
@@ -103,6 +110,13 @@ export class ResponseStore<Loading> {
     const [guid = '', name] = key.split('/');
     if (name === undefined) this.#tenants.delete(guid);
     else this.#dropResource(guid, name);
+  }
+
+  #keepWithinShare(guid: string, owner: CachedTenant<Loading>): boolean {
+    const fits = owner.bytes <= this.#maxTenantBytes;
+    if (fits) this.#tenants.set(guid, owner);
+    else this.#tenants.delete(guid);
+    return fits;
   }
 
   /** Returns the entry of exactly this record, and marks it as used. */
@@ -126,6 +140,6 @@ export class ResponseStore<Loading> {
   }
 }
 
-function sizeOf({ representation }: CachedResponse): number {
-  return representation.size + overhead;
+function sizeOf({ representation, codedBytes }: CachedResponse): number {
+  return representation.size + codedBytes + overhead;
 }

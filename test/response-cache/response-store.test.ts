@@ -21,10 +21,24 @@ describe('response store', () => {
   function put(tenant: TenantRecord, bytes: number, key = 'list', resource = 'Currency'): CachedResponse {
     // A short body is a string, two bytes for each character; a longer one is a buffer.
     const representation = Representation.of('x'.repeat(bytes > 8_000 ? bytes : bytes / 2));
-    const response = { representation, source: '', readAt: 0, expiresAt: 0 };
+    const response = { representation, codedBytes: 0, source: '', readAt: 0, expiresAt: 0 };
     store.set(tenant, resource, store.resource(tenant, resource), key, response);
     return response;
   }
+
+  it('a body that is compressed after it was stored counts, until its response is dropped', () => {
+    const [acme, globex] = [record('acme'), record('globex')];
+    const response = put(acme, 1_000);
+    put(globex, 1_000);
+    const before = store.bytes;
+    store.grow(acme, 'Currency', 'list', response, 300);
+    expect(store.bytes).to.equal(before + 300);
+    store.grow(globex, 'Currency', 'list', response, 300); // not stored there
+    expect(store.bytes).to.equal(before + 300);
+    store.drop('acme/Currency');
+    put(acme, 1_000);
+    expect(store.bytes).to.equal(before);
+  });
 
   it('a full store evicts the least recently used tenants, and only as many as it needs to', () => {
     const tenants = Array.from({ length: 20 }, (_, i) => record(i));
