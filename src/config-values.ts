@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import { type IpNetwork, parseIpNetwork } from './ip-address.ts';
 
@@ -14,6 +15,14 @@ export const count = z
   .string()
   .regex(/^[1-9]\d{0,5}$/, 'must be a whole number above 0')
   .transform(Number);
+
+/** A number of processes; `auto` is one for each core that this process may use. */
+export const processes = z.string().transform((text, context) => {
+  if (text.trim() === 'auto') return availableParallelism();
+  if (/^[1-9]\d?$/.test(text.trim())) return Number(text);
+  context.addIssue('must be a number of processes from 1 to 99, or auto for one per core');
+  return z.NEVER;
+});
 
 /** @param protocols with a colon: `https:` */
 export const url = (...protocols: string[]) =>

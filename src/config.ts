@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { count, duration, masterKey, origins, port, rate, trustedProxies, url } from './config-values.ts';
+import { count, duration, masterKey, origins, port, processes, rate, trustedProxies, url } from './config-values.ts';
 import { readSecretFiles, secretFileWarnings, secretVariables } from './secret-files.ts';
 import { similarSettingWarnings } from './similar-settings.ts';
 
@@ -49,6 +49,7 @@ const renamedVariables = { KEPT_ANSWERS_MB: 'RESPONSE_CACHE_MB' };
 
 const variables = z
   .object({
+    PROCESSES: processes.default(1),
     PORT: port.default(3000),
     HOST: z.string().default('127.0.0.1'),
     MANAGEMENT_PORT: port.default(3001),
@@ -75,7 +76,7 @@ const variables = z
         'must be one of trace, debug, info, warn, error, fatal, silent',
       )
       .default('info'),
-    CONTROL_CONNECTIONS: count.default(8),
+    CONTROL_CONNECTIONS: count.optional(),
     CONNECTION_BUDGET: count.default(80),
     TENANT_CONNECTIONS: count.default(8),
     RESPONSE_CACHE_MB: count.default(64),
@@ -85,17 +86,31 @@ const variables = z
       .refine(ms => ms <= 20_000, 'must be at most 20s: the whole stop takes at most 25 s')
       .default(5_000),
   })
-  .refine(env => env.CONNECTION_BUDGET > env.CONTROL_CONNECTIONS + 1, {
+  .refine(env => env.CONNECTION_BUDGET > env.PROCESSES * (controlConnections(env) + 1), {
     path: ['CONNECTION_BUDGET'],
-    message: 'must be more than CONTROL_CONNECTIONS + 1, so that tenants have connections too',
+    message: 'must be more than PROCESSES × (CONTROL_CONNECTIONS + 1), so that tenants have connections too',
   })
   .refine(env => !env.DATABASE_URL || env.MASTER_KEY, {
     path: ['MASTER_KEY'],
     message: 'is required when DATABASE_URL is set: set it, or MASTER_KEY_FILE',
   });
 
+interface ConnectionSettings {
+  PROCESSES: number;
+  CONNECTION_BUDGET: number;
+  CONTROL_CONNECTIONS?: number | undefined;
+}
+
+/** By default 8, or fewer if those of several processes would take more than half of the budget. */
+function controlConnections(env: ConnectionSettings): number {
+  if (env.CONTROL_CONNECTIONS !== undefined || env.PROCESSES === 1) return env.CONTROL_CONNECTIONS ?? 8;
+  return Math.max(2, Math.min(8, Math.floor(env.CONNECTION_BUDGET / 2 / env.PROCESSES) - 1));
+}
+
 function toConfig(env: z.output<typeof variables>) {
   return {
+    /** Worker processes that serve requests; 1 = the process that was started serves them itself. */
+    processes: env.PROCESSES,
     /** Where the API listens. */
     host: env.HOST,
     port: env.PORT,
@@ -121,7 +136,7 @@ function toConfig(env: z.output<typeof variables>) {
     trustedProxies: env.TRUSTED_PROXIES,
     /** Origins whose scripts may read responses. */
     corsOrigins: env.CORS_ORIGINS,
-    /** The Redis in which all processes count requests together; undefined = each process counts by itself. */
+    /** The Redis in which all processes count requests together; undefined = each start counts by itself. */
     redisUrl: env.REDIS_URL,
     /**
      * Maximum requests of a client in a time: all requests, logins to one account, account changes, legacy tokens.
@@ -139,8 +154,8 @@ function toConfig(env: z.output<typeof variables>) {
     logLevel: env.LOG_LEVEL,
     /** Maximum connections of all processes to one PostgreSQL server: all tenants and the control database. */
     connectionBudget: env.CONNECTION_BUDGET,
-    /** Maximum connections to the control database, which `connectionBudget` includes; one more for the change feed. */
-    controlConnections: env.CONTROL_CONNECTIONS,
+    /** Maximum connections of each process to the control database, which `connectionBudget` includes; one more for the change feed. */
+    controlConnections: controlConnections(env),
     /** Maximum connections to one tenant database, which `connectionBudget` includes. */
     tenantConnections: env.TENANT_CONNECTIONS,
     /** Maximum memory of the response cache. */

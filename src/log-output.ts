@@ -1,6 +1,11 @@
 import { writeSync } from 'node:fs';
 
 const flushBytes = 4_096;
+/**
+ * `PIPE_BUF` of Linux: a write of so many bytes into a pipe is not mixed with those of other processes (pipe(7)). Worker
+ * processes share the output.
+ */
+const maxAtomicBytes = 4_096;
 const flushMs = 100;
 const maxBufferedBytes = 1024 * 1024;
 /** Retry after a pipe accepted a part: its reader works, and empties 64 KiB within this time. */
@@ -46,7 +51,7 @@ export function createLogOutput(reportDropped: (lines: number) => void): LogOutp
     text = '';
     textBytes = 0;
     try {
-      while (rest.length > 0) rest = rest.subarray(writeSync(1, rest));
+      while (rest.length > 0) rest = rest.subarray(writeSync(1, rest, 0, atomicLength(rest)));
       return undefined;
     } catch (error) {
       return (error as NodeJS.ErrnoException).code ?? 'unknown'; // EAGAIN, ENOSPC, EPIPE …
@@ -87,4 +92,12 @@ export function createLogOutput(reportDropped: (lines: number) => void): LogOutp
       return droppedLines;
     },
   };
+}
+
+/** Returns the length of the whole lines at the start of the text that one atomic write can take; at least one line. */
+function atomicLength(text: Buffer): number {
+  if (text.length <= maxAtomicBytes) return text.length;
+  const lastEnd = text.lastIndexOf('\n', maxAtomicBytes - 1);
+  const end = lastEnd >= 0 ? lastEnd : text.indexOf('\n');
+  return end >= 0 ? end + 1 : text.length;
 }

@@ -6,22 +6,35 @@ import { createApiServer } from './http/api-server.ts';
 import { createManagementServer } from './http/management.ts';
 import { refuseUnparsed } from './http/refuse-unparsed.ts';
 import { requestListener } from './http/request-listener.ts';
+import type { Metrics } from './metrics/metrics.ts';
 import type { WriteMonitor } from './response-cache/write-monitor.ts';
 import { listen, portOf } from './server-ports.ts';
 import { createServices, type ServiceOptions } from './services.ts';
 
-export interface RunningServer {
-  /** Ports of the API, and of the health checks and metrics. */
+/** The API without a management server: what each worker process runs. */
+export interface RunningApi {
   readonly port: number;
-  readonly managementPort: number;
   readonly databases: TenantDatabases;
   readonly writeMonitor: WriteMonitor;
+  readonly metrics: Metrics;
+  /** False while the process stops, or cannot reach the control database. */
+  isReady(): boolean;
   /**
    * Becomes not ready, continues to serve for `delayMs` milliseconds so that balancers notice, then refuses new
    * connections and finishes running requests.
    * @returns false when requests were cut off
    */
   stop(delayMs?: number): Promise<boolean>;
+  /**
+   * Becomes not ready and refuses new connections, which other workers accept. For at most `delayMs` milliseconds, each
+   * open connection may send a request and is closed after its response; then `stop`.
+   */
+  handOver(delayMs: number): Promise<boolean>;
+}
+
+export interface RunningServer extends Pick<RunningApi, 'port' | 'databases' | 'writeMonitor' | 'stop'> {
+  /** Port of the health checks and metrics. */
+  readonly managementPort: number;
 }
 
 interface ServerOptions extends ServiceOptions {
@@ -35,10 +48,33 @@ const maxStopMs = 25_000; // less than the 30 s after which orchestrators kill a
  * Starts the service on an open installation: makes its parts, and listens.
  * @throws {OperatorError} when a port cannot be listened on
  */
-export async function startServer({
-  deadlineMs = requestDeadlineMs,
-  ...options
-}: ServerOptions): Promise<RunningServer> {
+export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  const { config } = options;
+  const api = await startApi(options);
+  const management = createManagementServer(api);
+  try {
+    await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_');
+  } catch (error) {
+    await api.stop();
+    throw error;
+  }
+  const { port, databases, writeMonitor } = api;
+  return {
+    port,
+    managementPort: portOf(management),
+    databases,
+    writeMonitor,
+    stop: async delayMs => {
+      const finished = await api.stop(delayMs);
+      management.closeAllConnections();
+      await new Promise(resolve => management.close(resolve));
+      return finished;
+    },
+  };
+}
+
+/** As `startServer`, without health checks and metrics. */
+export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions): Promise<RunningApi> {
   const { config } = options;
   const services = await createServices(options);
   const { feed, metrics, databases, writeMonitor, responseCache, unsentResponses } = services;
@@ -53,31 +89,37 @@ export async function startServer({
     refuse: refuseUnparsed(options.log, metrics.count),
     keepAliveMs: config.keepAliveMs,
   });
-  const management = createManagementServer({ isReady: () => feed.current && !stopping.signal.aborted, metrics });
   try {
     await listen(api.http, config.port, config.host, '');
-    await listen(management, config.managementPort, config.managementHost, 'MANAGEMENT_');
   } catch (error) {
     api.http.close();
     await services.close();
     throw error;
   }
   writeMonitor.start(() => responseCache.counts.hits + responseCache.counts.misses);
+  const drain = async (maxMs: number): Promise<boolean> => {
+    draining.abort();
+    const finished = await api.drain(maxMs);
+    await services.close();
+    return finished;
+  };
   return {
     port: portOf(api.http),
-    managementPort: portOf(management),
     databases,
     writeMonitor,
+    metrics,
+    isReady: () => feed.current && !stopping.signal.aborted,
     stop: async (delayMs = 0) => {
       stopping.abort();
       api.closeAfterResponses();
       if (delayMs > 0) await delay(delayMs);
-      draining.abort();
-      const finished = await api.drain(maxStopMs - delayMs);
-      await services.close();
-      management.closeAllConnections();
-      await new Promise(resolve => management.close(resolve));
-      return finished;
+      return drain(maxStopMs - delayMs);
+    },
+    handOver: async delayMs => {
+      stopping.abort();
+      api.closeAfterResponses();
+      await Promise.race([api.refuseConnections(), delay(delayMs, undefined, { ref: false })]);
+      return drain(maxStopMs - delayMs);
     },
   };
 }

@@ -16,7 +16,7 @@ import { controlHead, controlServerIdentity } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
 import { readInstallationIdentity } from './control/installation-id.ts';
-import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
+import { createRateLimitStore, type PrimaryWindows } from './http/rate-limit/rate-limit-store.ts';
 import { UnsentResponses } from './http/unsent-responses.ts';
 import type { Installation } from './installation.ts';
 import { describeError } from './log.ts';
@@ -35,6 +35,8 @@ export interface ServiceOptions {
   passwords?: Passwords;
   /** Counts the lines that the log has dropped, for the metrics. */
   logOutput?: Pick<LogOutput, 'droppedLines'>;
+  /** The windows of rate limits in the primary process, for a worker. */
+  primary?: PrimaryWindows;
   /** Unix time in milliseconds; replaced in tests where tokens expire and rate limit windows pass. */
   now?: () => number;
   /** A monotonic clock in milliseconds; replaced in tests where cached responses expire. */
@@ -75,6 +77,7 @@ export async function createServices({
   log,
   passwords = createPasswords(),
   logOutput = { droppedLines: 0 },
+  primary,
   now,
   clock,
 }: ServiceOptions): Promise<Services> {
@@ -108,7 +111,7 @@ export async function createServices({
   const { id: issuer, since } = await readInstallationIdentity(control);
   const formerIssuer = { name: config.publicUrl, until: since + formerIssuerSeconds };
   const tokens = { issuer, formerIssuer, audience, now: unixTime };
-  const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, log, now });
+  const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, primary, log, now });
   const background = createBackgroundTasks(log);
   const usage = createUsageCounter(control, error =>
     log.warn({ err: describeError(error) }, 'the uses of legacy tokens could not be stored'),

@@ -1,4 +1,4 @@
-type StopSignal = 'SIGINT' | 'SIGTERM';
+type StopSignal = 'SIGINT' | 'SIGTERM' | 'SIGHUP';
 
 /**
  * A program that npm or `node --watch` runs receives one Ctrl-C twice within milliseconds: from the terminal, which

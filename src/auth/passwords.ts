@@ -38,10 +38,16 @@ export interface Passwords {
 }
 
 /**
- * @param concurrency default: one core less than there are, for requests without a password, and at most three, so that
- *   one of the four threads of Node's pool is free for name look-ups of new connections
+ * Returns how many hashes each of the processes computes at a time: together one less than there are cores, for
+ * requests without a password, but each of them one; and at most three, so that one of the four threads of Node's pool
+ * is free for name look-ups of new connections.
  */
-export function createPasswords(concurrency = Math.max(1, Math.min(3, availableParallelism() - 1))): Passwords {
+export function hashConcurrency(processes: number): number {
+  return Math.max(1, Math.min(3, Math.floor((availableParallelism() - 1) / processes)));
+}
+
+/** @param concurrency hashes at a time */
+export function createPasswords(concurrency = hashConcurrency(1)): Passwords {
   const { usage, run, countHash } = createLimiter(concurrency, maxQueue);
   const decoy = hash(randomBytes(16), parameters);
   return {

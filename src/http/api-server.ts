@@ -8,6 +8,8 @@ export interface ApiServer {
   readonly http: Server;
   /** Closes each connection after its last response. New connections are still accepted. */
   closeAfterResponses(): void;
+  /** Refuses new connections, or, in a worker process, leaves them to the others. @returns when all are closed */
+  refuseConnections(): Promise<void>;
   /**
    * Refuses new connections and waits for the running requests and for responses that are still being sent. A request
    * that does not arrive within the time limits is ended, as at any other time; that does not count as cut off.
@@ -77,15 +79,20 @@ export function createApiServer({ handle, refuse, keepAliveMs, limits = defaultL
   return {
     http,
     closeAfterResponses: () => connections.closeAfterResponses(),
+    refuseConnections: () => refuseConnections(http),
     drain: maxMs => drain(http, connections, maxMs, limits.headersTimeout),
   };
+}
+
+/** Not `http.close`: it ends Node's check of the time limits, so that an endless request would not be ended. */
+function refuseConnections(http: Server): Promise<void> {
+  return new Promise(resolve => NetServer.prototype.close.call(http, () => resolve()));
 }
 
 async function drain(http: Server, connections: Connections, maxMs: number, maxHeadMs: number): Promise<boolean> {
   let finished = true;
   connections.closeAfterResponses();
-  // Not `http.close`: it ends Node's check of the time limits, so that one endless request would take all of `maxMs`.
-  const closed = new Promise(resolve => NetServer.prototype.close.call(http, resolve));
+  const closed = refuseConnections(http);
   const closeIdle = (): void => connections.closeIdle(performance.now(), maxHeadMs);
   closeIdle();
   const sweep = setInterval(closeIdle, drainCheckMs);

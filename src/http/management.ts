@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http';
 
 interface ManagementParts {
-  isReady: () => boolean;
+  isReady: () => boolean | Promise<boolean>;
   metrics: { render(): Promise<string>; readonly contentType: string };
 }
 
@@ -15,7 +15,7 @@ export function createManagementServer({ isReady, metrics }: ManagementParts): S
       response.writeHead(body === undefined ? 500 : 200, headers).end(body);
       return;
     }
-    const status = path === '/health/live' ? 200 : path === '/health/ready' ? (isReady() ? 200 : 503) : 404;
+    const status = path === '/health/live' ? 200 : path === '/health/ready' ? ((await isReady()) ? 200 : 503) : 404;
     const body = JSON.stringify({ status: status === 200 ? 'ok' : status === 503 ? 'unavailable' : 'not_found' });
     response.writeHead(status, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' }).end(body);
   });

@@ -29,6 +29,7 @@ export function addCacheMetrics(
   addGauge(registry, {
     name: 'change_feed_current',
     help: '1 while the change feed works; 0 while it is down and the service serves nothing from memory.',
+    aggregator: 'min',
     read: () => [{ value: feed.current ? 1 : 0 }],
   });
 }

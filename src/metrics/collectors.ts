@@ -10,6 +10,8 @@ interface MetricOptions {
   name: string;
   help: string;
   labelNames?: string[];
+  /** How the values of several worker processes become one. Default: their sum. */
+  aggregator?: 'sum' | 'min' | 'max';
   /** Reads the current values. It is called at each scrape, so that a request only has to add to a number. */
   read: () => Iterable<Sample>;
 }
@@ -27,12 +29,13 @@ export function addCounter(registry: Registry, options: MetricOptions): void {
 function addMetric(
   Metric: typeof Counter | typeof Gauge,
   registry: Registry,
-  { name, help, labelNames = [], read }: MetricOptions,
+  { name, help, labelNames = [], aggregator = 'sum', read }: MetricOptions,
 ): void {
   new Metric({
     name,
     help,
     labelNames,
+    aggregator,
     registers: [registry],
     collect() {
       this.reset();

@@ -1,4 +1,4 @@
-import { Registry } from 'prom-client';
+import { type MetricObjectWithValues, type MetricValue, Registry } from 'prom-client';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import type { FleetCounts } from '../control/fleet-counts.ts';
@@ -11,14 +11,22 @@ import { addCacheMetrics } from './cache-metrics.ts';
 import { addCounter, addGauge } from './collectors.ts';
 import { addConnectionMetrics } from './connection-metrics.ts';
 import { addFleetMetrics } from './fleet-metrics.ts';
-import { addProcessMetrics } from './process-metrics.ts';
+import { addBuildMetric, addNodeMetrics } from './process-metrics.ts';
 import { addRequestMetrics } from './request-metrics.ts';
+
+/** A metric with its current values, as JSON. */
+export type MetricValues = MetricObjectWithValues<MetricValue<string>>;
 
 export interface Metrics {
   /** Counts one request. */
   count(outcome: RequestOutcome): void;
   /** Renders all metrics in the text format of Prometheus. */
   render(): Promise<string>;
+  /**
+   * Reads the values of all metrics, which the primary process combines with those of other workers.
+   * @param withFleet false leaves out the metrics that are the same in every process
+   */
+  read(withFleet: boolean): Promise<MetricValues[]>;
   readonly contentType: string;
 }
 
@@ -41,7 +49,8 @@ export function createMetrics(sources: MetricsSources): Metrics {
   const { databases, responseCache, feed, passwords, logOutput, mails, rateLimitStore, readFleet } = sources;
   const registry = new Registry();
   let fleet: FleetCounts | undefined;
-  addProcessMetrics(registry, sources.schemaVersion);
+  addNodeMetrics(registry);
+  addBuildMetric(registry, sources.schemaVersion);
   const count = addRequestMetrics(registry);
   addFleetMetrics(registry, () => fleet);
   addConnectionMetrics(registry, databases.budgets);
@@ -88,12 +97,17 @@ export function createMetrics(sources: MetricsSources): Metrics {
   });
   addGauge(registry, {
     name: 'rate_limits_own',
-    help: '1 while Redis fails, so that this process counts rate limits alone; otherwise 0, also without REDIS_URL.',
+    help: '1 while a process cannot reach Redis or its primary process, and counts rate limits alone; otherwise 0.',
+    aggregator: 'max',
     read: () => [{ value: rateLimitStore.isFallback ? 1 : 0 }],
   });
   const render = async (): Promise<string> => {
     fleet = await readFleet();
     return registry.metrics();
   };
-  return { count, render, contentType: registry.contentType };
+  const read = async (withFleet: boolean): Promise<MetricValues[]> => {
+    fleet = withFleet ? await readFleet() : undefined;
+    return registry.getMetricsAsJSON();
+  };
+  return { count, render, read, contentType: registry.contentType };
 }

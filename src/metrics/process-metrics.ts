@@ -1,22 +1,35 @@
 import { readFileSync } from 'node:fs';
-import { collectDefaultMetrics, type Registry } from 'prom-client';
+import { type Aggregator, collectDefaultMetrics, type Registry } from 'prom-client';
 import { addGauge } from './collectors.ts';
 
 /** Gauges whose names end in `_total`, which is for counters. The same numbers are in metrics with a label `type`. */
 const misnamed = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total'];
 
-/**
- * Registers the metrics of the process and of Node, and the build that runs.
- * @param schemaVersion of tenants in this build
- */
-export function addProcessMetrics(registry: Registry, schemaVersion: string): void {
+/** Registers the metrics of the process and of Node. */
+export function addNodeMetrics(registry: Registry): void {
   collectDefaultMetrics({ register: registry });
   for (const name of misnamed) registry.removeSingleMetric(name);
+  // Of several processes, the slowest event loop counts, and the start of the first one, which started the others.
+  for (const { name } of registry.getMetricsAsArray())
+    if (name.startsWith('nodejs_eventloop_lag_')) setAggregator(registry, name, 'max');
+  setAggregator(registry, 'process_start_time_seconds', 'first');
+}
+
+function setAggregator(registry: Registry, name: string, aggregator: Aggregator): void {
+  Object.assign(registry.getSingleMetric(name) ?? {}, { aggregator });
+}
+
+/**
+ * Registers the build that runs.
+ * @param schemaVersion of tenants in this build
+ */
+export function addBuildMetric(registry: Registry, schemaVersion: string): void {
   const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
   addGauge(registry, {
     name: 'build_info',
     help: 'The build that runs: its version and the schema version of its tenants. The value is 1.',
     labelNames: ['version', 'schema_version'],
+    aggregator: 'max',
     read: () => [{ labels: { version, schema_version: schemaVersion }, value: 1 }],
   });
 }

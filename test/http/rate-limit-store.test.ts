@@ -1,7 +1,9 @@
 import { expect } from 'chai';
 import { pino } from 'pino';
-import { createRateLimitStore, failuresPrefix } from '../../src/http/rate-limit/rate-limit-store.ts';
-import { createRedisStore, type RedisStore } from '../../src/http/rate-limit/redis-store.ts';
+import { failuresPrefix } from '../../src/http/rate-limit/process-windows.ts';
+import { createRateLimitStore } from '../../src/http/rate-limit/rate-limit-store.ts';
+import { createRedisStore } from '../../src/http/rate-limit/redis-store.ts';
+import type { SharedWindows } from '../../src/http/rate-limit/shared-windows.ts';
 import { groupSpan, type Rate, SlidingWindows } from '../../src/http/rate-limit/sliding-window.ts';
 import { eventually } from '../support/eventually.ts';
 import { redisInstalled, startRedis, type TestRedis } from '../support/redis.ts';
@@ -102,7 +104,7 @@ else describe('sliding windows in Redis', slidingWindowsInRedis);
 
 function slidingWindowsInRedis(): void {
   let redis: TestRedis;
-  let store: RedisStore;
+  let store: SharedWindows;
   let timeLimits: HeldTimers;
   let now = 0;
   before(async () => {

@@ -1,84 +1,112 @@
 import type { Logger } from 'pino';
 import { createBreaker } from './breaker.ts';
+import { createProcessWindows, type ProcessWindows } from './process-windows.ts';
 import { createRedisStore } from './redis-store.ts';
-import { type Rate, type RateLimitResult, SlidingWindows } from './sliding-window.ts';
+import type { SharedWindows } from './shared-windows.ts';
+import type { Rate, RateLimitResult } from './sliding-window.ts';
 
-/** Counts the calls of every client: of all processes together when there is a Redis. */
+/** Counts the calls of every client: of all processes together when they share windows. */
 export interface RateLimitStore {
-  /** Counts a call if the rate allows it. Never throws, and waits at most 80 ms (for Redis). */
+  /** Counts a call if the rate allows it. Never throws, and waits at most 250 ms for the shared windows. */
   hit(key: string, rate: Rate): Promise<RateLimitResult>;
-  /** Returns the state of a window, without counting a call. Never throws, and waits at most 80 ms (for Redis). */
+  /** Returns the state of a window, without counting a call. Never throws, and waits as `hit` does. */
   peek(key: string, rate: Rate): Promise<RateLimitResult>;
-  /** True while Redis fails, and this process counts by itself. */
+  /** True while the shared windows fail, and this process counts by itself. */
   readonly isFallback: boolean;
   close(): void;
 }
 
+/** The windows in the primary process, for one of its workers. */
+export interface PrimaryWindows {
+  readonly windows: SharedWindows;
+  readonly workers: number;
+}
+
 interface RateLimitStoreOptions {
-  /** Undefined = this process counts by itself. */
+  /** Undefined = the windows are in the primary process, if there is one. */
   redisUrl: string | undefined;
+  /** Undefined = this process is the only one of its start, and counts by itself unless there is a Redis. */
+  primary?: PrimaryWindows | undefined;
   log: Logger;
   /** Returns Unix time in milliseconds, for tests in which windows pass. */
   now?: (() => number) | undefined;
 }
 
-const maxWindows = 100_000; // of each kind: 25 MB, in the worst case 100 MB
-
-/**
- * Prefix of the keys that count failed logins to an account. They have windows of their own: any request can add
- * windows to the others, also a login without a tenant, and would drop these. Each window here takes a password hash.
- */
-export const failuresPrefix = 'rl:failures:';
 // Its rate never runs out, so every probe writes: a Redis that is full, or a replica, must not pass.
 const probe = { key: 'rl:probe', rate: { max: 1_000_000, windowMs: 1_000 } };
 
 /**
- * Creates a store. Every process counts the calls that it allows, with or without Redis, and passes to Redis only calls
- * that it would allow itself. This has three effects: each process enforces the limits whatever happens to Redis, a
- * client far above its limit causes no calls to Redis, and when Redis fails the counts continue from where they are.
+ * Creates a store. Every process counts the calls that it allows, and passes to the shared windows only calls that it
+ * would allow itself. This has three effects: each process enforces the limits whatever happens to the shared windows, a
+ * client far above its limit causes no calls to them, and when they fail the counts continue from where they are.
  */
-export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStoreOptions): Promise<RateLimitStore> {
-  const failureWindows = new SlidingWindows(maxWindows);
-  const requestWindows = new SlidingWindows(maxWindows);
-  const ownWindows = (key: string): SlidingWindows =>
-    key.startsWith(failuresPrefix) ? failureWindows : requestWindows;
-  const clock = now ?? monotonicUnixTime;
-  if (!redisUrl)
-    return {
-      hit: async (key, rate) => ownWindows(key).hit(key, rate, clock()),
-      peek: async (key, rate) => ownWindows(key).peek(key, rate, clock()),
-      isFallback: false,
-      close: () => {},
-    };
+export async function createRateLimitStore({
+  redisUrl,
+  primary,
+  log,
+  now,
+}: RateLimitStoreOptions): Promise<RateLimitStore> {
+  const own = createProcessWindows(now);
+  if (redisUrl) return shareWindows(own, createRedisStore(redisUrl, now), { name: 'Redis', log });
+  if (primary) {
+    const { windows, workers } = primary;
+    return shareWindows(own, windows, { name: 'the primary process', log, shareOf: max => fairShare(max, workers) });
+  }
+  return {
+    hit: async (key, rate) => own.hit(key, rate),
+    peek: async (key, rate) => own.peek(key, rate),
+    isFallback: false,
+    close: () => {},
+  };
+}
 
-  const shared = createRedisStore(redisUrl, now);
+/** The workers of a silent primary process together allow no more calls than the rate, but each of them one. */
+function fairShare(max: number, workers: number): number {
+  return Math.max(1, Math.floor(max / workers));
+}
+
+interface ShareOptions {
+  /** Where the shared windows are, for the log. */
+  name: string;
+  log: Logger;
+  /** Returns the calls that this process allows by itself while the shared windows fail. Default: all. */
+  shareOf?: (max: number) => number;
+}
+
+async function shareWindows(
+  own: ProcessWindows,
+  shared: SharedWindows,
+  { name, log, shareOf = max => max }: ShareOptions,
+): Promise<RateLimitStore> {
   const breaker = createBreaker({
     probe: () => shared.hit(probe.key, probe.rate),
     onOpen: cause =>
       log.warn(
         { event: 'rate_limits_own', reason: reason(cause) },
-        'Redis fails: each process counts rate limits by itself',
+        `${name} fails: each process counts rate limits by itself`,
       ),
     onClose: () =>
-      log.info({ event: 'rate_limits_shared' }, 'Redis works again: all processes share the counts of rate limits'),
+      log.info({ event: 'rate_limits_shared' }, `${name} works again: the processes share the counts of rate limits`),
   });
   await shared.started();
   await breaker.check();
+  const alone = (result: RateLimitResult, { max }: Rate): RateLimitResult => {
+    const remaining = Math.max(0, result.remaining - (max - shareOf(max)));
+    return { ...result, remaining };
+  };
   return {
     hit: async (key, rate) => {
-      const at = clock();
-      const ownResult = ownWindows(key).hit(key, rate, at);
+      const { result: ownResult, undo } = own.hitTentatively(key, rate);
       if (ownResult.remaining === 0) return ownResult;
-      const sharedResult = await breaker.call(() => shared.hit(key, rate));
-      if (sharedResult === undefined) return ownResult;
-      if (sharedResult.remaining === 0) ownWindows(key).undo(key, at);
+      const sharedResult = (await breaker.call(() => shared.hit(key, rate))) ?? alone(ownResult, rate);
+      if (sharedResult.remaining === 0) undo();
       return sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
     },
     peek: async (key, rate) => {
-      const ownResult = ownWindows(key).peek(key, rate, clock());
+      const ownResult = own.peek(key, rate);
       if (ownResult.remaining === 0) return ownResult;
-      const sharedResult = await breaker.call(() => shared.peek(key, rate));
-      return sharedResult && sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
+      const sharedResult = (await breaker.call(() => shared.peek(key, rate))) ?? alone(ownResult, rate);
+      return sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
     },
     get isFallback() {
       return breaker.isOpen;
@@ -88,11 +116,6 @@ export async function createRateLimitStore({ redisUrl, log, now }: RateLimitStor
       shared.close();
     },
   };
-}
-
-/** Returns Unix time in milliseconds that does not jump when the clock of the machine is set. */
-function monotonicUnixTime(): number {
-  return performance.timeOrigin + performance.now();
 }
 
 /** Returns an error code, or the first word of a Redis error (`OOM`): never the command, which contains addresses. */

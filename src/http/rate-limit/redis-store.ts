@@ -1,16 +1,8 @@
 import { Redis } from 'ioredis';
-import { groupSpan, type Rate, type RateLimitResult } from './sliding-window.ts';
-
-/** The windows that all processes share, in Redis. */
-export interface RedisStore {
-  /** Counts a call if the rate allows it. @throws when Redis has not counted within 80 ms, for any reason */
-  hit(key: string, rate: Rate): Promise<RateLimitResult>;
-  /** Returns the state of a window, without counting a call. @throws as `hit` */
-  peek(key: string, rate: Rate): Promise<RateLimitResult>;
-  /** Connects. Resolves when the connection is open, when the first attempt has failed, or after a second. */
-  started(): Promise<void>;
-  close(): void;
-}
+import { createCallBatches } from './call-batches.ts';
+import type { SharedWindows } from './shared-windows.ts';
+import { groupSpan } from './sliding-window.ts';
+import { within } from './within.ts';
 
 // A request makes at most two calls, for the limit of all requests and for that of its route: it waits at most 160 ms.
 // A request from IPv6 makes them for three networks: it waits at most 480 ms, until the third failure opens the
@@ -31,39 +23,26 @@ const connection = {
 };
 
 /**
- * Creates a store in which each window has one key, so that any node of a cluster can hold it. A key expires with its
- * window.
+ * Creates the windows that all processes share in Redis. A call fails if Redis has not counted it within 80 ms. Each
+ * window has one key, so that any node of a cluster can hold it. A key expires with its window.
  * @param now returns Unix time in milliseconds; by default the clock of Redis counts, which all processes share
  */
-export function createRedisStore(url: string, now?: () => number): RedisStore {
+export function createRedisStore(url: string, now?: () => number): SharedWindows {
   const redis = new Redis(url, connection) as Redis & { slide: (...args: (string | number)[]) => Promise<number[]> };
   redis.on('error', () => {}); // reports lost connections; each call without a connection fails by itself
   redis.defineCommand('slide', { numberOfKeys: 1, lua: slide });
-  /** The calls of this turn of the event loop by key, which `sendBatches` sends at its end. */
-  let batches = new Map<string, Batch>();
-
-  /** Sends the calls that arrived together: one command for each client, and all commands in one system call. */
-  const sendBatches = (): void => {
-    const sending = batches;
-    batches = new Map();
+  const hit = createCallBatches(batches => {
     redis.stream?.cork();
-    for (const [key, { rate, calls, reply }] of sending) {
+    for (const { key, rate, calls, result } of batches) {
       const numbers = redis.slide(key, rate.max, rate.windowMs, groupSpan(rate), calls, now?.() ?? '');
       within(numbers, maxReplyMs).then(([remaining = 0, resetMs = 0]) => {
-        reply.resolve({ remaining, resetMs });
-      }, reply.reject);
+        result.resolve({ remaining, resetMs });
+      }, result.reject);
     }
     redis.stream?.uncork();
-  };
+  });
   return {
-    hit: async (key, rate) => {
-      if (batches.size === 0) setImmediate(sendBatches);
-      const batch = batches.get(key) ?? { rate, calls: 0, reply: Promise.withResolvers<RateLimitResult>() };
-      batches.set(key, batch);
-      const earlierCalls = batch.calls++;
-      const { remaining, resetMs } = await batch.reply.promise;
-      return { remaining: Math.max(0, remaining - earlierCalls), resetMs };
-    },
+    hit,
     peek: async (key, rate) => {
       const numbers = redis.slide(key, rate.max, rate.windowMs, groupSpan(rate), 0, now?.() ?? '');
       const [remaining = 0, resetMs = 0] = await within(numbers, maxReplyMs);
@@ -72,13 +51,6 @@ export function createRedisStore(url: string, now?: () => number): RedisStore {
     started: () => within(redis.connect(), maxStartMs).catch(() => {}),
     close: () => redis.disconnect(),
   };
-}
-
-/** The calls of one client in one turn of the event loop. */
-interface Batch {
-  readonly rate: Rate;
-  calls: number;
-  readonly reply: PromiseWithResolvers<RateLimitResult>;
 }
 
 /**
@@ -121,14 +93,3 @@ if remaining > 0 and calls > 0 then
 end
 return { remaining, (ends[1] or now) + window - now }
 `;
-
-/**
- * Rejects when the promise has not settled within `ms` milliseconds. It first lets the event loop read data that has
- * already arrived, so that a pause of this process does not count as one of Redis.
- */
-function within<T>(promise: Promise<T>, ms: number): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => setImmediate(reject, new Error(`no reply within ${ms} ms`)), ms);
-    promise.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
-}

@@ -1,0 +1,44 @@
+import { type Rate, type RateLimitResult, SlidingWindows } from './sliding-window.ts';
+
+/** The windows in the memory of a process. */
+export interface ProcessWindows {
+  /** Counts as many of the calls as the rate allows. @returns the result of the first one */
+  hit(key: string, rate: Rate, calls?: number): RateLimitResult;
+  /** Returns the state of a window, without counting a call. */
+  peek(key: string, rate: Rate): RateLimitResult;
+  /** Counts a call as `hit` does. @returns its result, and a function that undoes the count */
+  hitTentatively(key: string, rate: Rate): { result: RateLimitResult; undo: () => void };
+}
+
+const maxWindows = 100_000; // of each kind: 25 MB, in the worst case 100 MB
+
+/**
+ * Prefix of the keys that count failed logins to an account. They have windows of their own: any request can add
+ * windows to the others, also a login without a tenant, and would drop these. Each window here takes a password hash.
+ */
+export const failuresPrefix = 'rl:failures:';
+
+/** @param now returns Unix time in milliseconds */
+export function createProcessWindows(now: () => number = monotonicUnixTime): ProcessWindows {
+  const failures = new SlidingWindows(maxWindows);
+  const requests = new SlidingWindows(maxWindows);
+  const windowsOf = (key: string): SlidingWindows => (key.startsWith(failuresPrefix) ? failures : requests);
+  return {
+    hit: (key, rate, calls = 1) => {
+      const [windows, at] = [windowsOf(key), now()];
+      const first = windows.hit(key, rate, at);
+      for (let call = 1; call < Math.min(calls, first.remaining); call++) windows.hit(key, rate, at);
+      return first;
+    },
+    peek: (key, rate) => windowsOf(key).peek(key, rate, now()),
+    hitTentatively: (key, rate) => {
+      const [windows, at] = [windowsOf(key), now()];
+      return { result: windows.hit(key, rate, at), undo: () => windows.undo(key, at) };
+    },
+  };
+}
+
+/** Returns Unix time in milliseconds that does not jump when the clock of the machine is set. */
+function monotonicUnixTime(): number {
+  return performance.timeOrigin + performance.now();
+}

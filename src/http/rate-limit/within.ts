@@ -1,0 +1,10 @@
+/**
+ * Rejects when the promise has not settled within `ms` milliseconds. It first lets the event loop read data that has
+ * already arrived, so that a pause of this process does not count as one of the other side.
+ */
+export function within<T>(promise: Promise<T>, ms: number): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => setImmediate(reject, new Error(`no reply within ${ms} ms`)), ms);
+    promise.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}

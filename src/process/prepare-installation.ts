@@ -1,0 +1,70 @@
+import { fileURLToPath } from 'node:url';
+import type { Logger } from 'pino';
+import { createPasswords } from '../auth/passwords.ts';
+import type { Config } from '../config.ts';
+import { openControlDatabase } from '../control/database.ts';
+import type { Installation } from '../installation.ts';
+import { requireControlHead } from '../operator/control-head.ts';
+import { migrateTenants } from '../operator/migrations/migrate-tenants.ts';
+import { readManifest } from '../operator/provisioning/manifest.ts';
+import { type Provisioned, provision } from '../operator/provisioning/provision.ts';
+import { requireMasterKey } from '../operator/require-master-key.ts';
+import { createServiceLogin, isOperatorLogin } from '../operator/service-login.ts';
+
+/** An installation on which the service can run. */
+export interface PreparedInstallation {
+  /** With the login of the service, if the installation is on the embedded PostgreSQL. */
+  readonly installation: Installation;
+  /** The demo tenant, on the embedded PostgreSQL. */
+  readonly demo: Provisioned | undefined;
+}
+
+/**
+ * Checks an installation, and on the embedded PostgreSQL brings it to the version of this build, with a demo tenant.
+ * @throws {OperatorError} when the service cannot run on it
+ */
+export async function prepareInstallation(
+  installation: Installation,
+  config: Config,
+  log: Logger,
+): Promise<PreparedInstallation> {
+  await requireControlHead(installation);
+  await requireMasterKey(installation.control.em, installation.secrets);
+  if (!installation.embedded) {
+    await warnOfOperatorLogin(installation, log);
+    return { installation, demo: undefined };
+  }
+  const demo = await provisionDemo(installation);
+  return { installation: await withServiceLogin(installation, config), demo };
+}
+
+/** Provisions the demo tenant and migrates all tenants to head. */
+async function provisionDemo(installation: Installation): Promise<Provisioned> {
+  const manifest = await readManifest(fileURLToPath(new URL('../../tenants/demo.json', import.meta.url)));
+  const demo = await provision(installation, createPasswords(), manifest);
+  const failed = (await migrateTenants(installation)).outcomes.filter(outcome => outcome.state === 'failed');
+  for (const { slug, error } of failed) console.error(`Tenant ${slug} could not be migrated: ${error}`);
+  return demo;
+}
+
+/** Opens the embedded control database with the login of the service: it has the same rights as in production. */
+async function withServiceLogin(operator: Installation, config: Config): Promise<Installation> {
+  // Other processes on the same embedded PostgreSQL derive the same password.
+  const password = operator.secrets.mac('service_login').toString('base64url');
+  const controlUrl = await createServiceLogin(operator.controlUrl, password);
+  const control = openControlDatabase(controlUrl, config.controlConnections);
+  const close = async (): Promise<void> => {
+    await control.close(true);
+    await operator.close();
+  };
+  return { ...operator, controlUrl, control, close };
+}
+
+/** The service needs no rights of an operator, and an attacker who takes it over should not get them. */
+async function warnOfOperatorLogin({ control }: Installation, log: Logger): Promise<void> {
+  if (await isOperatorLogin(control))
+    log.warn(
+      { event: 'operator_login' },
+      'the service runs with the login of an operator; make one of its own: npm run -s control -- service-login',
+    );
+}

@@ -1,0 +1,52 @@
+import type { Logger } from 'pino';
+import type { Config } from '../config.ts';
+import type { LogOutput } from '../log-output.ts';
+import { startServer } from '../server.ts';
+import { onStopSignal } from '../signals.ts';
+import { onFault } from './faults.ts';
+import type { PreparedInstallation } from './prepare-installation.ts';
+import { welcome } from './welcome.ts';
+
+export interface RunOptions {
+  readonly config: Config;
+  readonly prepared: PreparedInstallation;
+  readonly log: Logger;
+  readonly output: LogOutput;
+  /** Must be called when signals no longer end the process at once. */
+  readonly ignoreEarlySignals: () => void;
+}
+
+/** Serves requests in this process, until a signal or a fault ends it. */
+export async function runService({ config, prepared, log, output, ignoreEarlySignals }: RunOptions): Promise<void> {
+  const { installation, demo } = prepared;
+  const { stop, ...ports } = await startServer({ config, installation, log, logOutput: output });
+  ignoreEarlySignals();
+  const ended = serviceEnd(log);
+  reportListening({ config, log, output, ports, demo });
+
+  const reason = await ended;
+  log.info({ event: 'stopping', reason }, 'stopping after the running requests');
+  const finished = await stop(reason === 'SIGTERM' ? config.shutdownDelayMs : 0);
+  if (!finished) process.exitCode = 1;
+}
+
+/** Resolves when the process must end: on a signal, or on an error that nothing handled. */
+function serviceEnd(log: Logger): Promise<'SIGTERM' | 'SIGINT' | 'fault'> {
+  return new Promise(resolve => {
+    onStopSignal(['SIGTERM', 'SIGINT'], resolve, () => process.exit(1));
+    onFault(log, () => resolve('fault'));
+  });
+}
+
+interface Listening extends Pick<RunOptions, 'config' | 'log' | 'output'> {
+  readonly ports: { readonly port: number; readonly managementPort: number };
+  readonly demo: PreparedInstallation['demo'];
+}
+
+/** Logs that the service listens, and prints the welcome text of the demo tenant. */
+export function reportListening({ config, log, output, ports, demo }: Listening): void {
+  const { port, managementPort } = ports;
+  const { host, processes } = config;
+  log.info({ event: 'listening', port, managementPort, ...(processes > 1 && { processes }) }, 'listening');
+  if (demo) output.write(`${welcome({ host, port, managementPort }, demo)}\n`);
+}

@@ -1,0 +1,31 @@
+import type { Provisioned } from '../operator/provisioning/provision.ts';
+
+interface Addresses {
+  readonly host: string;
+  readonly port: number;
+  readonly managementPort: number;
+}
+
+/** Returns the text that `npm start` prints: the addresses of the service and the login of the demo user. */
+export function welcome({ host, port, managementPort }: Addresses, { tenant, created, logins }: Provisioned): string {
+  const base = `http://${host}:${port}`;
+  const [admin] = logins;
+  const password = admin?.password ?? '<password>';
+  const email = admin?.email ?? 'admin@demo.test';
+  const headers = `-H 'X-Tenant: ${tenant.guid}' -H 'Content-Type: application/json'`;
+  const setPassword = `npm run -s tenant -- user password ${tenant.slug} ${email}`;
+  return [
+    '',
+    `  Sales back office    ${base}`,
+    `  Health               http://127.0.0.1:${managementPort}/health/ready`,
+    `  Demo tenant          ${tenant.guid}`,
+    `  Demo user            ${email}`,
+    created
+      ? `  Password             ${password}   (shown only once)`
+      : `  Password             was shown at the first start; to set a new one: ${setPassword}`,
+    '',
+    '  Log in:',
+    `  curl -s ${base}/api/v1/auth/login ${headers} -d '{"email":"${email}","password":"${password}"}'`,
+    '',
+  ].join('\n');
+}

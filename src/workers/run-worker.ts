@@ -1,0 +1,102 @@
+import { createPasswords, hashConcurrency } from '../auth/passwords.ts';
+import { type Config, readConfig } from '../config.ts';
+import { embeddedMasterKey } from '../embedded/master-key.ts';
+import { type Installation, openInstallation } from '../installation.ts';
+import { createLog } from '../log.ts';
+import { requireControlHead } from '../operator/control-head.ts';
+import { requireMasterKey } from '../operator/require-master-key.ts';
+import { explain } from '../operator-error.ts';
+import { onFault } from '../process/faults.ts';
+import { type RunningApi, startApi } from '../server.ts';
+import { readMessage, type ToPrimary, type ToWorker } from './messages.ts';
+import { createWindowsInPrimary } from './windows-in-primary.ts';
+import { unrequested } from './worker-process.ts';
+
+/** How long open connections may send a further request before a restarted worker closes them. */
+const handOverMs = 5_000;
+
+/**
+ * Runs a worker process: serves requests until the primary process asks it to end. It ends at once when the primary
+ * process is gone.
+ */
+export async function runWorker(): Promise<void> {
+  // The primary process gets the signals too (Ctrl-C, a service manager), and asks all workers to end.
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => {});
+  try {
+    await serve();
+  } catch (error) {
+    send({ type: 'failed', text: explain(error) }, () => process.exit(1));
+  }
+}
+
+async function serve(): Promise<void> {
+  const config = readConfig();
+  const { log, output } = createLog(config.logLevel);
+  process.on('exit', output.flushFinally);
+  const windows = createWindowsInPrimary(send);
+  const installationOpened = Promise.withResolvers<Installation>();
+  const ending = Promise.withResolvers<(api: RunningApi) => Promise<boolean>>();
+  let api: RunningApi | undefined;
+  const onMessage = (message: ToWorker): void => {
+    switch (message.type) {
+      case 'start':
+        installationOpened.resolve(openAsWorker(config, message.databaseUrl));
+        break;
+      case 'counted':
+        windows.receive(message.id, message.results);
+        break;
+      case 'read_ready':
+        send({ type: 'ready', id: message.id, isReady: api?.isReady() === true });
+        break;
+      case 'read_metrics':
+        if (api) void sendMetrics(api, message.id, message.withFleet);
+        break;
+      case 'hand_over':
+        ending.resolve(running => running.handOver(handOverMs));
+        break;
+      case 'stop':
+        if (!api) process.exit(0);
+        ending.resolve(running => running.stop(message.delayMs));
+        break;
+    }
+  };
+  process.on('message', received => {
+    const message = readMessage<ToWorker>(received);
+    if (message) onMessage(message);
+  });
+
+  const installation = await installationOpened.promise;
+  await requireControlHead(installation);
+  await requireMasterKey(installation.control.em, installation.secrets);
+  const passwords = createPasswords(hashConcurrency(config.processes));
+  const primary = { windows, workers: config.processes };
+  api = await startApi({ config, installation, log, passwords, logOutput: output, primary });
+  onFault(log, () => {
+    send({ type: 'leaving' });
+    ending.resolve(running => running.stop());
+  });
+  send({ type: 'started', port: api.port });
+
+  const finished = await (await ending.promise)(api);
+  await installation.close();
+  await sendMetrics(api, unrequested, false);
+  process.exit(finished ? process.exitCode : 1);
+}
+
+/** @param embeddedUrl of the control database, if that is on the embedded PostgreSQL, which the primary process uses */
+async function openAsWorker(config: Config, embeddedUrl: string | undefined): Promise<Installation> {
+  if (embeddedUrl === undefined) return openInstallation(config);
+  const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
+  return openInstallation({ ...config, databaseUrl: embeddedUrl, masterKey });
+}
+
+/** Resolves when the metrics are sent. Never throws: without a response, the primary process uses the last ones. */
+async function sendMetrics({ metrics }: RunningApi, id: number, withFleet: boolean): Promise<void> {
+  const values = await metrics.read(withFleet).catch(() => undefined);
+  if (values) await new Promise<void>(resolve => send({ type: 'metrics', id, values }, resolve));
+}
+
+/** An error means that the primary process is gone, after which this one ends too. */
+function send(message: ToPrimary, onSent: () => void = () => {}): void {
+  process.send?.(message, undefined, undefined, () => onSent());
+}

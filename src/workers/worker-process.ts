@@ -1,0 +1,78 @@
+import cluster, { type Worker } from 'node:cluster';
+import type { MetricValues } from '../metrics/metrics.ts';
+import { readMessage, type ToPrimary, type ToWorker } from './messages.ts';
+import type { ProcessEnd } from './supervision.ts';
+
+/** A worker process, as its primary process sees it. */
+export interface WorkerProcess {
+  readonly pid: number;
+  /** Does nothing when the process has ended. */
+  send(message: ToWorker): void;
+  kill(): void;
+  /** Resolves to false when the worker is not ready, or does not respond within a second. */
+  isReady(): Promise<boolean>;
+  /** Resolves to undefined when the worker does not respond within a second. */
+  readMetrics(withFleet: boolean): Promise<MetricValues[] | undefined>;
+}
+
+interface WorkerEvents {
+  /** Not called with replies to `isReady` and `readMetrics`. */
+  onMessage(message: Exclude<ToPrimary, { type: 'ready' | 'metrics' }>): void;
+  /** Called with the metrics that the worker sends last. */
+  onLastMetrics(values: MetricValues[]): void;
+  onEnded(end: ProcessEnd): void;
+  /** Called after the last message of the worker, which may arrive after its end. */
+  onClosed(): void;
+}
+
+const maxReplyMs = 1_000;
+/** The id of a message that no request asked for. */
+export const unrequested = 0;
+
+/** Starts a worker process with the arguments and the environment of this process. */
+export function forkWorker({ onMessage, onLastMetrics, onEnded, onClosed }: WorkerEvents): WorkerProcess {
+  const worker: Worker = cluster.fork();
+  const waiting = new Map<number, (reply: ToPrimary) => void>();
+  let lastId = unrequested;
+  const send = (message: ToWorker): void => void worker.send(message, () => {}); // an error: the process has ended
+  const request = (message: (id: number) => ToWorker): Promise<ToPrimary | undefined> =>
+    new Promise(resolve => {
+      const id = ++lastId;
+      const end = (reply?: ToPrimary): void => {
+        clearTimeout(timer);
+        waiting.delete(id);
+        resolve(reply);
+      };
+      const timer = setTimeout(end, maxReplyMs);
+      waiting.set(id, end);
+      send(message(id));
+    });
+
+  worker.on('message', (received: unknown) => {
+    const message = readMessage<ToPrimary>(received);
+    if (message?.type === 'metrics' && message.id === unrequested) onLastMetrics(message.values);
+    else if (message?.type === 'ready' || message?.type === 'metrics') waiting.get(message.id)?.(message);
+    else if (message) onMessage(message);
+  });
+  worker.on('error', () => {}); // 'exit' follows, also when the process could not be started
+  worker.on('exit', (code, signal) => onEnded({ code, signal }));
+  worker.on('disconnect', onClosed);
+  return {
+    pid: worker.process.pid ?? 0,
+    send,
+    kill: () => void worker.process.kill('SIGKILL'),
+    isReady: async () => {
+      const reply = await request(id => ({ type: 'read_ready', id }));
+      return reply?.type === 'ready' && reply.isReady;
+    },
+    readMetrics: async withFleet => {
+      const reply = await request(id => ({ type: 'read_metrics', id, withFleet }));
+      return reply?.type === 'metrics' ? reply.values : undefined;
+    },
+  };
+}
+
+/** Ends all worker processes at once. */
+export function killWorkers(): void {
+  for (const worker of Object.values(cluster.workers ?? {})) worker?.process.kill('SIGKILL');
+}

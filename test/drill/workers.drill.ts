@@ -1,0 +1,223 @@
+import { Agent, request } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import type { Client } from '../support/client.ts';
+import { type RunningScript, startScript } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+import { freePort } from '../support/free-port.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const list = '/api/v1/EntityStatus';
+const requestsPerSecond = 200;
+const connections = 16;
+const startMs = 120_000;
+const max = 100;
+
+/** The status of a response, or the code of the error that a client got in its place. */
+type Outcome = number | string;
+
+describe('drill: worker processes', () => {
+  let world: World;
+  let service: RunningScript;
+  let url: string;
+  let managementUrl: string;
+  let clients: Client[];
+  const agent = new Agent({ keepAlive: true, maxSockets: connections });
+
+  before(async () => {
+    world = await createWorld();
+    const [port, managementPort] = [await freePort(), await freePort()];
+    url = `http://127.0.0.1:${port}`;
+    managementUrl = `http://127.0.0.1:${managementPort}`;
+    service = startScript('src/main.ts', [], {
+      ...world.environment,
+      PROCESSES: '2',
+      PORT: String(port),
+      MANAGEMENT_PORT: String(managementPort),
+      LOG_LEVEL: 'warn',
+      TRUSTED_PROXIES: '127.0.0.1',
+      RATE_LIMIT_GLOBAL: '1000000/60s',
+      RATE_LIMIT_ACCOUNT: `${max}/1h`,
+    });
+    await eventually(async () => (await isReady()) || service.process.exitCode !== null, startMs);
+    clients = await Promise.all([world.login(world.acme), world.login(world.globex)]);
+  });
+  after(async () => {
+    service?.process.kill('SIGKILL');
+    await service?.ended;
+    agent.destroy();
+    await world?.close();
+  });
+
+  const isReady = async (): Promise<boolean> =>
+    fetch(`${managementUrl}/health/ready`).then(
+      ({ status }) => status === 200,
+      () => false,
+    );
+
+  /** The workers, from the list of processes of the control database. */
+  async function workers(): Promise<number[]> {
+    const rows = await world.control.em
+      .fork()
+      .execute<{ pid: number }[]>(`select pid from processes where kind = 'service' and pid <> ?`, [process.pid]);
+    return rows.map(({ pid }) => pid).filter(isAlive);
+  }
+
+  async function readMetrics(): Promise<Map<string, number>> {
+    const text = await (await fetch(`${managementUrl}/metrics`)).text();
+    return new Map(
+      [...text.matchAll(/^(\w+(?:\{.*\})?) (\S+)$/gm)].map(([, name = '', value]) => [name, Number(value)]),
+    );
+  }
+
+  function send(index: number, method = 'GET', path = list, body = '', headers = {}): Promise<Outcome> {
+    const token = clients[index % clients.length]?.tokens?.accessToken;
+    return new Promise(resolve => {
+      const sent = request(`${url}${path}`, {
+        agent,
+        method,
+        timeout: 15_000,
+        headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json', ...headers },
+      });
+      sent.on('response', response => {
+        response.resume();
+        response.on('end', () => resolve(response.statusCode ?? 0));
+        response.on('error', (error: NodeJS.ErrnoException) => resolve(`cut: ${error.code}`));
+      });
+      sent.on('timeout', () => sent.destroy(new Error('no response')));
+      sent.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+      sent.end(body);
+    });
+  }
+
+  /** Sends reads and changes of two tenants at a fixed rate, however long their responses take, until `until` resolves. */
+  async function load(until: Promise<unknown>): Promise<Outcome[]> {
+    const outcomes: Promise<Outcome>[] = [];
+    let isOver = false;
+    void until.finally(() => {
+      isOver = true;
+    });
+    const startedAt = performance.now();
+    for (let i = 0; !isOver; i++) {
+      const wait = startedAt + (i * 1_000) / requestsPerSecond - performance.now();
+      if (wait > 0) await sleep(wait);
+      const title = `Status ${startedAt} ${i}`;
+      outcomes.push(i % 20 === 0 ? send(i / 20, 'POST', list, JSON.stringify({ Title: title })) : send(i));
+    }
+    return Promise.all(outcomes);
+  }
+
+  /** Samples the counters until `until` resolves. @returns those that fell, and what they fell from and to */
+  async function fallingCounters(until: Promise<unknown>): Promise<string[]> {
+    const fallen: string[] = [];
+    let isOver = false;
+    void until.finally(() => {
+      isOver = true;
+    });
+    let last = new Map<string, number>();
+    while (!isOver) {
+      const metrics = await readMetrics();
+      for (const [name, value] of last)
+        if (/_(total|count|bucket|sum)(\{|$)/.test(name) && (metrics.get(name) ?? 0) < value)
+          fallen.push(`${name}: ${value} → ${metrics.get(name)}`);
+      last = metrics;
+      await sleep(200);
+    }
+    return fallen;
+  }
+
+  it('a restart by SIGHUP under load fails no request, resets no connection and replaces every worker', async () => {
+    const before = await workers();
+    expect(before).to.have.length(2);
+    const restart = (async (): Promise<void> => {
+      await sleep(3_000);
+      service.process.kill('SIGHUP');
+      await eventually(async () => {
+        const now = await workers();
+        return now.length === 2 && now.every(pid => !before.includes(pid));
+      }, startMs);
+      await sleep(2_000);
+    })();
+    const [outcomes, fallen] = await Promise.all([load(restart), fallingCounters(restart)]);
+    console.log(`${outcomes.length} requests: ${JSON.stringify(countsOf(outcomes))}`);
+    expect(Object.keys(countsOf(outcomes)).sort()).to.deep.equal(['200', '201']);
+    expect(fallen).to.deep.equal([]);
+    expect((await readMetrics()).get('workers_died_total')).to.equal(0);
+  });
+
+  it('after kill -9 of a worker under load the other one serves, a new one starts, and limits stay exact', async () => {
+    const address = '198.51.100.7';
+    const confirm = (index: number): Promise<Outcome> =>
+      send(index, 'POST', '/api/v1/auth/confirm', '{}', { 'X-Forwarded-For': address, 'X-Tenant': world.acme.guid });
+    const first = await Promise.all(Array.from({ length: max / 2 }, (_, index) => confirm(index)));
+    expect(first).not.to.include(429);
+
+    const before = await workers();
+    const [victim = 0] = before;
+    let readyMeanwhile = true;
+    const replaced = (async (): Promise<void> => {
+      await sleep(2_000);
+      process.kill(victim, 'SIGKILL');
+      await eventually(async () => {
+        readyMeanwhile &&= await isReady();
+        return (await workers()).filter(pid => !before.includes(pid)).length === 1;
+      }, startMs);
+      await sleep(2_000);
+    })();
+    const [outcomes, fallen] = await Promise.all([load(replaced), fallingCounters(replaced)]);
+    const counts = countsOf(outcomes);
+    console.log(`${outcomes.length} requests: ${JSON.stringify(counts)}`);
+    const failed = outcomes.filter(outcome => outcome !== 200 && outcome !== 201);
+    expect(failed.length, 'only requests on connections of the dead worker').to.be.at.most(connections);
+    expect(fallen).to.deep.equal([]);
+    expect(readyMeanwhile, 'the other worker keeps the service ready').to.equal(true);
+    const metrics = await readMetrics();
+    expect([metrics.get('workers'), metrics.get('workers_died_total')]).to.deep.equal([2, 1]);
+    expect(service.output.stdout).to.include('"event":"worker_died"');
+
+    const second = await Promise.all(Array.from({ length: max }, (_, index) => confirm(index)));
+    const allowed = [...first, ...second].filter(outcome => outcome !== 429);
+    expect(allowed).to.have.length(max);
+  });
+
+  it('while the primary process does not respond, the workers together allow no more than the limit', async () => {
+    const address = '198.51.100.8';
+    const confirm = (index: number): Promise<Outcome> =>
+      send(index, 'POST', '/api/v1/auth/confirm', '{}', { 'X-Forwarded-For': address, 'X-Tenant': world.acme.guid });
+    await Promise.all(Array.from({ length: connections }, (_, index) => send(index))); // opens the connections
+    service.process.kill('SIGSTOP');
+    const outcomes: Outcome[] = [];
+    try {
+      for (let i = 0; i < max * 3; i += connections)
+        outcomes.push(...(await Promise.all(Array.from({ length: connections }, (_, index) => confirm(index)))));
+    } finally {
+      service.process.kill('SIGCONT');
+    }
+    console.log(JSON.stringify(countsOf(outcomes)));
+    const allowed = outcomes.filter(outcome => outcome === 400).length;
+    expect(allowed).to.be.within(1, max);
+    await eventually(async () => (await readMetrics()).get('rate_limits_own') === 0);
+    expect(service.output.stdout).to.include('the primary process fails');
+  });
+
+  it('a primary process that is killed takes its workers with it', async () => {
+    const before = await workers();
+    service.process.kill('SIGKILL');
+    await eventually(() => before.every(pid => !isAlive(pid)), 10_000);
+  });
+});
+
+function countsOf(outcomes: Outcome[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const outcome of outcomes) counts[outcome] = (counts[outcome] ?? 0) + 1;
+  return counts;
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
