@@ -24,6 +24,7 @@ export const problems = {
   method_not_allowed: { status: 405, title: 'This path does not answer this method' },
   request_timeout: { status: 408, title: 'The request did not arrive in time' },
   gone: { status: 410, title: 'This is no longer offered' },
+  precondition_failed: { status: 412, title: 'The record has changed' },
   payload_too_large: { status: 413, title: 'The body is too large' },
   unsupported_media_type: { status: 415, title: 'The body must be plain UTF-8 application/json' },
   rate_limited: { status: 429, title: 'Too many requests' },

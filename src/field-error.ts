@@ -16,6 +16,7 @@ export const fieldErrorCodes = [
   'not_allowed',
   'invalid_text',
   'ambiguous',
+  'unknown',
   'too_common',
   'taken',
   'unknown_reference',

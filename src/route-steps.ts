@@ -1,5 +1,5 @@
 import type { Context, Middleware } from 'koa';
-import type { z } from 'zod';
+import { z } from 'zod';
 import { enforceScope } from './auth/enforce-scope.ts';
 import { problem } from './errors.ts';
 import { readBody } from './http/read-body.ts';
@@ -8,6 +8,7 @@ import { Representation } from './http/representation.ts';
 import { type ResponseFilter, responseFilter } from './http/response-filter.ts';
 import type { Routers } from './http/routers.ts';
 import { sendResponse } from './http/send-response.ts';
+import { prefersStrict, unknownNames } from './http/strict-handling.ts';
 import { permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
 import type { Caller } from './tenancy/request-context.ts';
 
@@ -37,9 +38,12 @@ export function respond(route: TenantRoute): Middleware {
   const filter = filterOf(route);
   return async ctx => {
     const { context, caller, deadline } = ctx.state;
-    const body = route.body ? await readInput(ctx, route, route.body, caller) : {};
-    const query = route.query ? readQuery(route.query, new URLSearchParams(ctx.querystring)) : {};
-    const input = { body: body as never, query: query as never, params: ctx.params };
+    const strict = prefersStrict(ctx.req.headers.prefer as string | undefined);
+    if (strict) ctx.set('Preference-Applied', 'handling=strict');
+    const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
+    const query = route.query || strict ? readParameters(ctx, route, strict) : {};
+    const ifMatch = route.takesIfMatch ? ctx.req.headers['if-match'] : undefined;
+    const input = { body: body as never, query: query as never, params: ctx.params, ifMatch };
     const result = await route.handler(input, context);
     deadline.check(); // the request has been answered
     await sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
@@ -57,10 +61,21 @@ async function readInput(
   route: TenantRoute,
   contract: z.ZodObject,
   caller: Caller | undefined,
+  strict: boolean,
 ): Promise<object> {
   const body = { ...(await readBody(ctx, route.bodyLimit)) };
+  const names = strict ? Object.keys(body) : [];
+  const unknown = unknownNames(names, Object.keys(contract.shape), 'is not a field of this request');
   if (route.method === 'POST' && caller) enforceScope(body, caller);
-  return readFields(contract, body);
+  return readFields(contract, body, unknown);
+}
+
+const noParameters = z.object({});
+
+function readParameters(ctx: Context, { query = noParameters }: TenantRoute, strict: boolean): object {
+  const search = new URLSearchParams(ctx.querystring);
+  const names = strict ? search.keys() : [];
+  return readQuery(query, search, unknownNames(names, Object.keys(query.shape), 'is not a parameter of this request'));
 }
 
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);

@@ -29,6 +29,8 @@ const meanings: Record<ProblemCode, string> = {
   method_not_allowed: 'The path does not support this method. `Allow` names the methods that it supports.',
   request_timeout: 'The head of a request must arrive within 5 s, the whole request within 15 s. Send it again.',
   gone: 'Legacy tokens are switched off for this tenant. Log in instead.',
+  precondition_failed:
+    'The record is not the one that `If-Match` names. Read it again, and repeat the change on what it is now.',
   payload_too_large: 'The body is too large. Send less.',
   unsupported_media_type: 'The body must be `application/json` in UTF-8, not compressed.',
   rate_limited: 'Too many requests. Wait the number of seconds in `Retry-After`.',

@@ -2,9 +2,9 @@ import type { z } from 'zod';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
 
-/** The parameters of a route: `X-Tenant`, path parameters, query parameters. */
+/** The parameters of a route: `X-Tenant`, `If-Match`, path parameters, query parameters. */
 export function parameters(route: TenantRoute): Json[] {
-  return [...tenantHeader(route), ...pathParameters(route), ...queryParameters(route)];
+  return [...tenantHeader(route), ...ifMatchHeader(route), ...pathParameters(route), ...queryParameters(route)];
 }
 
 function tenantHeader({ access }: TenantRoute): Json[] {
@@ -12,6 +12,12 @@ function tenantHeader({ access }: TenantRoute): Json[] {
   const schema = { type: 'string', format: 'uuid' };
   const required = access === 'anonymous';
   return [{ name: 'X-Tenant', in: 'header', required, description: 'The guid of the tenant.', schema }];
+}
+
+function ifMatchHeader({ takesIfMatch }: TenantRoute): Json[] {
+  if (!takesIfMatch) return [];
+  const description = 'The `ETag` of the record that the change was made for. If the record has changed since: 412.';
+  return [{ name: 'If-Match', in: 'header', required: false, description, schema: { type: 'string' } }];
 }
 
 function pathParameters({ path }: TenantRoute): Json[] {

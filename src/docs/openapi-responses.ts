@@ -8,6 +8,7 @@ export function successResponses({
   contentType = 'application/json',
   cache,
   mayBeEmpty,
+  hasTag,
 }: TenantRoute): Json {
   const requestId = { 'X-Request-Id': { $ref: '#/components/headers/RequestId' } };
   const empty = { description: 'Success, without a body.', headers: requestId };
@@ -16,7 +17,7 @@ export function successResponses({
   const headers = {
     ...requestId,
     ...(status === 201 ? { Location: { $ref: '#/components/headers/Location' } } : {}),
-    ...(cache === 'revalidate' ? etag : {}),
+    ...(cache === 'revalidate' || hasTag ? etag : {}),
   };
   const content = { [mediaTypeOf(contentType)]: { schema: responseSchema(response) } };
   const success = { [status]: { description: status === 201 ? 'Created.' : 'Success.', headers, content } };
@@ -32,7 +33,10 @@ export const responseHeaders = {
     schema: { type: 'string', format: 'uuid' },
   },
   Location: { description: 'The path of the new record.', schema: { type: 'string', format: 'uri-reference' } },
-  ETag: { description: 'Send it back as `If-None-Match`.', schema: { type: 'string' } },
+  ETag: {
+    description: 'Send it back as `If-None-Match` of a read, or as `If-Match` of a change.',
+    schema: { type: 'string' },
+  },
   RetryAfter: { description: 'The number of seconds to wait.', schema: { type: 'integer', minimum: 1 } },
   WWWAuthenticate: { description: 'What is missing or wrong in the credentials.', schema: { type: 'string' } },
 };

@@ -6,6 +6,7 @@ const exposedHeaders = [
   'ETag',
   'Link',
   'Location',
+  'Preference-Applied',
   'RateLimit-Limit',
   'RateLimit-Remaining',
   'RateLimit-Reset',

@@ -7,13 +7,15 @@ import { fieldErrorOf } from './field-error-of.ts';
 /**
  * Reads the fields of a contract from a parsed JSON body. A field may have its own name or its name in camelCase. Other
  * members are ignored.
+ * @param unknown errors of other members, if they are refused
  * @throws {Problem} `validation_failed`, which names every invalid field
  */
 export function readFields<Shape extends z.ZodRawShape>(
   contract: z.ZodObject<Shape>,
   body: object,
+  unknown: FieldErrors = {},
 ): z.output<z.ZodObject<Shape>> {
-  const errors: FieldErrors = {};
+  const errors: FieldErrors = { ...unknown };
   const values: Record<string, unknown> = {};
   const members = body as Record<string, unknown>;
   for (const name of Object.keys(contract.shape)) {
@@ -32,13 +34,15 @@ export function readFields<Shape extends z.ZodRawShape>(
 
 /**
  * Reads the parameters of a route from a query string. Each parameter may occur once; other parameters are ignored.
+ * @param unknown errors of other parameters, if they are refused
  * @throws {Problem} `validation_failed`, which names every invalid parameter
  */
 export function readQuery<Shape extends z.ZodRawShape>(
   parameters: z.ZodObject<Shape>,
   search: URLSearchParams,
+  unknown: FieldErrors = {},
 ): z.output<z.ZodObject<Shape>> {
-  const errors: FieldErrors = {};
+  const errors: FieldErrors = { ...unknown };
   const values: Record<string, unknown> = {};
   for (const name of Object.keys(parameters.shape)) {
     const [value, ...others] = search.getAll(name);

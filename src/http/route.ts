@@ -37,6 +37,10 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly mayBeEmpty?: boolean | undefined;
   /** `no-store`; or `revalidate`: clients may store the response, but must revalidate it before each use. */
   readonly cache: 'no-store' | 'revalidate';
+  /** Whether the response has the `ETag` of the record that it contains, although the client must not store it. */
+  readonly hasTag?: boolean | undefined;
+  /** Whether the handler makes the change only if `ifMatch` of its input names the record. */
+  readonly takesIfMatch?: boolean | undefined;
   /** Returns the path of a created record, for the `Location` header. */
   readonly location?: ((response: never) => string) | undefined;
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;
@@ -48,6 +52,8 @@ export interface RouteInput<Body, Query = Record<never, never>> {
   readonly query: Query;
   /** Path parameters, decoded. */
   readonly params: Readonly<Record<string, string>>;
+  /** The header `If-Match`. */
+  readonly ifMatch?: string | undefined;
 }
 
 /** Maximum sizes of bodies, in bytes. */

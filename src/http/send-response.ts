@@ -1,16 +1,15 @@
 import type { Context } from 'koa';
 import { preferredCoding } from './content-coding.ts';
+import { nameOf } from './entity-tags.ts';
 import { Representation } from './representation.ts';
 import type { Route } from './route.ts';
 
 const json = 'application/json; charset=utf-8';
-/** What `Representation.tagOf` adds to a tag. */
-const codingSuffix = /-(zstd|br|gzip)"$/;
 
 /** Sends the result of a handler: status, `Location`, and an `ETag` if clients may revalidate the response. */
 export function sendResponse(
   ctx: Context,
-  route: Pick<Route, 'status' | 'location' | 'cache' | 'contentType'>,
+  route: Pick<Route, 'status' | 'location' | 'cache' | 'contentType' | 'hasTag'>,
   result: unknown,
 ): void | Promise<void> {
   ctx.status = result === undefined ? 204 : route.status;
@@ -32,7 +31,13 @@ export function sendResponse(
     return sendRepresentation(ctx, representation, json);
   }
   res.setHeader('Content-Type', json); // before the body, or Koa would guess a type
-  ctx.body = result instanceof Representation ? result.body : JSON.stringify(result);
+  if (route.hasTag) {
+    const { body, tag } = Representation.of(result);
+    res.setHeader('ETag', tag);
+    ctx.body = body;
+  } else {
+    ctx.body = result instanceof Representation ? result.body : JSON.stringify(result);
+  }
 }
 
 /**
@@ -48,8 +53,12 @@ export function sendRepresentation(
   const accepted = req.headers['accept-encoding'];
   const coding = accepted && representation.isCompressible ? preferredCoding(accepted) : undefined;
   if (accepted && representation.isCompressible) ctx.vary('Accept-Encoding');
-  res.setHeader('ETag', coding ? representation.tagOf(coding) : representation.tag);
-  if (isCurrent(representation.tag, req.headers['if-none-match'] ?? '')) {
+  const tag = coding ? representation.tagOf(coding) : representation.tag;
+  const condition = req.headers['if-none-match'];
+  const known = condition === undefined ? undefined : nameOf(condition, representation.tag);
+  // The client updates the response that it has stored under the tag that it sent, which may be that of another coding.
+  res.setHeader('ETag', known === undefined || known === '*' ? tag : known);
+  if (known !== undefined) {
     ctx.status = 304;
     return;
   }
@@ -62,16 +71,4 @@ export function sendRepresentation(
     res.setHeader('Content-Encoding', coding);
     ctx.body = bytes;
   });
-}
-
-/**
- * Whether `If-None-Match` names the current representation (RFC 9110 §13.1.2). `ctx.fresh` of Koa is no alternative: it
- * ignores `If-None-Match` in a request with `Cache-Control: no-cache`, which `fetch` adds to every conditional request.
- */
-function isCurrent(tag: string, condition: string): boolean {
-  if (condition === '') return false;
-  return condition
-    .split(',')
-    .map(item => item.trim().replace(/^W\//, '').replace(codingSuffix, '"'))
-    .some(item => item === tag || item === '*');
 }

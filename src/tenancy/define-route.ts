@@ -47,6 +47,8 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   status?: Route['status'];
   mayBeEmpty?: boolean;
   cache?: Route['cache'];
+  hasTag?: boolean;
+  takesIfMatch?: boolean;
   location?: (result: z.input<Output>) => string;
   handler: (
     input: RouteInput<z.output<Body>, z.output<Query>>,

@@ -1157,7 +1157,7 @@ export interface components {
             title: string;
             status: number;
             /** @enum {string} */
-            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "gone" | "payload_too_large" | "unsupported_media_type" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
+            code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
             /** Format: uuid */
             traceId: string;
             detail?: string;
@@ -1169,7 +1169,7 @@ export interface components {
             errorCodes?: {
                 [key: string]: {
                     /** @enum {string} */
-                    code: "required" | "empty" | "wrong_type" | "wrong_format" | "too_short" | "too_long" | "too_small" | "too_large" | "too_many" | "out_of_range" | "not_allowed" | "invalid_text" | "ambiguous" | "too_common" | "taken" | "unknown_reference" | "not_applicable" | "invalid_token" | "invalid";
+                    code: "required" | "empty" | "wrong_type" | "wrong_format" | "too_short" | "too_long" | "too_small" | "too_large" | "too_many" | "out_of_range" | "not_allowed" | "invalid_text" | "ambiguous" | "unknown" | "too_common" | "taken" | "unknown_reference" | "not_applicable" | "invalid_token" | "invalid";
                     min?: number;
                     max?: number;
                     expected?: string;
@@ -1332,6 +1332,30 @@ export interface components {
                 };
             };
         };
+        /** @description `precondition_failed`: The record has changed */
+        Problem412: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#precondition_failed",
+                 *       "title": "The record has changed",
+                 *       "status": 412,
+                 *       "code": "precondition_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 412;
+                    /** @enum {unknown} */
+                    code?: "precondition_failed";
+                };
+            };
+        };
         /** @description `payload_too_large`: The body is too large */
         Problem413: {
             headers: {
@@ -1466,7 +1490,7 @@ export interface components {
         RequestId: string;
         /** @description The path of the new record. */
         Location: string;
-        /** @description Send it back as `If-None-Match`. */
+        /** @description Send it back as `If-None-Match` of a read, or as `If-Match` of a change. */
         ETag: string;
         /** @description The number of seconds to wait. */
         RetryAfter: number;
@@ -1926,6 +1950,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -1988,7 +2013,10 @@ export interface operations {
     putEntityStatusById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -2014,6 +2042,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2025,6 +2054,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2035,7 +2065,10 @@ export interface operations {
     deleteEntityStatusById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -2057,6 +2090,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2107,7 +2141,10 @@ export interface operations {
     putCountries: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2130,6 +2167,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2140,6 +2178,7 @@ export interface operations {
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2174,6 +2213,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2239,7 +2279,10 @@ export interface operations {
     deleteCountriesCodeByCode: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The code of the record, in any letter case. */
                 code: string;
@@ -2261,6 +2304,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2282,6 +2326,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2365,6 +2410,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2427,7 +2473,10 @@ export interface operations {
     putOrderStatusesById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -2454,6 +2503,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2465,6 +2515,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2475,7 +2526,10 @@ export interface operations {
     deleteOrderStatusesById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -2497,6 +2551,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2568,6 +2623,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2630,7 +2686,10 @@ export interface operations {
     putUnitsOfMeasureById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -2656,6 +2715,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2667,6 +2727,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2677,7 +2738,10 @@ export interface operations {
     deleteUnitsOfMeasureById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -2699,6 +2763,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2817,6 +2882,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2879,7 +2945,10 @@ export interface operations {
     putSystemOptionsById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -2910,6 +2979,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2921,6 +2991,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2931,7 +3002,10 @@ export interface operations {
     deleteSystemOptionsById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -2953,6 +3027,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3118,6 +3193,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3180,7 +3256,10 @@ export interface operations {
     putPromotionsById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -3221,6 +3300,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3232,6 +3312,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -3242,7 +3323,10 @@ export interface operations {
     deletePromotionsById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -3264,6 +3348,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3386,6 +3471,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3451,7 +3537,10 @@ export interface operations {
     putCurrencyById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -3483,6 +3572,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3494,6 +3584,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -3504,7 +3595,10 @@ export interface operations {
     deleteCurrencyById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -3526,6 +3620,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3547,6 +3642,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3634,6 +3730,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3696,7 +3793,10 @@ export interface operations {
     putTaxCodesById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -3727,6 +3827,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3738,6 +3839,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -3748,7 +3850,10 @@ export interface operations {
     deleteTaxCodesById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -3770,6 +3875,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3894,6 +4000,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3956,7 +4063,10 @@ export interface operations {
     putEntitiesById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -3989,6 +4099,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4000,6 +4111,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -4010,7 +4122,10 @@ export interface operations {
     deleteEntitiesById: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description The id of the record. */
                 id: number;
@@ -4032,6 +4147,7 @@ export interface operations {
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

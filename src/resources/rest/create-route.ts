@@ -17,6 +17,7 @@ export function createRoute(resource: ResourceDefinition): TenantRoute {
     example,
     response: view,
     status: 201,
+    hasTag: true,
     location: record => locationOf(resource, record),
     handler: async ({ body }, context) => {
       requireScopeAll(resource, context.caller);

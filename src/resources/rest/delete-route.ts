@@ -13,7 +13,8 @@ export function deleteRoute(resource: ResourceDefinition): TenantRoute {
     path: recordPath,
     access: access.write,
     summary: softDelete ? `Mark one ${name} record as deleted` : `Delete one ${name} record`,
-    handler: async ({ params }, context) => {
+    takesIfMatch: true,
+    handler: async ({ params, ifMatch }, context) => {
       requireScopeAll(resource, context.caller);
       const id = 'id' in key ? pathId(params.id, key.id) : undefined;
       if (id !== undefined && (await isReferenced?.(id, context))) throw problem('in_use');
@@ -21,7 +22,7 @@ export function deleteRoute(resource: ResourceDefinition): TenantRoute {
       if (!condition) throw problem(onMissing);
       const conditions = [condition, ...visibleTo(resource, context.caller)];
       await writeRecord(resource, context, async transaction => {
-        await lockRecord(resource, transaction, conditions);
+        await lockRecord(resource, transaction, conditions, ifMatch);
         return softDelete
           ? table.update({ isDeleted: true, deletedAt: new Date() }, conditions)
           : table.delete(conditions);

@@ -1,6 +1,8 @@
 import { pascalCase, snakeCase } from '../../casing.ts';
 import type { TenantTransaction } from '../../connections/tenant-transaction.ts';
 import { type Problem, problem } from '../../errors.ts';
+import { namesStrongly } from '../../http/entity-tags.ts';
+import { Representation } from '../../http/representation.ts';
 import { pathId, type RouteInput } from '../../http/route.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Condition, RowValues, Statement } from '../../postgres/table-statements.ts';
@@ -75,15 +77,21 @@ export async function writeRecord(
 /**
  * Locks the record of a change until its transaction ends, and returns all its properties. In `prepare` of
  * `writeRecord`, which runs before the change is announced, so that a change of a missing record invalidates nothing.
- * @throws {Problem} `onMissing` when there is no such record
+ * @param ifMatch the header `If-Match`
+ * @throws {Problem} `onMissing` when there is no such record; `precondition_failed` when `ifMatch` does not name it
  */
 export async function lockRecord(
   { table, onMissing }: ResourceDefinition,
   transaction: TenantTransaction,
   conditions: (Condition | undefined)[],
+  ifMatch?: string,
 ): Promise<RowValues> {
   const [record] = await transaction.query(table.selectForUpdate(conditions));
   if (!record) throw problem(onMissing);
+  if (ifMatch !== undefined) {
+    const [viewed] = await transaction.query(table.select(conditions));
+    if (!namesStrongly(ifMatch, Representation.of(viewed).tag)) throw problem('precondition_failed');
+  }
   return record;
 }
 

@@ -13,6 +13,7 @@ export function restoreRoute(resource: ResourceDefinition): TenantRoute {
     access: access.write,
     summary: `Restore one ${name} record that is marked as deleted`,
     response: view,
+    hasTag: true,
     handler: async ({ params }, context) => {
       const condition = keyCondition(resource, params);
       if (!condition) throw problem(onMissing);

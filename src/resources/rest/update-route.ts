@@ -21,7 +21,9 @@ export function updateRoute(resource: ResourceDefinition): TenantRoute {
     body: contract,
     example,
     response: view,
-    handler: async ({ body, params }, context) => {
+    hasTag: true,
+    takesIfMatch: true,
+    handler: async ({ body, params, ifMatch }, context) => {
       if (update && Object.keys(body).length === 0) throw noFieldSent(update);
       const changes = toRow(body);
       if ('code' in key) delete changes[key.code]; // the stored spelling stays
@@ -32,7 +34,7 @@ export function updateRoute(resource: ResourceDefinition): TenantRoute {
           const condition = keyCondition(resource, params, body);
           if (!condition) throw problem(onMissing);
           const conditions = [condition, ...visibleTo(resource, context.caller)];
-          const before = await lockRecord(resource, transaction, conditions);
+          const before = await lockRecord(resource, transaction, conditions, ifMatch);
           const row = { ...before, ...changes };
           await validate?.(row, transaction.em, before);
           return table.update(pick(row, properties), conditions); // always the same columns: one prepared statement

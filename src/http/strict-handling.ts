@@ -1,0 +1,18 @@
+import { camelCase } from '../casing.ts';
+import type { FieldErrors } from '../field-error.ts';
+
+/** Whether the header `Prefer` asks for strict handling (RFC 7240 §4.4), which refuses what is else ignored. */
+export function prefersStrict(header: string | undefined): boolean {
+  return header !== undefined && preferences(header).some(preference => /^handling="?strict"?$/i.test(preference));
+}
+
+function preferences(header: string): string[] {
+  return header.split(/[,;]/).map(preference => preference.replace(/\s/g, ''));
+}
+
+/** Returns an error for each name that is neither a field of the contract nor its camelCase spelling. */
+export function unknownNames(names: Iterable<string>, fields: readonly string[], message: string): FieldErrors {
+  const known = new Set(fields.flatMap(field => [field, camelCase(field)]));
+  const unknown = [...new Set(names)].filter(name => !known.has(name));
+  return Object.fromEntries(unknown.map(name => [name, [{ message, code: 'unknown' as const }]]));
+}
