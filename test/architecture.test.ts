@@ -9,7 +9,7 @@ import { apiRoutes } from '../src/routes.ts';
 const root = fileURLToPath(new URL('..', import.meta.url));
 
 /** Rooms that every room may import: they import nothing but each other. */
-const leaves = ['config', 'config-values', 'deadline', 'errors', 'field-error', 'casing', 'ip-address'];
+const leaves = ['config', 'config-values', 'clock', 'deadline', 'errors', 'field-error', 'casing', 'ip-address'];
 /** What each room may import beside itself. A room is a folder of `src`, or a file that lies loose in `src`. */
 const mayImport: Record<string, string[]> = {
   'quick-imports': [],
@@ -23,6 +23,7 @@ const mayImport: Record<string, string[]> = {
   'ip-address': [],
   errors: ['field-error'],
   'field-error': [],
+  clock: [],
   deadline: [],
   postgres: leaves,
   'log-output': [],

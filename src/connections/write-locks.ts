@@ -1,3 +1,5 @@
+import { type Clock, processClock, type Timer } from '../clock.ts';
+
 type Query = (statement: string | { name: string; text: string; values: string[] }) => Promise<unknown>;
 
 /** Maximum pause between two writes of a burst, in ms. No process caches the resource until this time has passed. */
@@ -15,18 +17,20 @@ const burstMs = 20;
 export class WriteLocks {
   readonly #query: Query;
   readonly #isInUse: () => boolean;
+  readonly #clock: Clock;
   /** The locks that the connection holds and whose write has been announced. */
   readonly #announced = new Set<string>();
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
   #isBurstOver = false;
 
   /**
    * @param query sends a statement on the connection
    * @param isInUse true while a request uses the connection, so that a write may be under way on it
    */
-  constructor(query: Query, isInUse: () => boolean) {
+  constructor(query: Query, isInUse: () => boolean, clock: Clock = processClock) {
     this.#query = query;
     this.#isInUse = isInUse;
+    this.#clock = clock;
   }
 
   /**
@@ -36,7 +40,7 @@ export class WriteLocks {
    */
   async hold(lock: string, announce: () => Promise<void>): Promise<void> {
     this.#isBurstOver = false;
-    this.#timer = this.#timer?.refresh() ?? setTimeout(() => this.#onBurstEnd(), burstMs).unref();
+    this.#timer = this.#timer?.refresh() ?? this.#clock.setTimeout(() => this.#onBurstEnd(), burstMs).unref();
     if (this.#announced.has(lock)) return;
     await this.#query({ name: 'hold', text: 'select pg_advisory_lock_shared($1)', values: [lock] });
     await announce();

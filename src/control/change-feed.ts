@@ -1,5 +1,6 @@
 import pg from 'pg';
 import type { Logger } from 'pino';
+import { type Clock, processClock, type Timer } from '../clock.ts';
 import { connectionConfig } from '../postgres/connection.ts';
 import type { Announce } from './announcer.ts';
 import { type ChangeTopic, changeChannel } from './change-topics.ts';
@@ -18,6 +19,9 @@ interface ChangeFeedOptions {
   log: Logger;
   /** Interval of the proofs that notifications arrive, in ms; shortened in tests. */
   deliveryProofMs?: number;
+  /** Replaced in simulations, as is `createClient`. */
+  clock?: Clock;
+  createClient?: (config: pg.ClientConfig) => pg.Client;
 }
 
 type ChangeHandler = (key: string) => void;
@@ -39,10 +43,11 @@ type ChangeHandler = (key: string) => void;
  */
 export class ChangeFeed {
   readonly #options: ChangeFeedOptions;
+  readonly #clock: Clock;
   readonly #handlers = new Map<string, ChangeHandler>();
   #client: pg.Client | undefined;
   #delivery: DeliveryProof | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
   #provenAt = Number.NEGATIVE_INFINITY;
   #stopped = false;
   /** False once the log says that the proof of delivery is missing. */
@@ -50,11 +55,12 @@ export class ChangeFeed {
 
   constructor(options: ChangeFeedOptions) {
     this.#options = options;
+    this.#clock = options.clock ?? processClock;
   }
 
   /** True while rows in memory are known to be current. */
   get current(): boolean {
-    return performance.now() - this.#provenAt < currentForMs && (this.#delivery?.current ?? false);
+    return this.#clock.now() - this.#provenAt < currentForMs && (this.#delivery?.current ?? false);
   }
 
   /**
@@ -78,15 +84,15 @@ export class ChangeFeed {
 
   async stop(): Promise<void> {
     this.#stopped = true;
-    clearTimeout(this.#timer);
+    this.#clock.clearTimeout(this.#timer);
     this.#provenAt = Number.NEGATIVE_INFINITY;
     await this.#client?.end().catch(() => {});
   }
 
   async #connect(): Promise<void> {
-    const { url, announce, deliveryProofMs } = this.#options;
-    const delivery = new DeliveryProof(announce, deliveryProofMs);
-    const client = new pg.Client({
+    const { url, announce, deliveryProofMs, createClient = config => new pg.Client(config) } = this.#options;
+    const delivery = new DeliveryProof(announce, deliveryProofMs, this.#clock);
+    const client = createClient({
       ...connectionConfig(url, 'change-feed'),
       query_timeout: currentForMs,
       keepAlive: true,
@@ -102,7 +108,7 @@ export class ChangeFeed {
       await client.connect();
       await client.query(`listen ${changeChannel}`);
       await delivery.send();
-      provenAt = await prove(client, delivery);
+      provenAt = await this.#prove(client, delivery);
       if (this.#stopped) throw new Error('the change feed was stopped while it connected');
     } catch (error) {
       client.end().catch(() => {});
@@ -145,14 +151,15 @@ export class ChangeFeed {
   }
 
   #scheduleHeartbeat(afterMs: number): void {
-    this.#timer = setTimeout(() => {
+    this.#timer = this.#clock.setTimeout(() => {
       this.#heartbeat().then(
         next => {
           if (!this.#stopped) this.#scheduleHeartbeat(next);
         },
         () => {},
       );
-    }, afterMs).unref();
+    }, afterMs);
+    this.#timer.unref();
   }
 
   /** Proves that the connection is alive, or connects again. Resolves to the time until the next heartbeat, in ms. */
@@ -161,7 +168,7 @@ export class ChangeFeed {
     try {
       if (client && delivery) {
         if (delivery.due) delivery.send().catch(() => {}); // sent again with the next heartbeat
-        const provenAt = await prove(client, delivery);
+        const provenAt = await this.#prove(client, delivery);
         if (this.#client === client) this.#provenAt = provenAt;
         this.#reportProof(delivery.current);
       } else {
@@ -178,15 +185,15 @@ export class ChangeFeed {
       return reconnectMs;
     }
   }
-}
 
-/**
- * Proves that the connection is alive, and that it has received every notification up to now.
- * @returns the moment of the proof, by `performance.now()`
- */
-async function prove(client: pg.Client, delivery: DeliveryProof): Promise<number> {
-  const queriedAt = performance.now();
-  await client.query('select 1');
-  delivery.check(queriedAt);
-  return queriedAt;
+  /**
+   * Proves that the connection is alive, and that it has received every notification up to now.
+   * @returns the moment of the proof, by the clock of the feed
+   */
+  async #prove(client: pg.Client, delivery: DeliveryProof): Promise<number> {
+    const queriedAt = this.#clock.now();
+    await client.query('select 1');
+    delivery.check(queriedAt);
+    return queriedAt;
+  }
 }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { type Clock, processClock } from '../clock.ts';
 import type { Announce } from './announcer.ts';
 import { deliveryTopic } from './change-topics.ts';
 
@@ -35,23 +36,25 @@ interface Nonce {
 export class DeliveryProof {
   readonly #announce: Announce;
   readonly #everyMs: number;
+  readonly #clock: Clock;
   /** The nonce that has not come back yet. */
   #pending: Nonce | undefined;
   #provenAt = Number.NEGATIVE_INFINITY;
 
-  constructor(announce: Announce, everyMs = defaultEveryMs) {
+  constructor(announce: Announce, everyMs = defaultEveryMs, clock = processClock) {
     this.#announce = announce;
     this.#everyMs = everyMs;
+    this.#clock = clock;
   }
 
   /** True while the last nonce that came back was sent recently. */
   get current(): boolean {
-    return performance.now() - this.#provenAt < this.#everyMs + maxSendMs;
+    return this.#clock.now() - this.#provenAt < this.#everyMs + maxSendMs;
   }
 
   /** True when another nonce is to be sent. */
   get due(): boolean {
-    return !this.#pending && performance.now() - this.#provenAt >= this.#everyMs;
+    return !this.#pending && this.#clock.now() - this.#provenAt >= this.#everyMs;
   }
 
   /** Announces a nonce. Resolves when the control database has accepted it. @throws when it was not sent */
@@ -59,13 +62,13 @@ export class DeliveryProof {
     const key = randomUUID();
     const nonce = {
       payload: `${deliveryTopic}:${key}`,
-      sentAt: performance.now(),
+      sentAt: this.#clock.now(),
       acceptedAt: Number.POSITIVE_INFINITY,
     };
     this.#pending = nonce;
     try {
       await this.#announce(deliveryTopic, key);
-      nonce.acceptedAt = performance.now();
+      nonce.acceptedAt = this.#clock.now();
     } catch (error) {
       if (this.#pending === nonce) this.#pending = undefined;
       throw error;

@@ -22,18 +22,18 @@ interface CachesOptions extends TenantLoaderOptions {
 const minuteMs = 60_000;
 
 export function createDirectoryCaches(options: CachesOptions): DirectoryCaches {
-  const { control, feed } = options;
+  const { control, feed, maxEntries = 50_000 } = options;
   const users = new ControlCache<UserRecord>({
     feed,
     topic: changeTopics.users,
-    max: 50_000,
+    max: maxEntries,
     ttlMs: 5 * minuteMs,
     load: id => loadUser(id, control),
   });
   const roles = new ControlCache<RoleRecord>({
     feed,
     topic: changeTopics.roles,
-    max: 50_000,
+    max: maxEntries,
     ttlMs: 10 * minuteMs,
     load: id => loadRole(id, control),
   });
@@ -47,10 +47,11 @@ export function createDirectoryCaches(options: CachesOptions): DirectoryCaches {
 }
 
 function createTenantCache(options: CachesOptions): ControlCache<TenantRecord> {
+  const { feed, maxEntries = 10_000 } = options;
   return new ControlCache<TenantRecord>({
-    feed: options.feed,
+    feed,
     topic: changeTopics.tenants,
-    max: 10_000,
+    max: maxEntries,
     maxAbsent: 1_000,
     ttlMs: 10 * minuteMs,
     load: guid => loadTenant(guid, options),
@@ -59,14 +60,14 @@ function createTenantCache(options: CachesOptions): ControlCache<TenantRecord> {
 
 /** A request that looks up a session looks up its user and their role next, so one query loads all three. */
 function createSessionCache(
-  { control, feed }: CachesOptions,
+  { control, feed, maxEntries = 50_000 }: CachesOptions,
   users: ControlCache<UserRecord>,
   roles: ControlCache<RoleRecord>,
 ): ControlCache<SessionRecord> {
   return new ControlCache<SessionRecord>({
     feed,
     topic: changeTopics.sessions,
-    max: 50_000,
+    max: maxEntries,
     ttlMs: 5 * minuteMs,
     load: async id => {
       const changes = { users: users.changeCount, roles: roles.changeCount };
@@ -79,11 +80,15 @@ function createSessionCache(
   });
 }
 
-function createLegacyTokenCache({ control, feed }: CachesOptions): ControlCache<LegacyTokenRecord> {
+function createLegacyTokenCache({
+  control,
+  feed,
+  maxEntries = 10_000,
+}: CachesOptions): ControlCache<LegacyTokenRecord> {
   return new ControlCache<LegacyTokenRecord>({
     feed,
     topic: changeTopics.legacyTokens,
-    max: 10_000,
+    max: maxEntries,
     maxAbsent: 1_000,
     ttlMs: 5 * minuteMs,
     load: key => loadLegacyToken(key, control),

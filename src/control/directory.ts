@@ -1,3 +1,4 @@
+import { type Clock, processClock } from '../clock.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { createDirectoryCaches } from './directory-caches.ts';
 import { createFreshnessCheck } from './freshness-check.ts';
@@ -45,10 +46,12 @@ export interface Directory {
 
 interface DirectoryOptions extends TenantLoaderOptions {
   feed: ChangeFeed;
+  /** Replaced in simulations. */
+  clock?: Pick<Clock, 'now'>;
 }
 
 export function createDirectory(options: DirectoryOptions): Directory {
-  const { control, feed } = options;
+  const { control, feed, clock = processClock } = options;
   const caches = createDirectoryCaches(options);
   const { tenants, sessions, users, roles, legacyTokens } = caches;
   return {
@@ -58,7 +61,7 @@ export function createDirectory(options: DirectoryOptions): Directory {
     invalidateSession: id => sessions.invalidate(id),
     user: id => users.get(String(id)),
     role: id => roles.get(String(id)),
-    freshnessCheck: createFreshnessCheck(caches, feed),
+    freshnessCheck: createFreshnessCheck(caches, feed, clock),
     countUsers: (tenant, entityId) => control.em.fork().count(User, { tenant, entityId }),
     legacyToken: async token => {
       const key = legacyTokenKey(token);

@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.ts';
 import type { CacheEntry } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { DirectoryCaches } from './directory-caches.ts';
@@ -13,14 +14,15 @@ const lookUpEveryMs = 1_000;
 export function createFreshnessCheck(
   caches: DirectoryCaches,
   feed: ChangeFeed,
+  clock: Pick<Clock, 'now'>,
 ): (records: CallerRecords) => (() => boolean) | undefined {
   return records => {
     let entries = findEntries(caches, records);
-    let lookedUpAt = performance.now();
+    let lookedUpAt = clock.now();
     if (!entries) return undefined;
     return () => {
       if (!feed.current) return false;
-      const now = performance.now();
+      const now = clock.now();
       if (now - lookedUpAt > lookUpEveryMs) {
         entries = findEntries(caches, records);
         lookedUpAt = now;

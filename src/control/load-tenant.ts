@@ -17,6 +17,8 @@ export interface TenantLoaderOptions {
   /** URL of the control database: its server also holds tenants. */
   controlUrl: string;
   log: Logger;
+  /** Limit of the entries of each cache; lowered in simulations. */
+  maxEntries?: number;
 }
 
 interface TenantRow {

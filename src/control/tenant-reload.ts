@@ -14,7 +14,7 @@ export function createTenantReload(
   tenants: ControlCache<TenantRecord>,
   options: TenantLoaderOptions,
 ): (guid: string) => Promise<TenantRecord | undefined> {
-  const recentChecks = new LRUCache<string, Promise<void>>({ max: 10_000, ttl: minIntervalMs });
+  const recentChecks = new LRUCache<string, Promise<void>>({ max: options.maxEntries ?? 10_000, ttl: minIntervalMs });
 
   const dropIfKeysDiffer = async (guid: string): Promise<void> => {
     const [cached, stored] = await Promise.all([tenants.get(guid), loadTenant(guid, options)]);

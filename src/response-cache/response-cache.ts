@@ -30,6 +30,8 @@ interface ResponseCacheOptions {
   maxBytes: number;
   /** A monotonic clock in milliseconds. */
   now?: (() => number) | undefined;
+  /** Returns a number from 0 up to, not including, 1; replaced in simulations. */
+  random?: () => number;
 }
 
 /**
@@ -100,13 +102,16 @@ export class ResponseCache {
   readonly #announce: Announce;
   readonly #writeMonitor: ResponseCacheOptions['writeMonitor'];
   readonly #now: () => number;
+  readonly #random: () => number;
   readonly #store: ResponseStore<LoadResult>;
 
-  constructor({ feed, announce, writeMonitor, maxBytes, now = () => performance.now() }: ResponseCacheOptions) {
+  constructor(options: ResponseCacheOptions) {
+    const { feed, announce, writeMonitor, maxBytes, now = () => performance.now(), random = Math.random } = options;
     this.#feed = feed;
     this.#announce = announce;
     this.#writeMonitor = writeMonitor;
     this.#now = now;
+    this.#random = random;
     this.#store = new ResponseStore(maxBytes);
     feed.subscribe(changeTopics.responses, key => this.#store.drop(key));
   }
@@ -165,10 +170,14 @@ export class ResponseCache {
 
   /** Extends the life of an expired response if its database is proved unchanged from its read until recently. */
   #revalidate(response: CachedResponse, now: number): boolean {
-    response.expiresAt = this.#writeMonitor.unchangedUntil(response.source, response.readAt) + randomAge();
+    response.expiresAt = this.#writeMonitor.unchangedUntil(response.source, response.readAt) + this.#randomAge();
     if (now > response.expiresAt) return false;
     this.counts.revalidations++;
     return true;
+  }
+
+  #randomAge(): number {
+    return minAgeMs + this.#random() * (maxAgeMs - minAgeMs);
   }
 
   async #load(
@@ -191,7 +200,7 @@ export class ResponseCache {
       return { cacheable, represent: rethrow };
     }
     if (cacheable) {
-      const response = { representation, codedBytes: 0, source, readAt, expiresAt: readAt + randomAge() };
+      const response = { representation, codedBytes: 0, source, readAt, expiresAt: readAt + this.#randomAge() };
       if (this.#store.set(tenant, resource, cached, key, response))
         representation.onGrowth = bytes => this.#store.grow(tenant, resource, key, response, bytes);
     }
@@ -203,8 +212,4 @@ export class ResponseCache {
 export async function represent(rows: RowValues[], toResponse: ToResponse): Promise<Representation> {
   const response = await toResponse(rows);
   return response instanceof Representation ? response : Representation.of(response);
-}
-
-function randomAge(): number {
-  return minAgeMs + Math.random() * (maxAgeMs - minAgeMs);
 }

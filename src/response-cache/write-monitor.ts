@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { type Clock, processClock, type Timer } from '../clock.ts';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import { type ControlDatabase, queryControl } from '../control/database.ts';
 import { describeError } from '../log.ts';
@@ -7,12 +8,14 @@ import { serverAddress, sourceExpression } from '../postgres/server-address.ts';
 interface WriteMonitorOptions {
   control: ControlDatabase;
   controlUrl: string;
-  databases: TenantDatabases;
+  databases: Pick<TenantDatabases, 'budgets' | 'lastUsedOn'>;
   log: Logger;
   /** Interval of the polls, in ms. */
   everyMs?: number;
   /** A monotonic clock in milliseconds. */
   now?: (() => number) | undefined;
+  /** Sets the timer of the polls; replaced in simulations. */
+  clock?: Clock;
 }
 
 /** The results of the polls for one database. */
@@ -88,12 +91,14 @@ export class WriteMonitor {
   readonly #now: () => number;
   /** The poll results by server, then by source. */
   readonly #servers = new Map<string, Map<string, DatabaseState>>();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #clock: Clock;
+  #timer: Timer | undefined;
   #polling: Promise<void> | undefined;
 
   constructor(options: WriteMonitorOptions) {
     this.#options = options;
-    this.#now = options.now ?? (() => performance.now());
+    this.#clock = options.clock ?? processClock;
+    this.#now = options.now ?? this.#clock.now;
   }
 
   /**
@@ -120,16 +125,17 @@ export class WriteMonitor {
     poll();
     let previous = countUses();
     let idlePolls = maxIdlePolls;
-    this.#timer = setInterval(() => {
+    this.#timer = this.#clock.setInterval(() => {
       const count = countUses();
       idlePolls = count === previous ? idlePolls + 1 : 0;
       previous = count;
       if (idlePolls < maxIdlePolls) poll();
-    }, this.#options.everyMs ?? 10_000).unref();
+    }, this.#options.everyMs ?? 10_000);
+    this.#timer.unref();
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
+    this.#clock.clearInterval(this.#timer);
     await this.#polling;
   }
 

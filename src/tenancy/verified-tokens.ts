@@ -24,10 +24,11 @@ const maxTokens = 10_000;
  */
 export class VerifiedTokens {
   readonly #directory: Pick<Directory, 'freshnessCheck'>;
-  readonly #tokens = new LRUCache<string, { verified: VerifiedToken; isCurrent: () => boolean }>({ max: maxTokens });
+  readonly #tokens: LRUCache<string, { verified: VerifiedToken; isCurrent: () => boolean }>;
 
-  constructor(directory: Pick<Directory, 'freshnessCheck'>) {
+  constructor(directory: Pick<Directory, 'freshnessCheck'>, max = maxTokens) {
     this.#directory = directory;
+    this.#tokens = new LRUCache({ max });
   }
 
   get size(): number {

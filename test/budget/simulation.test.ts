@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { simulateBudget } from '../simulation/budget-simulation.ts';
 import { findMutant, mutants } from '../simulation/mutants.ts';
+import { parts } from '../simulation/parts.ts';
 
 describe('simulation of the connection budget', () => {
   it('no fault of a process, the network or the control database breaks an invariant in 500 simulated runs', () => {
@@ -26,6 +27,6 @@ describe('simulation of the connection budget', () => {
 
   for (const mutant of mutants)
     it(`the simulation finds the planted fault that ${mutant.name}`, async () => {
-      expect(await findMutant(mutant, { first: mutant.seed, runs: 1_000 })).to.be.a('number');
+      expect(await findMutant(parts.budget, mutant, { first: mutant.seed, runs: 1_000 })).to.be.a('number');
     });
 });

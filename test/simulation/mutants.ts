@@ -1,10 +1,11 @@
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import type { Part } from './parts.ts';
 
 /** A fault that is planted in a copy of the source code. The simulation must find it. */
-interface Mutant {
+export interface Mutant {
   readonly name: string;
   readonly file: string;
   readonly text: string;
@@ -13,10 +14,7 @@ interface Mutant {
   readonly seed: number;
 }
 
-type Simulation = typeof import('./budget-simulation.ts');
-
 const root = fileURLToPath(new URL('../..', import.meta.url));
-const folders = ['src/budget', 'test/simulation'];
 
 export const mutants: readonly Mutant[] = [
   {
@@ -113,26 +111,32 @@ export const mutants: readonly Mutant[] = [
 ];
 
 /**
- * Returns the first seed of a range whose run finds a mutant; undefined when none does.
+ * Returns the first seed of a range whose run finds a mutant of a part; undefined when none does.
  * @throws when the source code does not contain the text of the mutant exactly once
  */
-export async function findMutant(mutant: Mutant, seeds: { first: number; runs: number }): Promise<number | undefined> {
+export async function findMutant(
+  part: Part,
+  mutant: Mutant,
+  seeds: { first: number; runs: number },
+): Promise<number | undefined> {
   const copy = await mkdtemp(join(tmpdir(), 'mutant-'));
   try {
     await writeFile(join(copy, 'package.json'), '{ "type": "module" }');
-    for (const folder of folders) await cp(join(root, folder), join(copy, folder), { recursive: true });
+    await symlink(join(root, 'node_modules'), join(copy, 'node_modules'));
+    for (const folder of part.folders) await cp(join(root, folder), join(copy, folder), { recursive: true });
     const source = await readFile(join(copy, mutant.file), 'utf8');
     if (source.split(mutant.text).length !== 2) throw new Error(`${mutant.file} has no or many: ${mutant.text}`);
     await writeFile(
       join(copy, mutant.file),
       source.replace(mutant.text, () => mutant.replacement),
     );
-    const { simulateBudget } = (await import(
-      pathToFileURL(join(copy, 'test/simulation/budget-simulation.ts')).href
-    )) as Simulation;
+    const { parts } = (await import(
+      pathToFileURL(join(copy, 'test/simulation/parts.ts')).href
+    )) as typeof import('./parts.ts');
+    const simulate = await (parts[part.name] as Part).load();
     for (let seed = seeds.first; seed < seeds.first + seeds.runs; seed++) {
       try {
-        simulateBudget({ seed });
+        await simulate({ seed });
       } catch (error) {
         if ((error as Error).name !== 'Violation') throw error;
         return seed;

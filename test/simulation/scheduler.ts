@@ -26,13 +26,18 @@ export class Scheduler {
 
   /** Runs the tasks up to a time; `afterEach` is called after each of them. */
   runUntil(time: number, afterEach: () => void): void {
-    for (let next = this.#tasks[0]; next && next.at <= time; next = this.#tasks[0]) {
-      this.#removeFirst();
-      this.now = next.at;
-      next.run();
-      afterEach();
-    }
+    while (this.runNext(time)) afterEach();
     this.now = time;
+  }
+
+  /** Runs the next task if it is due at this time. @returns false when none is */
+  runNext(time: number): boolean {
+    const next = this.#tasks[0];
+    if (!next || next.at > time) return false;
+    this.#removeFirst();
+    this.now = next.at;
+    next.run();
+    return true;
   }
 
   #removeFirst(): void {

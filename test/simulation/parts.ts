@@ -1,0 +1,47 @@
+import { responseMutants, sessionMutants } from './caches/cache-mutants.ts';
+import { type Mutant, mutants } from './mutants.ts';
+
+interface RunOptions {
+  seed: number;
+  /** Collects every step as text. */
+  trace?: string[];
+}
+
+/** A part of the service that is simulated. */
+export interface Part {
+  readonly name: PartName;
+  /** Loads its simulation, which throws a `Violation` when a run breaks an invariant. */
+  readonly load: () => Promise<(options: RunOptions) => void | Promise<void>>;
+  readonly mutants: readonly Mutant[];
+  /** The folders of the source code that the simulation needs. */
+  readonly folders: readonly string[];
+}
+
+export type PartName = 'budget' | 'response-cache' | 'sessions';
+
+export const parts: Readonly<Record<PartName, Part>> = {
+  budget: {
+    name: 'budget',
+    load: async () => (await import('./budget-simulation.ts')).simulateBudget,
+    mutants,
+    folders: ['src/budget', 'test/simulation'],
+  },
+  'response-cache': {
+    name: 'response-cache',
+    load: async () => {
+      const { simulateCaches } = await import('./caches/cache-simulation.ts');
+      return options => simulateCaches('responses', options);
+    },
+    mutants: responseMutants,
+    folders: ['src', 'test/simulation'],
+  },
+  sessions: {
+    name: 'sessions',
+    load: async () => {
+      const { simulateCaches } = await import('./caches/cache-simulation.ts');
+      return options => simulateCaches('sessions', options);
+    },
+    mutants: sessionMutants,
+    folders: ['src', 'test/simulation'],
+  },
+};
