@@ -23,10 +23,12 @@ export const problems = {
   not_found: { status: 404, title: 'Nothing was found here' },
   method_not_allowed: { status: 405, title: 'This path does not answer this method' },
   request_timeout: { status: 408, title: 'The request did not arrive in time' },
+  idempotency_in_progress: { status: 409, title: 'A request with this idempotency key is still running' },
   gone: { status: 410, title: 'This is no longer offered' },
   precondition_failed: { status: 412, title: 'The record has changed' },
   payload_too_large: { status: 413, title: 'The body is too large' },
   unsupported_media_type: { status: 415, title: 'The body must be plain UTF-8 application/json' },
+  idempotency_key_reused: { status: 422, title: 'This idempotency key belongs to another request' },
   rate_limited: { status: 429, title: 'Too many requests' },
   headers_too_large: { status: 431, title: 'The headers are too large' },
   internal_error: { status: 500, title: 'Something went wrong on our side' },
@@ -109,4 +111,9 @@ export const outcomeUnknownDetail =
 /** 503 for a change whose commit was sent and not confirmed: sent again, the change could be made twice. */
 export function outcomeUnknown(cause: unknown): Problem {
   return problem('unavailable', { detail: outcomeUnknownDetail, isRepeatable: false, cause });
+}
+
+/** True for the problem that `outcomeUnknown` returns. */
+export function isOutcomeUnknown(error: unknown): boolean {
+  return error instanceof Problem && error.detail === outcomeUnknownDetail;
 }

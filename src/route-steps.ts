@@ -2,6 +2,7 @@ import type { Context, Middleware } from 'koa';
 import { z } from 'zod';
 import { enforceScope } from './auth/enforce-scope.ts';
 import { problem } from './errors.ts';
+import { readIdempotencyKey } from './http/idempotency-key.ts';
 import { readBody } from './http/read-body.ts';
 import { readFields, readQuery } from './http/read-fields.ts';
 import { Representation } from './http/representation.ts';
@@ -44,7 +45,10 @@ export function respond(route: TenantRoute): Middleware {
     const query = route.query || strict ? readParameters(ctx, route, strict) : {};
     const ifMatch = route.takesIfMatch ? ctx.req.headers['if-match'] : undefined;
     const input = { body: body as never, query: query as never, params: ctx.params, ifMatch };
+    const key = route.takesIdempotencyKey ? ctx.req.headers['idempotency-key'] : undefined;
+    if (key !== undefined) context.makeRepeatable(readIdempotencyKey(key as string), [ctx.path, body]);
     const result = await route.handler(input, context);
+    if (context?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
     deadline.check(); // the request has been answered
     await sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
   };

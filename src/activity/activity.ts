@@ -105,6 +105,7 @@ export function activityRoutes(): TenantRoute[] {
       example: { ActivityCode: 100, EntityId: 1, Comment: 'Called about the open order', Screen: 'Orders' },
       response: view,
       status: 201,
+      takesIdempotencyKey: true,
       location: activity => `${path}/${activity.Id}`,
       handler: async ({ body }, context) => {
         const { caller, origin } = context;

@@ -28,11 +28,14 @@ const meanings: Record<ProblemCode, string> = {
   not_found: 'The path does not exist, no record has this key, or the list is empty.',
   method_not_allowed: 'The path does not support this method. `Allow` names the methods that it supports.',
   request_timeout: 'The head of a request must arrive within 5 s, the whole request within 15 s. Send it again.',
+  idempotency_in_progress:
+    'A request with the same `Idempotency-Key` is still running. Repeat it after `Retry-After` seconds.',
   gone: 'Legacy tokens are switched off for this tenant. Log in instead.',
   precondition_failed:
     'The record is not the one that `If-Match` names. Read it again, and repeat the change on what it is now.',
   payload_too_large: 'The body is too large. Send less.',
   unsupported_media_type: 'The body must be `application/json` in UTF-8, not compressed.',
+  idempotency_key_reused: 'The `Idempotency-Key` was used for another path or body within 24 hours. Use a new one.',
   rate_limited: 'Too many requests. Wait the number of seconds in `Retry-After`.',
   headers_too_large: 'A request has at most 16 KiB of headers, and at most 100. Send less.',
   internal_error: 'The service has a fault. Report the `traceId` to its operator.',

@@ -2,9 +2,15 @@ import type { z } from 'zod';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
 
-/** The parameters of a route: `X-Tenant`, `If-Match`, path parameters, query parameters. */
+/** The parameters of a route: `X-Tenant`, `If-Match`, `Idempotency-Key`, path parameters, query parameters. */
 export function parameters(route: TenantRoute): Json[] {
-  return [...tenantHeader(route), ...ifMatchHeader(route), ...pathParameters(route), ...queryParameters(route)];
+  return [
+    ...tenantHeader(route),
+    ...ifMatchHeader(route),
+    ...idempotencyKeyHeader(route),
+    ...pathParameters(route),
+    ...queryParameters(route),
+  ];
 }
 
 function tenantHeader({ access }: TenantRoute): Json[] {
@@ -18,6 +24,13 @@ function ifMatchHeader({ takesIfMatch }: TenantRoute): Json[] {
   if (!takesIfMatch) return [];
   const description = 'The `ETag` of the record that the change was made for. If the record has changed since: 412.';
   return [{ name: 'If-Match', in: 'header', required: false, description, schema: { type: 'string' } }];
+}
+
+function idempotencyKeyHeader({ takesIdempotencyKey }: TenantRoute): Json[] {
+  if (!takesIdempotencyKey) return [];
+  const description = 'A new random value. A request that is repeated with it within 24 hours makes the change once.';
+  const schema = { type: 'string', minLength: 1, maxLength: 257 };
+  return [{ name: 'Idempotency-Key', in: 'header', required: false, description, schema }];
 }
 
 function pathParameters({ path }: TenantRoute): Json[] {

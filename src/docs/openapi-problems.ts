@@ -6,7 +6,7 @@ import type { TenantRoute } from '../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
 
 /** Every status that a problem of a documented route can have. */
-const problemStatuses = [400, 401, 403, 404, 410, 412, 413, 415, 429, 500, 503] as const;
+const problemStatuses = [400, 401, 403, 404, 409, 410, 412, 413, 415, 422, 429, 500, 503] as const;
 type ProblemStatus = (typeof problemStatuses)[number];
 
 /** The problems that a route can respond with, as references to shared responses. */
@@ -22,6 +22,7 @@ function canFailWith(status: ProblemStatus, route: TenantRoute): boolean {
   const isCompleteList = response instanceof z.ZodArray && cache === 'revalidate' && query?.shape.limit === undefined;
   if (status === 400) return takesInput || access !== 'anonymous';
   if (status === 410) return access !== 'anonymous'; // legacy tokens that are switched off
+  if (status === 409 || status === 422) return route.takesIdempotencyKey === true;
   if (status === 412) return route.takesIfMatch === true;
   if (status === 413 || status === 415) return body !== undefined;
   if (status === 404) return path.includes(':') || isCompleteList;
@@ -55,6 +56,7 @@ function problemResponse(status: ProblemStatus): Json {
 const problemHeaders: Partial<Record<ProblemStatus, Json>> = {
   401: { 'WWW-Authenticate': { $ref: '#/components/headers/WWWAuthenticate' } },
   403: { 'WWW-Authenticate': { $ref: '#/components/headers/WWWAuthenticate' } },
+  409: { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } },
   429: { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } },
   503: { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } },
 };

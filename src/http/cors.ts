@@ -4,6 +4,7 @@ import type { Middleware } from 'koa';
 /** Headers of responses that scripts of another origin may read, beside those that browsers always show. */
 const exposedHeaders = [
   'ETag',
+  'Idempotency-Replayed',
   'Link',
   'Location',
   'Preference-Applied',

@@ -41,6 +41,8 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly hasTag?: boolean | undefined;
   /** Whether the handler makes the change only if `ifMatch` of its input names the record. */
   readonly takesIfMatch?: boolean | undefined;
+  /** Whether the handler makes one change, by `write`, which a repeated `Idempotency-Key` does not make again. */
+  readonly takesIdempotencyKey?: boolean | undefined;
   /** Returns the path of a created record, for the `Location` header. */
   readonly location?: ((response: never) => string) | undefined;
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;

@@ -86,6 +86,7 @@ const recordUse = defineRoute({
     'An entity uses a promotion once, within its period, and only if it is one of the entities of the promotion.',
   response: use,
   status: 201,
+  takesIdempotencyKey: true,
   location: answer => `/api/v1/Promotions/${answer.PromotionId}/entity/${answer.EntityId}/used`,
   handler: async ({ params }, context) => {
     const [recorded] = await context.write(async ({ em }) => {

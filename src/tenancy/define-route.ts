@@ -49,6 +49,7 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   cache?: Route['cache'];
   hasTag?: boolean;
   takesIfMatch?: boolean;
+  takesIdempotencyKey?: boolean;
   location?: (result: z.input<Output>) => string;
   handler: (
     input: RouteInput<z.output<Body>, z.output<Query>>,

@@ -7,10 +7,12 @@ import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
 import type { Scope } from '../control/user-entities.ts';
 import type { Deadline } from '../deadline.ts';
+import { isOutcomeUnknown, problem } from '../errors.ts';
 import type { Representation } from '../http/representation.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import { type ResponseCache, represent } from '../response-cache/response-cache.ts';
+import { RepeatableChange } from './repeatable-change.ts';
 
 /** The authenticated caller, as verified by the access token and the control database. */
 export interface Caller {
@@ -57,6 +59,7 @@ export class RequestContext {
   #caller: Caller | undefined;
   #database: TenantDriver | undefined;
   #em: EntityManager | undefined;
+  #repeatable: RepeatableChange | undefined;
 
   constructor(
     services: ContextServices,
@@ -101,6 +104,19 @@ export class RequestContext {
   get em(): EntityManager {
     this.#em ??= this.#open().entityManager();
     return this.#em;
+  }
+
+  /**
+   * Lets `write` make its change once for all requests of the caller with this key.
+   * @param request what must be equal when the key is used again
+   */
+  makeRepeatable(key: string, request: unknown): void {
+    this.#repeatable = new RepeatableChange(key, this.caller.userId, request);
+  }
+
+  /** True when an earlier request had made the change of this one. */
+  get isReplayed(): boolean {
+    return this.#repeatable?.isReplayed ?? false;
   }
 
   /** Returns the rows of a reading statement. */
@@ -152,8 +168,13 @@ export class RequestContext {
     };
     for (let attempt = 1; ; attempt++) {
       try {
-        return await database.change({ actor: this.#actor(), resource, prepare, announce, deadline: this.deadline });
+        const change = { actor: this.#actor(), resource, announce, deadline: this.deadline };
+        const once = this.#repeatable;
+        if (!once) return await database.change({ ...change, prepare });
+        await database.change({ ...change, prepare: transaction => once.prepare(transaction, prepare) });
+        return once.rows;
       } catch (error) {
+        if (this.#repeatable && isOutcomeUnknown(error)) throw problem('unavailable', { cause: error });
         if (attempt === maxAttempts || !retryable.has(sqlState(error) ?? '')) throw error;
       }
     }

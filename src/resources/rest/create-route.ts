@@ -18,6 +18,7 @@ export function createRoute(resource: ResourceDefinition): TenantRoute {
     response: view,
     status: 201,
     hasTag: true,
+    takesIdempotencyKey: true,
     location: record => locationOf(resource, record),
     handler: async ({ body }, context) => {
       requireScopeAll(resource, context.caller);

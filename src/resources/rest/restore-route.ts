@@ -14,6 +14,7 @@ export function restoreRoute(resource: ResourceDefinition): TenantRoute {
     summary: `Restore one ${name} record that is marked as deleted`,
     response: view,
     hasTag: true,
+    takesIdempotencyKey: true,
     handler: async ({ params }, context) => {
       const condition = keyCondition(resource, params);
       if (!condition) throw problem(onMissing);

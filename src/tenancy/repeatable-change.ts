@@ -1,0 +1,89 @@
+import { createHash } from 'node:crypto';
+import type { TenantTransaction } from '../connections/tenant-transaction.ts';
+import { problem } from '../errors.ts';
+import { sqlState } from '../postgres/database-error.ts';
+import type { RowValues, Statement } from '../postgres/table-statements.ts';
+
+/** Maximum wait for an earlier request with the same key that is still running, in ms; then 409. */
+const maxWaitMs = 2_000;
+const lockNotAvailable = '55P03';
+
+/**
+ * A change that the client may request again with the same key, after a lost response for example: it is made once. Its
+ * rows are stored with the key in the transaction of the change, for 24 hours; the response is made of them again.
+ */
+export class RepeatableChange {
+  /** True once the rows of an earlier request have been found. */
+  isReplayed = false;
+  readonly #key: string;
+  readonly #userId: number;
+  readonly #fingerprint: Buffer;
+  #rows: RowValues[] = [];
+
+  /** @param request what must be equal when the key is used again: the path, and the fields of the body */
+  constructor(key: string, userId: number, request: unknown) {
+    this.#key = key;
+    this.#userId = userId;
+    this.#fingerprint = createHash('sha256').update(JSON.stringify(request)).digest();
+  }
+
+  /** The rows of the change, or those of the earlier request that made it. */
+  get rows(): RowValues[] {
+    return this.#rows;
+  }
+
+  /**
+   * Makes the change, and returns the statement that stores its rows; or finds the rows of an earlier request, and
+   * returns a statement that changes nothing. Requests with the same key wait for each other.
+   * @throws {Problem} `idempotency_in_progress`, `idempotency_key_reused`
+   */
+  async prepare(
+    transaction: TenantTransaction,
+    prepare: (transaction: TenantTransaction) => Promise<Statement>,
+  ): Promise<Statement> {
+    await this.#lock(transaction);
+    const [earlier] = await transaction.query({ ...find, values: [this.#userId, this.#key] });
+    this.isReplayed = earlier !== undefined;
+    if (earlier) {
+      if (!this.#fingerprint.equals(earlier.fingerprint as Buffer)) throw problem('idempotency_key_reused');
+      this.#rows = JSON.parse(earlier.rows as string);
+      return nothing;
+    }
+    this.#rows = await transaction.query(await prepare(transaction));
+    return { ...store, values: [this.#userId, this.#key, this.#fingerprint, JSON.stringify(this.#rows)] };
+  }
+
+  async #lock(transaction: TenantTransaction): Promise<void> {
+    await transaction.query({ ...limitLockWait, values: [`${maxWaitMs}`] });
+    try {
+      await transaction.query({ ...lock, values: [`idempotency ${this.#userId} ${this.#key}`] });
+    } catch (error) {
+      if (sqlState(error) !== lockNotAvailable) throw error;
+      throw problem('idempotency_in_progress', { headers: { 'Retry-After': '2' } });
+    }
+    await transaction.query({ ...limitLockWait, values: ['0'] });
+  }
+}
+
+const limitLockWait = { name: 'limit_lock_wait', text: `select set_config('lock_timeout', $1, true)` };
+const lock = { name: 'lock_idempotency_key', text: 'select pg_advisory_xact_lock(hashtextextended($1, 0))' };
+const find = {
+  name: 'find_idempotency_key',
+  text: `select fingerprint, rows from idempotency_keys
+          where user_id = $1 and key = $2 and created_at > now() - interval '24 hours'`,
+};
+/** Also deletes some expired keys: more than the one that it adds, so that their number falls. */
+const store = {
+  name: 'store_idempotency_key',
+  text: `with expired as (
+           select user_id, key from idempotency_keys where created_at < now() - interval '24 hours'
+            order by created_at limit 10 for update skip locked
+         ), deleted as (
+           delete from idempotency_keys k using expired e
+            where (k.user_id, k.key) = (e.user_id, e.key) and (k.user_id, k.key) <> ($1::bigint, $2::text)
+         )
+         insert into idempotency_keys (user_id, key, fingerprint, rows) values ($1, $2, $3, $4)
+         on conflict (user_id, key) do update
+           set fingerprint = excluded.fingerprint, rows = excluded.rows, created_at = excluded.created_at`,
+};
+const nothing: Statement = { name: 'change_nothing', text: 'select', values: [] };
