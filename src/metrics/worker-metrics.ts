@@ -1,4 +1,4 @@
-import { AggregatorRegistry, Registry } from 'prom-client';
+import { AggregatorRegistry, type MetricValueWithName, Registry } from 'prom-client';
 import { addCounter, addGauge } from './collectors.ts';
 import type { MetricValues } from './metrics.ts';
 import { addNodeMetrics } from './process-metrics.ts';
@@ -12,14 +12,19 @@ interface WorkerCounts {
 
 /**
  * The metrics of a primary process and all of its workers, as those of one process: counters and histograms are sums,
- * gauges are combined as `aggregator` says. A counter never falls: the last known values of a worker that has ended
- * remain in the sums. A worker that does not respond to a scrape counts with its last known values.
+ * gauges are combined as `aggregator` says. A worker that does not respond to a scrape counts with its last known values.
+ *
+ * A counter never falls, because Prometheus takes a smaller value for a restart of the service, and adds the whole value
+ * to each rate. So the last known values of a worker that has ended remain in the sums; and a sum that is smaller than
+ * the last rendered one is replaced by that, because sums of floating-point numbers differ by their order.
  */
 export class WorkerMetrics {
   readonly #own = new Registry();
   readonly #last = new Map<number, MetricValues[]>();
   /** Counters and histograms of the workers that have ended. */
   #ended: MetricValues[] = [];
+  /** The last rendered values of counters and histograms, by name and labels. */
+  readonly #rendered = new Map<string, number>();
 
   constructor(readCounts: () => WorkerCounts) {
     addNodeMetrics(this.#own);
@@ -48,15 +53,29 @@ export class WorkerMetrics {
   end(worker: number): void {
     const totals = (this.#last.get(worker) ?? []).filter(isTotal);
     this.#last.delete(worker);
-    // The metrics of this registry have their values as properties, which their type does not declare.
-    this.#ended = AggregatorRegistry.aggregate([this.#ended, totals]).getMetricsAsArray() as unknown as MetricValues[];
+    this.#ended = valuesOf(AggregatorRegistry.aggregate([this.#ended, totals]));
   }
 
   /** Renders the sums in the text format of Prometheus. */
   async render(): Promise<string> {
     const own = await this.#own.getMetricsAsJSON();
-    return AggregatorRegistry.aggregate([own, ...this.#last.values(), this.#ended]).metrics();
+    const sums = AggregatorRegistry.aggregate([own, ...this.#last.values(), this.#ended]);
+    for (const metric of valuesOf(sums).filter(isTotal)) this.#keepFromFalling(metric);
+    return sums.metrics();
   }
+
+  #keepFromFalling({ name, values }: MetricValues): void {
+    for (const sample of values as MetricValueWithName<string>[]) {
+      const key = `${sample.metricName ?? name} ${JSON.stringify(sample.labels)}`;
+      sample.value = Math.max(sample.value, this.#rendered.get(key) ?? 0);
+      this.#rendered.set(key, sample.value);
+    }
+  }
+}
+
+/** Returns the metrics of an aggregated registry. They have their values as properties, which their type hides. */
+function valuesOf(aggregated: ReturnType<typeof AggregatorRegistry.aggregate>): MetricValues[] {
+  return aggregated.getMetricsAsArray() as unknown as MetricValues[];
 }
 
 /** True for values that only grow. prom-client writes the type as text, although its declaration has numbers. */
