@@ -12,7 +12,7 @@ import { createTenantDatabase } from '../src/operator/provisioning/tenant-databa
 import { migrationSettings } from '../src/operator/schema/template.ts';
 import { addSigningKey } from '../src/operator/tenants/keys.ts';
 import { withConnection } from '../src/postgres/connection.ts';
-import { migrationNames } from '../src/postgres/migration-steps.ts';
+import { migrationNames } from '../src/postgres/migration-names.ts';
 import { makeNextBuild, type NextBuild } from '../test/support/next-build.ts';
 import type { BenchInstallation } from './bench-installation.ts';
 import { type RunningCommand, startCommand } from './fleet-command.ts';

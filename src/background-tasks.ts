@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { describeError } from './log.ts';
+import { describeError } from './describe-error.ts';
 
 /** Work that runs after its request was answered, such as sending mail. */
 export interface BackgroundTasks {

@@ -1,16 +1,12 @@
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { ConfigError } from './config-error.ts';
 import { count, duration, masterKey, origins, port, processes, rate, trustedProxies, url } from './config-values.ts';
 import { readSecretFiles, secretFileWarnings, secretVariables } from './secret-files.ts';
 import { similarSettingWarnings } from './similar-settings.ts';
 
 /** The validated, frozen settings of one process. `.env.example` explains each variable. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
-
-/** Names every invalid variable and what it must be, but never its value, which may be a secret. */
-export class ConfigError extends Error {
-  override name = 'ConfigError';
-}
 
 /**
  * Reads all settings from the environment, and secrets from the files that `…_FILE` variables name. An empty variable

@@ -1,28 +1,53 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Config } from './config.ts';
-import { type ControlDatabase, openControlDatabase } from './control/database.ts';
+import type { ControlDatabase } from './control/database.ts';
 import { createSecretBox, type SecretBox } from './control/secret-box.ts';
 import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
 import { embeddedMasterKey } from './embedded/master-key.ts';
 import { embeddedControlUrl, startEmbeddedPostgres } from './embedded/postgres.ts';
 import { OperatorError } from './operator-error.ts';
+import type { Statements } from './postgres/statements.ts';
 
-/** The parts that service and command line both use: the control database, the keys, the servers of the tenants. */
-export interface Installation {
+/** What opens the databases of an installation: the URL of the control database, and the keys. */
+export interface InstallationAccess {
   /** The URL of the control database. */
   readonly controlUrl: string;
   /** True if this process uses the embedded PostgreSQL and the master key under the data folder. */
   readonly embedded: boolean;
-  readonly control: ControlDatabase;
   readonly secrets: SecretBox;
   readonly servers: ServerUrls;
+  /** Leaves the embedded PostgreSQL. */
+  close(): Promise<void>;
+}
+
+/** The parts that service and command line both use: the control database, the keys, the servers of the tenants. */
+export interface Installation extends InstallationAccess {
+  readonly control: ControlDatabase;
+  /** Runs statements on the control database. */
+  readonly statements: Statements;
   /** Closes the control database, and leaves the embedded PostgreSQL. */
   close(): Promise<void>;
 }
 
 /** Opens the configured control database. If none is configured, starts or joins the embedded PostgreSQL. */
 export async function openInstallation(config: Config): Promise<Installation> {
+  const access = await openAccess(config);
+  const { openControlDatabase } = await import('./control/database.ts'); // commands that do without start sooner
+  const control = openControlDatabase(access.controlUrl, config.controlConnections);
+  return {
+    ...access,
+    control,
+    statements: control.em,
+    close: async () => {
+      await control.close(true);
+      await access.close();
+    },
+  };
+}
+
+/** Returns what opens the configured databases. If none is configured, starts or joins the embedded PostgreSQL. */
+export async function openAccess(config: Config): Promise<InstallationAccess> {
   if (config.databaseUrl && config.masterKey) return assemble(config, config.databaseUrl, config.masterKey);
   await requireWritableFolder(config.dataDir);
   const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
@@ -46,18 +71,18 @@ async function requireWritableFolder(folder: string): Promise<void> {
   }
 }
 
-function assemble(config: Config, controlUrl: string, masterKey: Buffer, leave?: () => Promise<void>): Installation {
+function assemble(
+  config: Config,
+  controlUrl: string,
+  masterKey: Buffer,
+  leave?: () => Promise<void>,
+): InstallationAccess {
   const secrets = createSecretBox(masterKey, config.previousMasterKey);
-  const control = openControlDatabase(controlUrl, config.controlConnections);
   return {
     controlUrl,
     embedded: leave !== undefined,
-    control,
     secrets,
     servers: createServerUrls(controlUrl, secrets),
-    close: async () => {
-      await control.close(true);
-      await leave?.();
-    },
+    close: async () => leave?.(),
   };
 }

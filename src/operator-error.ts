@@ -1,5 +1,5 @@
-import { ConfigError } from './config.ts';
-import { describeError } from './log.ts';
+import { ConfigError } from './config-error.ts';
+import { describeError } from './describe-error.ts';
 import { sqlState } from './postgres/database-error.ts';
 
 /**

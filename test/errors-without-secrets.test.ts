@@ -1,6 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
-import { describeError } from '../src/log.ts';
+import { describeError } from '../src/describe-error.ts';
 import { errorText } from '../src/operator/error-text.ts';
 import { explain } from '../src/operator-error.ts';
 

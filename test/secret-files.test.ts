@@ -4,7 +4,8 @@ import { chmod, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { ConfigError, readConfig, settingWarnings } from '../src/config.ts';
+import { readConfig, settingWarnings } from '../src/config.ts';
+import { ConfigError } from '../src/config-error.ts';
 
 describe('secrets in files', () => {
   let folder: string;

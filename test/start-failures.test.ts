@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { controlHead } from '../src/control/database.ts';
+import { controlHead } from '../src/control/control-version.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { runScript, type ScriptResult } from './support/command-line.ts';
 import { postgresUrl } from './support/test-server.ts';

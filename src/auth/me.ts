@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { scopes } from '../control/user-entities.ts';
+import { scopes } from '../control/scopes.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { entityType } from './issue-tokens.ts';
 

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { GrantHolder, type GrantReply, type GrantRequest, type ServerUse } from '../budget/grant-holder.ts';
 import type { GrantStore } from '../control/connection-grants.ts';
-import { describeError } from '../log.ts';
+import { describeError } from '../describe-error.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 
 interface GrantLoopOptions {

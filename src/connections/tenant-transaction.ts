@@ -1,7 +1,7 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { Kysely, PostgresDialect } from 'kysely';
 import { outcomeUnknown } from '../errors.ts';
-import { mayBeCommitted } from '../postgres/database-error.ts';
+import { mayBeCommitted } from '../postgres/commit-outcome.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import type { TenantClient } from './tenant-client.ts';
 

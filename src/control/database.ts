@@ -5,10 +5,10 @@ import type pg from 'pg';
 import type { Deadline } from '../deadline.ts';
 import { outcomeUnknown } from '../errors.ts';
 import { BoundConnection } from '../postgres/bound-connection.ts';
+import { mayBeCommitted } from '../postgres/commit-outcome.ts';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
-import { mayBeCommitted } from '../postgres/database-error.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
-import { migrationNames, migrationOptions } from '../postgres/migration-steps.ts';
+import { migrationOptions } from '../postgres/migration-steps.ts';
 import { readServerIdentity } from '../postgres/server-address.ts';
 import { controlEntities } from './entities.ts';
 
@@ -118,31 +118,7 @@ export async function transactControl<Result>(
   }
 }
 
-/** Returns the last migration that was applied to the control database; undefined when none was. */
-export async function controlVersion(control: ControlDatabase): Promise<string | undefined> {
-  const [migrations] = await control.em.execute<{ found: boolean }[]>(
-    `select to_regclass('public.migrations') is not null as found`,
-  );
-  if (!migrations?.found) return undefined;
-  const [row] = await control.em.execute<{ name: string | null }[]>('select max(name) as name from migrations');
-  return row?.name ?? undefined;
-}
-
-/** Returns true if a build with this last control migration can use a control database that is at a later version. */
-export async function isControlCompatible(control: ControlDatabase, head: string): Promise<boolean> {
-  const [later] = await control.em.execute<{ compatible: boolean | null }[]>(
-    'select bool_and(compatible) as compatible from migrations where name > ?',
-    [head],
-  );
-  return later?.compatible === true;
-}
-
 /** Returns which server the control database is on; see `readServerIdentity`. */
 export async function controlServerIdentity(control: ControlDatabase): Promise<string | undefined> {
   return readServerIdentity(await control.em.getConnection().getNativeClient());
-}
-
-/** Returns the last control migration of this build. */
-export async function controlHead(): Promise<string> {
-  return (await migrationNames('control')).at(-1) ?? '';
 }

@@ -1,6 +1,6 @@
 import { type ControlDatabase, queryControl } from './database.ts';
 import type { RoleRecord, SessionRecord, UserRecord } from './records.ts';
-import type { Scope } from './user-entities.ts';
+import type { Scope } from './scopes.ts';
 
 interface UserRow {
   user_id: string;

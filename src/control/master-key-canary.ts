@@ -1,4 +1,4 @@
-import type { EntityManager } from '@mikro-orm/postgresql';
+import type { Statements } from '../postgres/statements.ts';
 import { owners, type Sealer, type SecretBox } from './secret-box.ts';
 
 /** Secrets that are tried when there is no canary yet: more than one, because a single row may be damaged. */
@@ -10,8 +10,6 @@ const maxSamples = 20;
  * - `wrong`: the master key is none of the installation.
  */
 export type MasterKeyState = 'right' | 'lacks_previous' | 'wrong';
-
-type Database = Pick<EntityManager, 'execute'>;
 
 /** The id of the installation, sealed under the key of the secrets and under the next key. */
 interface Canaries {
@@ -29,7 +27,7 @@ interface Canaries {
  * concurrent first calls with different keys, one returns `right`. The first call needs the login of the operator:
  * `control migrate` makes it.
  */
-export async function checkMasterKey(database: Database, secrets: SecretBox): Promise<MasterKeyState> {
+export async function checkMasterKey(database: Statements, secrets: SecretBox): Promise<MasterKeyState> {
   const stored = await readCanaries(database);
   if (stored.current) return stateOf(stored, secrets);
   if (!(await opensAnySecret(database, secrets.current))) return 'wrong';
@@ -51,7 +49,7 @@ function stateOf(canaries: Canaries, { current, previous }: SecretBox): MasterKe
  * next key.
  * @returns false when that key has a canary already
  */
-export async function storeNextCanary(database: Database, previous: Sealer): Promise<boolean> {
+export async function storeNextCanary(database: Statements, previous: Sealer): Promise<boolean> {
   const stored = await readCanaries(database);
   const owner = owners.canary(stored.id);
   if (opens(previous, stored.current, owner) || opens(previous, stored.next, owner)) return false;
@@ -60,7 +58,7 @@ export async function storeNextCanary(database: Database, previous: Sealer): Pro
 }
 
 /** Makes the master key the only one of the installation. It must have sealed every secret. */
-export async function replaceCanaries(database: Database, { current }: SecretBox): Promise<void> {
+export async function replaceCanaries(database: Statements, { current }: SecretBox): Promise<void> {
   await database.execute('update installation set master_key_canary = ?, next_master_key_canary = null', [
     sealCanary(await readCanaries(database), current),
   ]);
@@ -70,7 +68,7 @@ function sealCanary({ id }: Canaries, key: Sealer): Buffer {
   return key.seal(id, owners.canary(id));
 }
 
-async function readCanaries(database: Database): Promise<Canaries> {
+async function readCanaries(database: Statements): Promise<Canaries> {
   const [row] = await database.execute<Canaries[]>(
     'select id, master_key_canary as current, next_master_key_canary as next from installation',
   );
@@ -79,7 +77,7 @@ async function readCanaries(database: Database): Promise<Canaries> {
 }
 
 /** True also when there is no secret: then any key will do. */
-async function opensAnySecret(database: Database, key: Sealer): Promise<boolean> {
+async function opensAnySecret(database: Statements, key: Sealer): Promise<boolean> {
   const passwords = await database.execute<{ guid: string; sealed: Buffer }[]>(
     `select guid, role_password as sealed from tenants order by id limit ${maxSamples}`,
   );

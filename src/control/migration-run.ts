@@ -28,7 +28,7 @@ const MigrationRunSchema = defineEntity({
     finishedAt: p.datetime().nullable(),
   },
 });
-export class MigrationRun extends MigrationRunSchema.class {}
+class MigrationRun extends MigrationRunSchema.class {}
 MigrationRunSchema.setClass(MigrationRun);
 
 /** The result of a run for one tenant. */

@@ -1,7 +1,7 @@
 import type { KeyObject } from 'node:crypto';
 import type { TenantStatus } from './fleet-entities.ts';
 import type { SchemaVersion } from './schema-version.ts';
-import type { Scope } from './user-entities.ts';
+import type { Scope } from './scopes.ts';
 
 /** A tenant as a request needs it: its identity, its opened signing keys and the URL of its database. */
 export interface TenantRecord extends SchemaVersion {

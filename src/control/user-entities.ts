@@ -1,5 +1,6 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { Tenant } from './fleet-entities.ts';
+import type { Scope } from './scopes.ts';
 
 /** A named set of permissions, defined per tenant. */
 const RoleSchema = defineEntity({
@@ -14,10 +15,6 @@ const RoleSchema = defineEntity({
 });
 export class Role extends RoleSchema.class {}
 RoleSchema.setClass(Role);
-
-export const scopes = ['Self', 'All'] as const;
-/** Which data a user can access: that of their own business entity, or all data of the tenant. */
-export type Scope = (typeof scopes)[number];
 
 /** A person who logs in, or for whom an API client acts. */
 const UserSchema = defineEntity({

@@ -1,9 +1,9 @@
 import { STATUS_CODES } from 'node:http';
 import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
+import { describeError } from '../describe-error.ts';
 import { Problem, type ProblemCode, problem, problems } from '../errors.ts';
 import type { FieldError, FieldErrors } from '../field-error.ts';
-import { describeError } from '../log.ts';
 import { databaseProblem } from '../postgres/database-error.ts';
 
 /**

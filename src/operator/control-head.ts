@@ -1,22 +1,53 @@
-import { type ControlDatabase, controlHead, controlVersion, isControlCompatible } from '../control/database.ts';
-import type { Installation } from '../installation.ts';
+import { controlHead, controlVersion, isControlCompatible } from '../control/control-version.ts';
+import type { InstallationAccess } from '../installation.ts';
 import { connectFailure, OperatorError } from '../operator-error.ts';
+import { withConnection } from '../postgres/connection.ts';
 import { sqlState } from '../postgres/database-error.ts';
-import { requireOwnSession } from '../postgres/session-probe.ts';
-import { createControlDatabase, migrateControl } from './migrations/migrate-control.ts';
+import { requireOwnSessionOf } from '../postgres/session-probe.ts';
+import { type Statements, statementsOf } from '../postgres/statements.ts';
+import { requireMasterKey } from './require-master-key.ts';
+
+/** Checks the control database as `withControlHead` does. */
+export async function requireControlHead(access: InstallationAccess): Promise<void> {
+  await withControlHead(access, async () => {});
+}
 
 /**
- * Brings an embedded control database to the version of this build. Only the operator migrates a configured one.
+ * Runs `work` on a connection to the control database, which must be at the version of this build, with its secrets
+ * sealed under the configured master key. Brings an embedded control database to that version; only the operator
+ * migrates a configured one.
  * @throws {OperatorError} when a configured one is at a version that this build cannot use, or cannot be used at all
  */
-export async function requireControlHead({ control, controlUrl, embedded }: Installation): Promise<void> {
+export async function withControlHead<T>(
+  { controlUrl, embedded, secrets }: InstallationAccess,
+  work: (control: Statements) => Promise<T>,
+): Promise<T> {
   if (embedded) {
+    const { createControlDatabase, migrateControl } = await import('./migrations/migrate-control.ts');
     await createControlDatabase(controlUrl);
     await migrateControl(controlUrl);
   }
-  if (!embedded) await requireOwnSession(controlUrl).catch(explainFailure);
-  await requireControlServer(control).catch(explainFailure);
-  const [version, head] = await Promise.all([controlVersion(control).catch(explainFailure), controlHead()]);
+  let isChecked = false;
+  return withConnection(controlUrl, async client => {
+    if (!embedded) await requireOwnSessionOf(client, controlUrl);
+    const control = statementsOf(client);
+    await requireControlVersion(control);
+    isChecked = true;
+    await requireMasterKey(control, secrets);
+    return work(control);
+  }).catch(error => {
+    if (isChecked) throw error;
+    return explainFailure(error);
+  });
+}
+
+/** @throws {OperatorError} when the server or the schema of the control database is at a version that does not fit */
+async function requireControlVersion(control: Statements): Promise<void> {
+  const [server] = await control.execute<{ version: number }[]>(
+    `select current_setting('server_version_num')::int as version`,
+  );
+  requireServerVersion(server?.version ?? 0);
+  const [version, head] = await Promise.all([controlVersion(control), controlHead()]);
   if (version === head || (version && version > head && (await isControlCompatible(control, head)))) return;
   if (version && version > head)
     throw new OperatorError(
@@ -27,14 +58,6 @@ export async function requireControlHead({ control, controlUrl, embedded }: Inst
 }
 
 const minServerVersion = 150_000;
-
-/** @throws {OperatorError} when the server of the control database is too old */
-async function requireControlServer(control: ControlDatabase): Promise<void> {
-  const [row] = await control.em.execute<{ version: number }[]>(
-    `select current_setting('server_version_num')::int as version`,
-  );
-  requireServerVersion(row?.version ?? 0);
-}
 
 /**
  * @param version `server_version_num`: 150003 is PostgreSQL 15.3

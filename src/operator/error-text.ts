@@ -1,4 +1,4 @@
-import { withoutUrls } from '../log.ts';
+import { withoutUrls } from '../describe-error.ts';
 import { sqlState } from '../postgres/database-error.ts';
 
 const maxLength = 300;

@@ -1,14 +1,14 @@
-import type { EntityManager } from '@mikro-orm/postgresql';
 import { checkMasterKey } from '../control/master-key-canary.ts';
 import type { SecretBox } from '../control/secret-box.ts';
 import { OperatorError } from '../operator-error.ts';
+import type { Statements } from '../postgres/statements.ts';
 
 /**
  * @throws {OperatorError} when `MASTER_KEY` is none of the keys of the control database, or when the key that sealed its
  *   secrets is missing
  */
-export async function requireMasterKey(em: Pick<EntityManager, 'execute'>, secrets: SecretBox): Promise<void> {
-  const state = await checkMasterKey(em, secrets);
+export async function requireMasterKey(control: Statements, secrets: SecretBox): Promise<void> {
+  const state = await checkMasterKey(control, secrets);
   if (state === 'right') return;
   throw new OperatorError(
     state === 'wrong'

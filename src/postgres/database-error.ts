@@ -1,4 +1,3 @@
-import pg from 'pg';
 import { type Problem, problem } from '../errors.ts';
 
 /** No connection could be had, for a reason that did not come from PostgreSQL. */
@@ -63,14 +62,4 @@ const problemByCode: [RegExp, (cause: unknown) => Problem][] = [
 export function databaseProblem(error: unknown): Problem | undefined {
   const code = sqlState(error);
   return code === undefined ? undefined : problemByCode.find(([codes]) => codes.test(code))?.[1](error);
-}
-
-/**
- * True when a commit may have taken effect although it was not confirmed: without a reply, or when the server ended the
- * session or cancelled the query (class 57) during the commit, which it does only after the commit. Every other error
- * of the server says that nothing was committed.
- * @param isExecuted false when the statement before the commit, sent in the same packet, has failed itself
- */
-export function mayBeCommitted(error: unknown, isExecuted = true): boolean {
-  return !(error instanceof pg.DatabaseError) || (isExecuted && /^57/.test(error.code ?? ''));
 }

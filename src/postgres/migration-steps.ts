@@ -1,10 +1,9 @@
-import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { type Migration, Migrator } from '@mikro-orm/migrations';
 import { MikroORM, type Options } from '@mikro-orm/postgresql';
 import { connectionConfig } from './connection.ts';
+import { folderUrl, type MigrationFolder, migrationNames } from './migration-names.ts';
 
-export type MigrationFolder = 'control' | 'tenant';
 interface MigrationClass {
   new (...args: ConstructorParameters<typeof Migration>): Migration;
   /** True if the build before the migration can go on with the schema after it. */
@@ -17,9 +16,6 @@ interface LoadedMigration {
   compatible: boolean;
 }
 
-const migrationFile = /^\d{4}-[a-z0-9-]+\.ts$/;
-const folderUrl = (folder: MigrationFolder): URL => new URL(`../../migrations/${folder}/`, import.meta.url);
-
 /**
  * Returns MikroORM's options for the migrations of a folder. There is no snapshot of the entities: the hand-written
  * SQL, with its triggers and grants, is the source of truth, and a snapshot would repeat only a part of it.
@@ -29,15 +25,6 @@ export function migrationOptions(folder: MigrationFolder): NonNullable<Options['
 }
 
 const trackingTable = 'migrations';
-
-/** Returns the names of all migrations of a folder in the order in which they run. Opens no migration file. */
-export async function migrationNames(folder: MigrationFolder): Promise<string[]> {
-  const files = await readdir(folderUrl(folder));
-  return files
-    .filter(file => migrationFile.test(file))
-    .sort()
-    .map(file => file.slice(0, -'.ts'.length));
-}
 
 /** Loads every migration of a folder, so that migrating many databases reads the files once. */
 export async function loadMigrations(folder: MigrationFolder): Promise<LoadedMigration[]> {

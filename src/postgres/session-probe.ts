@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { withConnection } from './connection.ts';
+import { timeLimits, withConnection } from './connection.ts';
 
 const rounds = 3;
 
@@ -27,26 +27,31 @@ class SharedSessionError extends Error {
  * @throws {SharedSessionError} when the connection does not keep its backend
  */
 export async function requireOwnSession(url: string): Promise<void> {
-  await withProbe(url, async first => {
-    if ((await backendOf(first)) === (first as { processID?: number }).processID) return;
-    await withProbe(url, async second => {
-      const backends = new Set([await backendOf(first)]);
-      for (let round = 0; round < rounds; round++) {
-        backends.add(await backendOf(first)); // a pooler that uses its backends in turn
-        await second.query('begin');
-        backends.add(await backendOf(first).catch(() => undefined)); // waits in vain if the pooler has no other backend
-        await second.query('rollback');
-      }
-      if (backends.size > 1) throw new SharedSessionError();
-    });
-  });
+  await withConnection(url, first => requireOwnSessionOf(first, url), { kind: 'probe' });
 }
 
+/**
+ * Verifies that an open connection keeps its backend, as `requireOwnSession` does.
+ * @param url of the second connection
+ */
+export async function requireOwnSessionOf(first: pg.Client, url: string): Promise<void> {
+  if ((await backendOf(first)) === (first as { processID?: number }).processID) return;
+  const compare = async (second: pg.Client): Promise<void> => {
+    const backends = new Set([await backendOf(first)]);
+    for (let round = 0; round < rounds; round++) {
+      backends.add(await backendOf(first)); // a pooler that uses its backends in turn
+      await second.query('begin');
+      backends.add(await backendOf(first).catch(() => undefined)); // waits in vain if the pooler has no other backend
+      await second.query('rollback');
+    }
+    if (backends.size > 1) throw new SharedSessionError();
+  };
+  await withConnection(url, compare, { kind: 'probe' });
+}
+
+/** The time limit is that of a probe, because the connection may be of another kind. */
 async function backendOf(client: pg.Client): Promise<number | undefined> {
-  const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
+  const query = { text: 'select pg_backend_pid() as pid', query_timeout: timeLimits.probe.queryMs };
+  const { rows } = await client.query<{ pid: number }>(query);
   return rows[0]?.pid;
-}
-
-function withProbe(url: string, work: (client: pg.Client) => Promise<void>): Promise<void> {
-  return withConnection(url, work, { kind: 'probe' });
 }

@@ -8,7 +8,6 @@ import { requireControlHead } from '../operator/control-head.ts';
 import { migrateTenants } from '../operator/migrations/migrate-tenants.ts';
 import { readManifest } from '../operator/provisioning/manifest.ts';
 import { type Provisioned, provision } from '../operator/provisioning/provision.ts';
-import { requireMasterKey } from '../operator/require-master-key.ts';
 import { createServiceLogin, isOperatorLogin } from '../operator/service-login.ts';
 
 /** An installation on which the service can run. */
@@ -29,7 +28,6 @@ export async function prepareInstallation(
   log: Logger,
 ): Promise<PreparedInstallation> {
   await requireControlHead(installation);
-  await requireMasterKey(installation.control.em, installation.secrets);
   if (!installation.embedded) {
     await warnOfOperatorLogin(installation, log);
     return { installation, demo: undefined };

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { type Clock, processClock, type Timer } from '../clock.ts';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import { type ControlDatabase, queryControl } from '../control/database.ts';
-import { describeError } from '../log.ts';
+import { describeError } from '../describe-error.ts';
 import { serverAddress, sourceExpression } from '../postgres/server-address.ts';
 
 interface WriteMonitorOptions {

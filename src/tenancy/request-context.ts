@@ -5,7 +5,7 @@ import type { TenantDriver } from '../connections/tenant-driver.ts';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
-import type { Scope } from '../control/user-entities.ts';
+import type { Scope } from '../control/scopes.ts';
 import type { Deadline } from '../deadline.ts';
 import { isOutcomeUnknown, problem } from '../errors.ts';
 import type { Representation } from '../http/representation.ts';

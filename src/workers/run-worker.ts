@@ -4,7 +4,6 @@ import { embeddedMasterKey } from '../embedded/master-key.ts';
 import { type Installation, openInstallation } from '../installation.ts';
 import { createLog } from '../log.ts';
 import { requireControlHead } from '../operator/control-head.ts';
-import { requireMasterKey } from '../operator/require-master-key.ts';
 import { explain } from '../operator-error.ts';
 import { onFault } from '../process/faults.ts';
 import { type RunningApi, startApi } from '../server.ts';
@@ -67,7 +66,6 @@ async function serve(): Promise<void> {
 
   const installation = await installationOpened.promise;
   await requireControlHead(installation);
-  await requireMasterKey(installation.control.em, installation.secrets);
   const passwords = createPasswords(hashConcurrency(config.processes));
   const primary = { windows, workers: config.processes };
   api = await startApi({ config, installation, log, passwords, logOutput: output, primary });

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import pg from 'pg';
-import { mayBeCommitted } from '../../src/postgres/database-error.ts';
+import { mayBeCommitted } from '../../src/postgres/commit-outcome.ts';
 
 describe('commit without a confirmation', () => {
   const serverError = (code: string): pg.DatabaseError =>

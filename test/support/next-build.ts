@@ -3,7 +3,7 @@ import { cp, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type MigrationFolder, migrationNames } from '../../src/postgres/migration-steps.ts';
+import { type MigrationFolder, migrationNames } from '../../src/postgres/migration-names.ts';
 
 /** A copy of this project with one more migration, as the next release would have. */
 export interface NextBuild {

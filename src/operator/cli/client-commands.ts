@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { addClient, listClients, revokeClient } from '../tenants/clients.ts';
 import { withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { fieldsText, tableText } from './text-table.ts';
@@ -15,6 +14,7 @@ export function addClientCommands(client: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, email: string, options: OutputOptions & { name: string }) => {
+        const { addClient } = await import('../tenants/clients.ts');
         const added = await addClient(installation, slug, email, options.name);
         printResult(options, added, () => fieldsText(added));
       }),
@@ -26,6 +26,7 @@ export function addClientCommands(client: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, options: OutputOptions) => {
+        const { listClients } = await import('../tenants/clients.ts');
         const clients = await listClients(installation, slug);
         printResult(options, clients, () => tableText(clients, 'No API clients.'));
       }),
@@ -38,6 +39,7 @@ export function addClientCommands(client: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, id: string, options: OutputOptions) => {
+        const { revokeClient } = await import('../tenants/clients.ts');
         await revokeClient(installation, slug, id);
         printResult(options, { id, state: 'revoked' }, () => `Client ${id} and its tokens are revoked.`);
       }),

@@ -1,10 +1,10 @@
 import { Command, type CommanderError, InvalidArgumentError } from 'commander';
-import { readConfig, settingWarnings } from '../../config.ts';
-import { type Installation, openInstallation } from '../../installation.ts';
+import type { Installation, InstallationAccess } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { requireControlHead } from '../control-head.ts';
-import { requireMasterKey } from '../require-master-key.ts';
+import type { Statements } from '../../postgres/statements.ts';
 import { printError, printWarning, wantsJson } from './output.ts';
+
+// A command imports what it needs when it runs: most of the time of a short command is the loading of modules.
 
 /** Exit codes of the command line. */
 const exitFailed = 1;
@@ -29,7 +29,7 @@ function usageText({ code, message }: CommanderError): string {
   return code === 'commander.help' ? 'Name a command. Add --help to see them' : message.replace(/^error: /, '');
 }
 
-type Action<Arguments extends unknown[]> = (installation: Installation, ...args: Arguments) => Promise<unknown>;
+type Action<Context, Arguments extends unknown[]> = (context: Context, ...args: Arguments) => Promise<unknown>;
 
 /**
  * Wraps an action so that it runs on the installation that the environment configures. The control database must be at
@@ -37,29 +37,53 @@ type Action<Arguments extends unknown[]> = (installation: Installation, ...args:
  * (as JSON with `--json`) and sets the exit code: 2 for wrong usage, otherwise 1.
  * @param action resolves to `false` when it has failed and printed why; the exit code is then 1
  */
-export function withInstallation<Arguments extends unknown[]>(action: Action<Arguments>) {
+export function withInstallation<Arguments extends unknown[]>(action: Action<Installation, Arguments>) {
   return withAnyInstallation(async (installation, ...args: Arguments) => {
+    const { requireControlHead } = await import('../control-head.ts');
     await requireControlHead(installation);
-    await requireMasterKey(installation.control.em, installation.secrets);
     return action(installation, ...args);
   });
 }
 
 /** Like `withInstallation`, but the control database may be missing, or at any version. */
-export function withAnyInstallation<Arguments extends unknown[]>(action: Action<Arguments>) {
+export function withAnyInstallation<Arguments extends unknown[]>(action: Action<Installation, Arguments>) {
+  return explainingErrors(async (...args: Arguments) => {
+    const { openInstallation } = await import('../../installation.ts');
+    const installation = await openInstallation(await readSettings());
+    return action(installation, ...args).finally(installation.close);
+  });
+}
+
+/** What an action needs that only runs statements on the control database. */
+interface ControlStatements extends InstallationAccess {
+  readonly statements: Statements;
+}
+
+/** Like `withInstallation`, for an action that only runs statements on the control database, which starts sooner. */
+export function withStatements<Arguments extends unknown[]>(action: Action<ControlStatements, Arguments>) {
+  return explainingErrors(async (...args: Arguments) => {
+    const { openAccess } = await import('../../installation.ts');
+    const { withControlHead } = await import('../control-head.ts');
+    const access = await openAccess(await readSettings());
+    return withControlHead(access, statements => action({ ...access, statements }, ...args)).finally(access.close);
+  });
+}
+
+function explainingErrors<Arguments extends unknown[]>(work: (...args: Arguments) => Promise<unknown>) {
   return async (...args: Arguments): Promise<void> => {
-    let installation: Installation | undefined;
     try {
-      for (const warning of settingWarnings()) printWarning(warning);
-      installation = await openInstallation(readConfig());
-      if ((await action(installation, ...args)) === false) process.exitCode = exitFailed;
+      if ((await work(...args)) === false) process.exitCode = exitFailed;
     } catch (error) {
       printError(error);
       process.exitCode = error instanceof OperatorError && error.usage ? exitUsage : exitFailed;
-    } finally {
-      await installation?.close();
     }
   };
+}
+
+async function readSettings() {
+  const { readConfig, settingWarnings } = await import('../../config.ts');
+  for (const warning of settingWarnings()) printWarning(warning);
+  return readConfig();
 }
 
 /** Parses the value of an option that must be a whole number above 0. */

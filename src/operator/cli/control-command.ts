@@ -1,11 +1,4 @@
 import type { Command } from 'commander';
-import { registerNextKey, resealSecrets } from '../master-key-change.ts';
-import { processesBlockingControl } from '../migrations/blocking-processes.ts';
-import { createControlDatabase, migrateControl } from '../migrations/migrate-control.ts';
-import { requireMasterKey } from '../require-master-key.ts';
-import { createServiceLogin } from '../service-login.ts';
-import { fillServerAddresses } from '../tenants/servers.ts';
-import { generatePassword } from '../tenants/users.ts';
 import { createCommand, withAnyInstallation, withInstallation } from './command.ts';
 import { confirmBlocking, type DespiteRunningOptions, despiteRunningOption } from './confirm-blocking.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
@@ -20,11 +13,15 @@ export function controlCommand(): Command {
     .option(...jsonOption)
     .action(
       withAnyInstallation(async (installation, options: OutputOptions & DespiteRunningOptions) => {
+        const { processesBlockingControl } = await import('../migrations/blocking-processes.ts');
+        const { createControlDatabase, migrateControl } = await import('../migrations/migrate-control.ts');
+        const { requireMasterKey } = await import('../require-master-key.ts');
+        const { fillServerAddresses } = await import('../tenants/servers.ts');
         const { controlUrl } = installation;
         await createControlDatabase(controlUrl);
         await confirmBlocking(await processesBlockingControl(installation), options);
         const applied = await migrateControl(controlUrl);
-        await requireMasterKey(installation.control.em, installation.secrets);
+        await requireMasterKey(installation.statements, installation.secrets);
         await fillServerAddresses(installation);
         printResult(options, { applied }, () => (applied.length ? `Applied ${applied.join(', ')}.` : 'Nothing to do.'));
       }),
@@ -37,6 +34,8 @@ export function controlCommand(): Command {
     .option(...jsonOption)
     .action(
       withInstallation(async ({ controlUrl }, options: OutputOptions) => {
+        const { createServiceLogin } = await import('../service-login.ts');
+        const { generatePassword } = await import('../tenants/users.ts');
         const databaseUrl = await createServiceLogin(controlUrl, generatePassword());
         printResult(options, { databaseUrl }, () => serviceLoginText(databaseUrl));
       }),
@@ -49,6 +48,7 @@ export function controlCommand(): Command {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, options: OutputOptions) => {
+        const { registerNextKey } = await import('../master-key-change.ts');
         const registered = await registerNextKey(installation);
         const state = registered ? 'is now' : 'was already';
         printResult(options, { registered }, () => `The key in MASTER_KEY_PREVIOUS ${state} registered.`);
@@ -60,6 +60,7 @@ export function controlCommand(): Command {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, options: OutputOptions) => {
+        const { resealSecrets } = await import('../master-key-change.ts');
         const secrets = await resealSecrets(installation);
         printResult(options, { secrets }, () => `${secrets} secrets are sealed under MASTER_KEY.`);
       }),

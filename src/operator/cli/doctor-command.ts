@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { type Diagnosis, diagnose } from '../doctor/doctor.ts';
+import type { Diagnosis } from '../doctor/doctor.ts';
 import { withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult, showsProgress } from './output.ts';
 import { Progress } from './progress.ts';
@@ -20,6 +20,7 @@ export function addDoctorCommand(tenant: Command): void {
     )
     .action(
       withInstallation(async (installation, { fix, ...options }: OutputOptions & { fix?: boolean }) => {
+        const { diagnose } = await import('../doctor/doctor.ts');
         const progress = showsProgress() ? new Progress() : undefined;
         const diagnosis = await diagnose(installation, {
           fix,

@@ -1,6 +1,5 @@
 import type { Command } from 'commander';
-import { disableKey, listKeys, rotateKey } from '../tenants/keys.ts';
-import { withInstallation } from './command.ts';
+import { withInstallation, withStatements } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { tableText } from './text-table.ts';
 
@@ -12,8 +11,9 @@ export function addKeyCommands(key: Command): void {
     .argument('<slug>')
     .option(...jsonOption)
     .action(
-      withInstallation(async (installation, slug: string, options: OutputOptions) => {
-        const keys = await listKeys(installation, slug);
+      withStatements(async (control, slug: string, options: OutputOptions) => {
+        const { listKeys } = await import('../tenants/read-tenants.ts');
+        const keys = await listKeys(control, slug);
         printResult(options, keys, () => tableText(keys, `${slug} has no signing key.`));
       }),
     );
@@ -24,6 +24,7 @@ export function addKeyCommands(key: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, options: OutputOptions) => {
+        const { rotateKey } = await import('../tenants/keys.ts');
         const kid = await rotateKey(installation, slug);
         printResult(options, { kid }, () => `${slug} now signs with key ${kid}.`);
       }),
@@ -36,6 +37,7 @@ export function addKeyCommands(key: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, kid: string, options: OutputOptions) => {
+        const { disableKey } = await import('../tenants/keys.ts');
         await disableKey(installation, slug, kid);
         printResult(options, { kid, status: 'disabled' }, () => `Key ${kid} is disabled: its tokens are refused.`);
       }),

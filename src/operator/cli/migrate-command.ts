@@ -2,9 +2,7 @@ import type { Command } from 'commander';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { onStopSignal } from '../../signals.ts';
-import { processesBlockingRun } from '../migrations/blocking-processes.ts';
-import { planRun } from '../migrations/dry-run.ts';
-import { migrateTenants, type RunReport } from '../migrations/migrate-tenants.ts';
+import type { RunReport } from '../migrations/migrate-tenants.ts';
 import type { RunRequest } from '../migrations/migration-runs.ts';
 import { parsePositive, withInstallation } from './command.ts';
 import { confirmBlocking, type DespiteRunningOptions, despiteRunningOption } from './confirm-blocking.ts';
@@ -62,8 +60,10 @@ export function addMigrateCommand(tenant: Command): void {
           throw new OperatorError('Name tenants, or give --all or --retry-failed', { usage: true });
         }
         const only = all || slugs.length === 0 ? undefined : slugs;
+        const { processesBlockingRun } = await import('../migrations/blocking-processes.ts');
         const blockedBy = await processesBlockingRun(installation, { ...request, slugs: only });
         if (dryRun) {
+          const { planRun } = await import('../migrations/dry-run.ts');
           const plan = { ...(await planRun(installation, only)), blockedBy };
           printResult({ json }, plan, () => plansText(plan));
           return true;
@@ -78,6 +78,7 @@ export function addMigrateCommand(tenant: Command): void {
 
 /** Runs the migrations with a progress bar on a terminal. Prints the outcome of each tenant when it is known. */
 async function runMigrations(installation: Installation, request: RunRequest, json: boolean): Promise<RunReport> {
+  const { migrateTenants } = await import('../migrations/migrate-tenants.ts');
   const progress = showsProgress() ? new Progress() : undefined;
   const interrupted = new AbortController();
   let hasStarted = false;

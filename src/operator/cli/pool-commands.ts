@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { fillPool, listPool } from '../provisioning/warm-pool.ts';
 import { parsePositive, withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { withSpinner } from './spinner.ts';
@@ -17,6 +16,7 @@ export function addPoolCommands(pool: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, { size, ...options }: OutputOptions & { size: number }) => {
+        const { fillPool } = await import('../provisioning/warm-pool.ts');
         const servers = await withSpinner('copying the template', fillPool(installation, size));
         printResult(options, servers, () => tableText(servers, 'There is no server.'));
         return servers.every(({ error }) => error === null);
@@ -28,6 +28,7 @@ export function addPoolCommands(pool: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, options: OutputOptions) => {
+        const { listPool } = await import('../provisioning/warm-pool.ts');
         const databases = await listPool(installation);
         printResult(options, databases, () =>
           tableText(databases, 'The pool is empty. Fill it: npm run -s tenant -- pool fill'),

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { listProcesses, type ProcessSummary } from '../tenants/processes.ts';
-import { withInstallation } from './command.ts';
+import type { ProcessSummary } from '../tenants/processes.ts';
+import { withStatements } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { tableText } from './text-table.ts';
 
@@ -11,8 +11,9 @@ export function addProcessesCommand(tenant: Command): void {
     .description('list the running processes and their connections to each server')
     .option(...jsonOption)
     .action(
-      withInstallation(async (installation, options: OutputOptions) => {
-        const processes = await listProcesses(installation);
+      withStatements(async (control, options: OutputOptions) => {
+        const { listProcesses } = await import('../tenants/processes.ts');
+        const processes = await listProcesses(control);
         printResult(options, processes, () => tableText(processes.map(rowOf), 'No process is running.'));
       }),
     );

@@ -1,12 +1,10 @@
 import { stat } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { createPasswords } from '../../auth/passwords.ts';
 import type { Installation } from '../../installation.ts';
 import { explain, OperatorError } from '../../operator-error.ts';
-import { checkManifest, type Manifest, readManifest } from '../provisioning/manifest.ts';
-import { type Provisioned, provision } from '../provisioning/provision.ts';
-import { provisionFolder } from '../provisioning/provision-folder.ts';
-import { summarise } from '../tenants/tenants.ts';
+import type { Manifest } from '../provisioning/manifest.ts';
+import type { Provisioned } from '../provisioning/provision.ts';
+import { summarise } from '../tenants/read-tenants.ts';
 import { withInstallation } from './command.ts';
 import { type OutputOptions, printPart, printResult, printText } from './output.ts';
 import { withSpinner } from './spinner.ts';
@@ -42,7 +40,10 @@ export function addProvisionCommand(tenant: Command): void {
         if (options.file && (await isFolder(options.file))) {
           return provisionManifests(installation, options.file, options);
         }
-        const manifest = options.file ? await readManifest(options.file) : manifestOf(slug, options);
+        const { createPasswords } = await import('../../auth/passwords.ts');
+        const { readManifest } = await import('../provisioning/manifest.ts');
+        const { provision } = await import('../provisioning/provision.ts');
+        const manifest = options.file ? await readManifest(options.file) : await manifestOf(slug, options);
         const work = provision(installation, createPasswords(), manifest);
         const provisioned = await withSpinner(`provisioning ${manifest.slug}`, work);
         if (!provisioned.created && !options.file) {
@@ -63,6 +64,8 @@ async function provisionManifests(
   folder: string,
   options: OutputOptions,
 ): Promise<boolean> {
+  const { createPasswords } = await import('../../auth/passwords.ts');
+  const { provisionFolder } = await import('../provisioning/provision-folder.ts');
   let failures = 0;
   let total = 0;
   await provisionFolder(installation, createPasswords(), folder, ({ file, provisioned, error }) => {
@@ -92,11 +95,12 @@ function textOf({ tenant, created, logins }: Provisioned): string {
   ].join('\n');
 }
 
-function manifestOf(slug: string | undefined, options: ProvisionOptions): Manifest {
+async function manifestOf(slug: string | undefined, options: ProvisionOptions): Promise<Manifest> {
   const { name, appId, feature, server, adminEmail } = options;
   if (!slug || !name || !adminEmail) {
     throw new OperatorError('Give a slug, --name and --admin-email, or give --file', { usage: true });
   }
+  const { checkManifest } = await import('../provisioning/manifest.ts');
   return checkManifest({ slug, name, appId, features: feature, server, admin: { email: adminEmail } }, 'the arguments');
 }
 

@@ -1,7 +1,4 @@
 import type { Command } from 'commander';
-import { processesBlockingRollback } from '../migrations/blocking-processes.ts';
-import { rollback } from '../migrations/rollback.ts';
-import { findTenant } from '../tenants/tenants.ts';
 import { withInstallation } from './command.ts';
 import { confirmBlocking, type DespiteRunningOptions, despiteRunningOption } from './confirm-blocking.ts';
 import { confirmSlug } from './confirm-slug.ts';
@@ -29,6 +26,9 @@ export function addRollbackCommand(tenant: Command): void {
     )
     .action(
       withInstallation(async (installation, slug: string, options: RollbackOptions) => {
+        const { processesBlockingRollback } = await import('../migrations/blocking-processes.ts');
+        const { rollback } = await import('../migrations/rollback.ts');
+        const { findTenant } = await import('../tenants/tenants.ts');
         await findTenant(installation, slug);
         await confirmSlug(slug, 'loses what its last migration added, and this build stops serving it', options.yes);
         await confirmBlocking(await processesBlockingRollback(installation, slug), options);

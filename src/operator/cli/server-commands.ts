@@ -1,7 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { connectionsByServer } from '../tenants/processes.ts';
-import { addServer, listServers } from '../tenants/servers.ts';
-import { withInstallation } from './command.ts';
+import { withInstallation, withStatements } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { readSecret } from './read-secret.ts';
 import { tableText } from './text-table.ts';
@@ -20,6 +18,7 @@ export function addServerCommands(server: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, name: string, options: OutputOptions & { capacity?: number }) => {
+        const { addServer } = await import('../tenants/servers.ts');
         const capacity = options.capacity ?? null;
         await addServer(installation, name, (await readSecret('URL of the server')).trim(), capacity);
         printResult(options, { name, capacity }, () => `Added ${name}. Tenants can now be placed on it.`);
@@ -30,10 +29,12 @@ export function addServerCommands(server: Command): void {
     .description('list the servers, with the tenants and the connections of each')
     .option(...jsonOption)
     .action(
-      withInstallation(async (installation, options: OutputOptions) => {
-        const connections = await connectionsByServer(installation);
+      withStatements(async (control, options: OutputOptions) => {
+        const { connectionsByServer } = await import('../tenants/processes.ts');
+        const { listServers } = await import('../tenants/read-servers.ts');
+        const connections = await connectionsByServer(control);
         const none = { held: 0, granted: 0, wanted: 0 };
-        const servers = (await listServers(installation)).map(server => ({
+        const servers = (await listServers(control)).map(server => ({
           ...server,
           ...(connections.get(server.name) ?? none),
         }));

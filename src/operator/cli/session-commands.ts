@@ -1,6 +1,5 @@
 import type { Command } from 'commander';
 import { OperatorError } from '../../operator-error.ts';
-import { listSessions, revokeSessions } from '../tenants/user-sessions.ts';
 import { withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { tableText } from './text-table.ts';
@@ -20,6 +19,7 @@ export function addSessionCommands(session: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, email: string | undefined, options: OutputOptions) => {
+        const { listSessions } = await import('../tenants/user-sessions.ts');
         const sessions = await listSessions(installation, slug, email);
         printResult(options, sessions, () => tableText(sessions, 'No open sessions.'));
       }),
@@ -37,6 +37,7 @@ export function addSessionCommands(session: Command): void {
         if ((id === undefined) === (email === undefined)) {
           throw new OperatorError('Give either the id of a session, or --user with an e-mail address', { usage: true });
         }
+        const { revokeSessions } = await import('../tenants/user-sessions.ts');
         await revokeSessions(installation, slug, id === undefined ? { email: email ?? '' } : { id });
         printResult(options, { revoked: id ?? email }, () =>
           id === undefined

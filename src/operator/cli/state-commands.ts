@@ -1,17 +1,8 @@
 import type { Command } from 'commander';
-import { createPasswords } from '../../auth/passwords.ts';
-import { createAnnouncer } from '../../control/announcer.ts';
-import { changeTopics } from '../../control/change-topics.ts';
-import { cloneTenant } from '../provisioning/clone.ts';
-import {
-  changeState,
-  purgeTenant,
-  requirePurgeable,
-  requireTransition,
-  type Transition,
-} from '../tenants/tenant-states.ts';
-import { findTenant, summarise } from '../tenants/tenants.ts';
-import { withInstallation } from './command.ts';
+import { changeChannel, changeTopics } from '../../control/change-topics.ts';
+import { readTenant, summarise } from '../tenants/read-tenants.ts';
+import type { Transition } from '../tenants/transitions.ts';
+import { withInstallation, withStatements } from './command.ts';
 import { confirmSlug } from './confirm-slug.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { withSpinner } from './spinner.ts';
@@ -40,12 +31,13 @@ function addTransition(tenant: Command, transition: Transition): void {
   const command = tenant.command(transition).description(descriptions[transition]).argument('<slug>');
   if (transition === 'delete') command.option('--yes', 'do not ask for confirmation');
   command.option(...jsonOption).action(
-    withInstallation(async (installation, slug: string, options: ConfirmOptions) => {
+    withStatements(async (control, slug: string, options: ConfirmOptions) => {
+      const { changeState, requireTransition } = await import('../tenants/transitions.ts');
       if (transition === 'delete') {
-        await requireTransition(installation, slug, transition);
+        await requireTransition(control, slug, transition);
         await confirmSlug(slug, 'will not be served any more', options.yes);
       }
-      const { guid, status } = await changeState(installation, slug, transition);
+      const { guid, status } = await changeState(control, slug, transition);
       printResult(options, { slug, guid, status }, () => `${slug} is ${status}.`);
     }),
   );
@@ -58,9 +50,11 @@ function addRefresh(tenant: Command): void {
     .argument('<slug>')
     .option(...jsonOption)
     .action(
-      withInstallation(async (installation, slug: string, options: OutputOptions) => {
-        const { guid } = await findTenant(installation, slug);
-        await createAnnouncer(installation.control)(changeTopics.responses, guid);
+      withStatements(async (control, slug: string, options: OutputOptions) => {
+        const { guid } = await readTenant(control, slug);
+        await control.statements.execute(`select pg_notify('${changeChannel}', ?)`, [
+          `${changeTopics.responses}:${guid}`,
+        ]);
         printResult(options, { slug, guid }, () => `Every process reads the data of ${slug} again.`);
       }),
     );
@@ -77,6 +71,8 @@ function addClone(tenant: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, newSlug: string, options: OutputOptions) => {
+        const { createPasswords } = await import('../../auth/passwords.ts');
+        const { cloneTenant } = await import('../provisioning/clone.ts');
         const clone = cloneTenant(installation, createPasswords(), slug, newSlug);
         const summary = summarise(await withSpinner(`cloning ${slug}`, clone));
         printResult(options, summary, () => fieldsText(summary));
@@ -93,6 +89,8 @@ function addPurge(tenant: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, options: ConfirmOptions) => {
+        const { purgeTenant, requirePurgeable } = await import('../tenants/tenant-states.ts');
+        const { findTenant } = await import('../tenants/tenants.ts');
         requirePurgeable(await findTenant(installation, slug));
         await confirmSlug(slug, 'and all of its data will be removed permanently', options.yes);
         await withSpinner(`purging ${slug}`, purgeTenant(installation, slug));

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { type FleetStatus, fleetStatus } from '../migrations/fleet-status.ts';
-import { withInstallation } from './command.ts';
+import type { FleetStatus } from '../migrations/fleet-status.ts';
+import { withStatements } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { tableText } from './text-table.ts';
 
@@ -11,8 +11,9 @@ export function addStatusCommand(tenant: Command): void {
     .description('show the fleet by schema version and state, and the outcome of the last migration run')
     .option(...jsonOption)
     .action(
-      withInstallation(async (installation, options: OutputOptions) => {
-        const { head, fleet, failing, lastRun } = await fleetStatus(installation);
+      withStatements(async (control, options: OutputOptions) => {
+        const { fleetStatus } = await import('../migrations/fleet-status.ts');
+        const { head, fleet, failing, lastRun } = await fleetStatus(control);
         const status: FleetStatus = { head, fleet, failing, lastRun };
         printResult(options, status, () => textOf(status));
       }),

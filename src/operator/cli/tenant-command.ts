@@ -1,7 +1,6 @@
 import type { Command } from 'commander';
-import { listTenants, showTenant } from '../tenants/tenants.ts';
 import { addClientCommands } from './client-commands.ts';
-import { createCommand, withInstallation } from './command.ts';
+import { createCommand, withStatements } from './command.ts';
 import { addDoctorCommand } from './doctor-command.ts';
 import { addKeyCommands } from './key-commands.ts';
 import { addMigrateCommand } from './migrate-command.ts';
@@ -44,8 +43,9 @@ function addListCommand(tenant: Command): void {
     .description('list all tenants')
     .option(...jsonOption)
     .action(
-      withInstallation(async (installation, options: OutputOptions) => {
-        const tenants = await listTenants(installation);
+      withStatements(async (control, options: OutputOptions) => {
+        const { listTenants } = await import('../tenants/read-tenants.ts');
+        const tenants = await listTenants(control);
         const rows = tenants.map(({ slug, name, status, schemaVersion, server, guid }) => ({
           slug,
           name,
@@ -68,8 +68,9 @@ function addShowCommand(tenant: Command): void {
     .argument('<slug>')
     .option(...jsonOption)
     .action(
-      withInstallation(async (installation, slug: string, options: OutputOptions) => {
-        const { keys, features, ...fields } = await showTenant(installation, slug);
+      withStatements(async (control, slug: string, options: OutputOptions) => {
+        const { showTenant } = await import('../tenants/read-tenants.ts');
+        const { keys, features, ...fields } = await showTenant(control, slug);
         printResult(options, { ...fields, features, keys }, () =>
           [
             fieldsText({ ...fields, features: features.join(', ') || '–' }),

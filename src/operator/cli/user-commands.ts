@@ -1,9 +1,6 @@
 import { type Command, Option } from 'commander';
-import { createPasswords } from '../../auth/passwords.ts';
-import { scopes } from '../../control/user-entities.ts';
-import { findTenant } from '../tenants/tenants.ts';
-import { addUser, generatePassword, listUsers, setDisabled, setPassword } from '../tenants/users.ts';
-import { parsePositive, withInstallation } from './command.ts';
+import { type Scope, scopes } from '../../control/scopes.ts';
+import { parsePositive, withInstallation, withStatements } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { readSecret } from './read-secret.ts';
 import { fieldsText, tableText } from './text-table.ts';
@@ -16,7 +13,7 @@ interface AddOptions extends PasswordOptions {
   firstName: string;
   lastName: string;
   role: string;
-  scope: (typeof scopes)[number];
+  scope: Scope;
   entity?: number;
 }
 
@@ -42,6 +39,9 @@ export function addUserCommands(user: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, email: string, options: AddOptions) => {
+        const { addUser, generatePassword } = await import('../tenants/users.ts');
+        const { createPasswords } = await import('../../auth/passwords.ts');
+        const { findTenant } = await import('../tenants/tenants.ts');
         const password = options.passwordStdin ? await readSecret('Password') : generatePassword();
         const { firstName, lastName, role, scope } = options;
         const tenant = await findTenant(installation, slug);
@@ -57,8 +57,9 @@ export function addUserCommands(user: Command): void {
     .argument('<slug>')
     .option(...jsonOption)
     .action(
-      withInstallation(async (installation, slug: string, options: OutputOptions) => {
-        const users = await listUsers(installation, slug);
+      withStatements(async (control, slug: string, options: OutputOptions) => {
+        const { listUsers } = await import('../tenants/read-tenants.ts');
+        const users = await listUsers(control, slug);
         printResult(options, users, () => tableText(users, 'No users.'));
       }),
     );
@@ -73,6 +74,8 @@ export function addUserCommands(user: Command): void {
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, email: string, options: PasswordOptions) => {
+        const { generatePassword, setPassword } = await import('../tenants/users.ts');
+        const { createPasswords } = await import('../../auth/passwords.ts');
         const password = options.passwordStdin ? await readSecret('Password') : generatePassword();
         const changed = await setPassword(installation, createPasswords(), slug, email, password);
         printLogin({ guid: changed.guid, email: changed.email }, password, options);
@@ -89,6 +92,7 @@ function addStateCommand(user: Command, name: 'disable' | 'enable', description:
     .option(...jsonOption)
     .action(
       withInstallation(async (installation, slug: string, address: string, options: OutputOptions) => {
+        const { setDisabled } = await import('../tenants/users.ts');
         const { guid, email } = await setDisabled(installation, slug, address, name === 'disable');
         printResult(options, { guid, email, state: `${name}d` }, () => `${email} is ${name}d.`);
       }),

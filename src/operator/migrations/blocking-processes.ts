@@ -1,7 +1,8 @@
-import { controlHead, controlVersion } from '../../control/database.ts';
+import { controlHead, controlVersion } from '../../control/control-version.ts';
 import { canServe, type SchemaVersion } from '../../control/schema-version.ts';
 import type { Installation } from '../../installation.ts';
-import { loadMigrations, migrationNames } from '../../postgres/migration-steps.ts';
+import { migrationNames } from '../../postgres/migration-names.ts';
+import { loadMigrations } from '../../postgres/migration-steps.ts';
 import { compatibleFrom, readSchemaSteps } from '../schema/schema-steps.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { type RunningService, runningServices } from '../tenants/running-services.ts';
@@ -68,7 +69,7 @@ export async function processesBlockingRollback(installation: Installation, slug
  * They go on after it, but one that fails or is restarted does not come back.
  */
 export async function processesBlockingControl(installation: Installation): Promise<BlockingProcess[]> {
-  const [version, head] = await Promise.all([controlVersion(installation.control), controlHead()]);
+  const [version, head] = await Promise.all([controlVersion(installation.statements), controlHead()]);
   if (version === undefined || version >= head) return [];
   const migrations = await loadMigrations('control');
   const applied = migrations.filter(({ name }) => name <= version);

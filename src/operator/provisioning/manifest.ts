@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { isEmail } from '../../auth/email.ts';
-import { scopes } from '../../control/user-entities.ts';
+import { scopes } from '../../control/scopes.ts';
 import { lengths, text } from '../../http/fields.ts';
 import { OperatorError } from '../../operator-error.ts';
 

@@ -6,7 +6,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
-import { migrationNames } from '../../postgres/migration-steps.ts';
+import { migrationNames } from '../../postgres/migration-names.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { scramVerifier } from '../../postgres/scram.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';

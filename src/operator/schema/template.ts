@@ -6,7 +6,8 @@ import { databaseUrl } from '../../control/server-urls.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
-import { loadMigrations, migrationNames, runMigrations } from '../../postgres/migration-steps.ts';
+import { migrationNames } from '../../postgres/migration-names.ts';
+import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { readSchemaSteps } from './schema-steps.ts';
 

@@ -18,20 +18,6 @@ export function addSigningKey(em: EntityManager, tenant: Pick<Tenant, 'id' | 'gu
   return em.create(SigningKey, { kid, tenant: tenant.id, secret });
 }
 
-/** Returns a tenant's keys without their secrets, oldest first. */
-export async function listKeys(installation: Installation, slug: string) {
-  const tenant = await findTenant(installation, slug);
-  const keys = await installation.control.em
-    .fork()
-    .find(SigningKey, { tenant: tenant.id }, { orderBy: { createdAt: 'asc' } });
-  return keys.map(({ kid, status, createdAt, retiredAt }) => ({
-    kid,
-    status,
-    createdAt: createdAt.toISOString(),
-    retiredAt: retiredAt?.toISOString() ?? null,
-  }));
-}
-
 /**
  * Replaces the active key. The previous key becomes `retiring`: it still verifies tokens until every token that it
  * signed has expired, so no user is logged out.

@@ -1,6 +1,5 @@
-import { controlServerIdentity } from '../../control/database.ts';
-import type { Installation } from '../../installation.ts';
-import { serverAddress } from '../../postgres/server-address.ts';
+import { serverAddress, serverIdentitySql } from '../../postgres/server-address.ts';
+import type { Statements } from '../../postgres/statements.ts';
 
 /** What a process, or all processes together, have of the connections to one server. */
 export interface ServerConnectionCounts {
@@ -25,6 +24,12 @@ export interface ProcessSummary {
   servers: (ServerConnectionCounts & { server: string })[];
 }
 
+/** An installation, as far as reading needs it. */
+interface Reader {
+  readonly controlUrl: string;
+  readonly statements: Statements;
+}
+
 interface ProcessRow extends Omit<ProcessSummary, 'servers'> {
   server: string | null;
   granted: number;
@@ -33,8 +38,8 @@ interface ProcessRow extends Omit<ProcessSummary, 'servers'> {
 }
 
 /** Returns the processes that are running, or whose connections may still exist; the oldest first. */
-export async function listProcesses(installation: Installation): Promise<ProcessSummary[]> {
-  const rows = await installation.control.em.fork().execute<ProcessRow[]>(
+export async function listProcesses(reader: Reader): Promise<ProcessSummary[]> {
+  const rows = await reader.statements.execute<ProcessRow[]>(
     `select coalesce(p.id, g.process) as id, p.host, p.pid, p.kind, p.build,
             p.tenant_head as "tenantHead",
             to_char(p.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as "startedAt",
@@ -44,7 +49,7 @@ export async function listProcesses(installation: Installation): Promise<Process
       where g.process is not null or p.seen_at > now() - interval '1 minute'
       order by p.started_at, id, g.server`,
   );
-  const names = await serverNames(installation);
+  const names = await serverNames(reader);
   const processes = new Map<string, ProcessSummary>();
   for (const { server, granted, held, wanted, ...process } of rows) {
     const summary = processes.get(process.id) ?? { ...process, servers: [] };
@@ -55,9 +60,9 @@ export async function listProcesses(installation: Installation): Promise<Process
 }
 
 /** Returns the sums over all processes, by the name of the server. */
-export async function connectionsByServer(installation: Installation): Promise<Map<string, ServerConnectionCounts>> {
+export async function connectionsByServer(reader: Reader): Promise<Map<string, ServerConnectionCounts>> {
   const sums = new Map<string, ServerConnectionCounts>();
-  for (const { server, granted, held, wanted } of (await listProcesses(installation)).flatMap(each => each.servers)) {
+  for (const { server, granted, held, wanted } of (await listProcesses(reader)).flatMap(each => each.servers)) {
     const sum = sums.get(server) ?? { granted: 0, held: 0, wanted: 0 };
     sums.set(server, { granted: sum.granted + granted, held: sum.held + held, wanted: sum.wanted + wanted });
   }
@@ -65,16 +70,14 @@ export async function connectionsByServer(installation: Installation): Promise<M
 }
 
 /** The names of the servers, by what the grants call them: their identity, or their address. */
-async function serverNames({ control, controlUrl }: Installation): Promise<Map<string, string>> {
+async function serverNames({ statements, controlUrl }: Reader): Promise<Map<string, string>> {
   const names = new Map<string, string>();
-  const servers = await control.em
-    .fork()
-    .execute<{ name: string; identity: string | null; address: string | null; onControlServer: boolean }[]>(
-      'select name, identity, address, on_control_server as "onControlServer" from servers order by id desc',
-    );
-  const controlIdentity = await controlServerIdentity(control);
+  const servers = await statements.execute<
+    { name: string; identity: string | null; address: string | null; onControlServer: boolean }[]
+  >('select name, identity, address, on_control_server as "onControlServer" from servers order by id desc');
+  const [controlServer] = await statements.execute<{ identity: string }[]>(serverIdentitySql);
   for (const { name, identity, address, onControlServer } of servers) {
-    const [ownIdentity, ownAddress] = onControlServer ? [controlIdentity, controlUrl] : [identity, address];
+    const [ownIdentity, ownAddress] = onControlServer ? [controlServer?.identity, controlUrl] : [identity, address];
     if (ownAddress) names.set(serverAddress(ownAddress), name);
     if (ownIdentity) names.set(ownIdentity, name);
   }

@@ -6,14 +6,7 @@ import { connectFailure, OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
 import { requireOwnSession } from '../../postgres/session-probe.ts';
-
-/** A PostgreSQL server with the number of its tenants. Its URL is secret and left out. */
-export interface ServerSummary {
-  name: string;
-  prefix: string;
-  tenants: number;
-  capacity: number | null;
-}
+import { listServers, type ServerSummary } from './read-servers.ts';
 
 /**
  * Adds a server that tenants can be placed on.
@@ -81,22 +74,6 @@ async function requireUsable(url: string): Promise<string | undefined> {
     if (rows[0].version < 160_000) throw new OperatorError('Upgrade the server: PostgreSQL 16 or later is required');
     return readServerIdentity(client);
   });
-}
-
-/** Returns all servers, in the order in which they were added. */
-export async function listServers({ control }: Installation): Promise<ServerSummary[]> {
-  const rows = await control.em
-    .fork()
-    .execute<{ name: string; prefix: string; tenants: string; capacity: number | null }[]>(
-      `select s.name, s.prefix, s.capacity, count(t.id) as tenants
-      from servers s left join tenants t on t.server_id = s.id group by s.id order by s.id`,
-    );
-  return rows.map(row => ({
-    name: row.name,
-    prefix: row.prefix,
-    tenants: Number(row.tenants),
-    capacity: row.capacity,
-  }));
 }
 
 /**

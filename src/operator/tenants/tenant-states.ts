@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { Tenant, type TenantStatus } from '../../control/fleet-entities.ts';
+import { Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
@@ -8,55 +8,6 @@ import { withConnection } from '../../postgres/connection.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { findTenant } from './tenants.ts';
-
-/** Every transition between states that an operator can make. Only an `active` tenant is served. */
-const transitions = {
-  suspend: { from: ['active'], to: 'suspended' },
-  resume: { from: ['suspended'], to: 'active' },
-  delete: { from: ['active', 'suspended'], to: 'deleted' },
-  restore: { from: ['deleted'], to: 'active' },
-} as const satisfies Record<string, { from: readonly TenantStatus[]; to: TenantStatus }>;
-
-export type Transition = keyof typeof transitions;
-
-/**
- * Moves a tenant to another state. Every process applies it within a second; running requests are finished. A tenant
- * that is in the target state already stays unchanged.
- * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
- */
-export async function changeState(installation: Installation, slug: string, transition: Transition): Promise<Tenant> {
-  const { from, to } = transitions[transition];
-  const changed = await installation.control.em
-    .fork()
-    .nativeUpdate(Tenant, { slug, status: { $in: [...from] } }, { status: to, updatedAt: new Date() });
-  const tenant = await findTenant(installation, slug);
-  if (changed === 0) requireState(tenant, transition);
-  return tenant;
-}
-
-/** @throws {OperatorError} when there is no such tenant, or its state does not allow the transition */
-export async function requireTransition(
-  installation: Installation,
-  slug: string,
-  transition: Transition,
-): Promise<void> {
-  requireState(await findTenant(installation, slug), transition);
-}
-
-function requireState({ slug, status }: Tenant, transition: Transition): void {
-  const { from, to }: { from: readonly TenantStatus[]; to: TenantStatus } = transitions[transition];
-  if (status === to || from.includes(status)) return;
-  throw new OperatorError(
-    `${slug} is ${status}: only a tenant that is ${from.join(' or ')} can be ${participles[transition]}`,
-  );
-}
-
-const participles: Record<Transition, string> = {
-  suspend: 'suspended',
-  resume: 'resumed',
-  delete: 'deleted',
-  restore: 'restored',
-};
 
 /** @throws {OperatorError} when the tenant must be deleted before it can be purged */
 export function requirePurgeable({ slug, status }: Tenant): void {

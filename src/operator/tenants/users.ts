@@ -6,8 +6,9 @@ import type { Passwords } from '../../auth/passwords.ts';
 import { revokeSessionsOf, setPasswordHash } from '../../auth/sessions.ts';
 import { transactControl } from '../../control/database.ts';
 import type { Tenant } from '../../control/fleet-entities.ts';
+import type { Scope } from '../../control/scopes.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { Role, type Scope, User } from '../../control/user-entities.ts';
+import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
@@ -22,24 +23,6 @@ export interface NewUser {
   scope: Scope;
   entityId: number | null;
   password: string;
-}
-
-/** Returns the users of a tenant, ordered by e-mail address. */
-export async function listUsers(installation: Installation, slug: string) {
-  const tenant = await findTenant(installation, slug);
-  const users = await installation.control.em
-    .fork()
-    .find(User, { tenant }, { populate: ['role'], orderBy: { email: 'asc' } });
-  return users.map(user => ({
-    guid: user.guid,
-    email: user.email,
-    firstName: user.firstName,
-    lastName: user.lastName,
-    role: user.role.name,
-    scope: user.scope,
-    entityId: user.entityId ?? null,
-    state: user.disabledAt ? 'disabled' : user.confirmedAt ? 'active' : 'unconfirmed',
-  }));
 }
 
 /** @throws {OperatorError} when the tenant has no user with this address */

@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import { Tenant } from '../../../src/control/fleet-entities.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { migrationNames } from '../../../src/postgres/migration-steps.ts';
+import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { Client } from '../../support/client.ts';
 import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';

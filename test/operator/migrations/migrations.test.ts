@@ -8,12 +8,8 @@ import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { changeSchema, readSchemaState } from '../../../src/operator/schema/schema-steps.ts';
 import { migrationSettings } from '../../../src/operator/schema/template.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import {
-  loadMigrations,
-  type MigrationFolder,
-  migrationNames,
-  runMigrations,
-} from '../../../src/postgres/migration-steps.ts';
+import { type MigrationFolder, migrationNames } from '../../../src/postgres/migration-names.ts';
+import { loadMigrations, runMigrations } from '../../../src/postgres/migration-steps.ts';
 import { tenantOptions } from '../../../src/tenancy/tenant-orm.ts';
 import { tenantEntities } from '../../../src/tenant-entities.ts';
 import { eventually } from '../../support/eventually.ts';

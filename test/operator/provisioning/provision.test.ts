@@ -6,7 +6,7 @@ import pg from 'pg';
 import { checkManifest } from '../../../src/operator/provisioning/manifest.ts';
 import { readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { migrationNames } from '../../../src/postgres/migration-steps.ts';
+import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { Client } from '../../support/client.ts';
 import { runScript, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';

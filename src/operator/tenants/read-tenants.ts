@@ -1,0 +1,109 @@
+import type { Tenant, TenantStatus } from '../../control/fleet-entities.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { isoTime } from '../../postgres/iso-time.ts';
+import type { Statements } from '../../postgres/statements.ts';
+
+/** A tenant as the command line shows it. */
+export interface TenantSummary {
+  id: number;
+  guid: string;
+  slug: string;
+  name: string;
+  appId: string;
+  database: string;
+  server: string;
+  status: TenantStatus;
+  schemaVersion: string | null;
+  createdAt: string;
+}
+
+/** Returns the fields of a tenant that are not secret. `tenant.server` must be loaded. */
+export function summarise(tenant: Tenant): TenantSummary {
+  return {
+    id: tenant.id,
+    guid: tenant.guid,
+    slug: tenant.slug,
+    name: tenant.name,
+    appId: tenant.appId,
+    database: tenant.databaseName,
+    server: tenant.server.name,
+    status: tenant.status,
+    schemaVersion: tenant.schemaVersion ?? null,
+    createdAt: tenant.createdAt.toISOString(),
+  };
+}
+
+interface Reader {
+  readonly statements: Statements;
+}
+
+const summaries = `
+  select t.id::float8, t.guid, t.slug, t.name, t.app_id as "appId", t.database_name as database, s.name as server, t.status,
+         t.schema_version as "schemaVersion", ${isoTime('t.created_at')} as "createdAt"
+    from tenants t join servers s on s.id = t.server_id`;
+
+/** Returns all tenants, ordered by slug. */
+export async function listTenants({ statements }: Reader): Promise<TenantSummary[]> {
+  return statements.execute(`${summaries} order by t.slug`);
+}
+
+/** @throws {OperatorError} when there is no tenant with this slug */
+export async function readTenant({ statements }: Reader, slug: string): Promise<TenantSummary> {
+  const [tenant] = await statements.execute<TenantSummary[]>(`${summaries} where t.slug = ?`, [slug]);
+  if (!tenant) throw noSuchTenant(slug);
+  return tenant;
+}
+
+export function noSuchTenant(slug: string): OperatorError {
+  return new OperatorError(`There is no tenant ${slug}. List the tenants: npm run -s tenant -- list`);
+}
+
+/** Returns one tenant with its features, its number of users, and its keys without their secrets, oldest key first. */
+export async function showTenant({ statements }: Reader, slug: string) {
+  const tenant = await readTenant({ statements }, slug);
+  const [more] = await statements.execute<{ features: string[]; users: number }[]>(
+    'select features, (select count(*)::int from users where tenant_id = t.id) as users from tenants t where id = ?',
+    [tenant.id],
+  );
+  const keys = await statements.execute<{ kid: string; status: string; createdAt: string }[]>(
+    `select kid, status, ${isoTime('created_at')} as "createdAt"
+       from signing_keys where tenant_id = ? order by created_at`,
+    [tenant.id],
+  );
+  return { ...tenant, features: more?.features ?? [], users: more?.users ?? 0, keys };
+}
+
+/** Returns the keys of a tenant without their secrets, oldest first. */
+export async function listKeys({ statements }: Reader, slug: string) {
+  const { id } = await readTenant({ statements }, slug);
+  return statements.execute<{ kid: string; status: string; createdAt: string; retiredAt: string | null }[]>(
+    `select kid, status, ${isoTime('created_at')} as "createdAt", ${isoTime('retired_at')} as "retiredAt"
+       from signing_keys where tenant_id = ? order by created_at`,
+    [id],
+  );
+}
+
+/** A user as the command line shows it. */
+export interface UserSummary {
+  guid: string;
+  email: string;
+  firstName: string;
+  lastName: string;
+  role: string;
+  scope: string;
+  entityId: number | null;
+  state: 'disabled' | 'active' | 'unconfirmed';
+}
+
+/** Returns the users of a tenant, ordered by e-mail address. */
+export async function listUsers({ statements }: Reader, slug: string): Promise<UserSummary[]> {
+  const { id } = await readTenant({ statements }, slug);
+  return statements.execute(
+    `select u.guid, u.email, u.first_name as "firstName", u.last_name as "lastName", r.name as role, u.scope,
+            u.entity_id::float8 as "entityId",
+            case when disabled_at is not null then 'disabled' when confirmed_at is not null then 'active'
+                 else 'unconfirmed' end as state
+       from users u join roles r on r.id = u.role_id where u.tenant_id = ? order by u.email`,
+    [id],
+  );
+}

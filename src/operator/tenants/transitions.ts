@@ -1,0 +1,54 @@
+import type { TenantStatus } from '../../control/fleet-entities.ts';
+import { OperatorError } from '../../operator-error.ts';
+import type { Statements } from '../../postgres/statements.ts';
+import { readTenant, type TenantSummary } from './read-tenants.ts';
+
+/** Every transition between states that an operator can make. Only an `active` tenant is served. */
+const transitions = {
+  suspend: { from: ['active'], to: 'suspended' },
+  resume: { from: ['suspended'], to: 'active' },
+  delete: { from: ['active', 'suspended'], to: 'deleted' },
+  restore: { from: ['deleted'], to: 'active' },
+} as const satisfies Record<string, { from: readonly TenantStatus[]; to: TenantStatus }>;
+
+export type Transition = keyof typeof transitions;
+
+interface Control {
+  readonly statements: Statements;
+}
+
+/**
+ * Moves a tenant to another state. Every process applies it within a second; running requests are finished. A tenant
+ * that is in the target state already stays unchanged.
+ * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
+ */
+export async function changeState(control: Control, slug: string, transition: Transition): Promise<TenantSummary> {
+  const { from, to } = transitions[transition];
+  const changed = await control.statements.execute<object[]>(
+    'update tenants set status = ?, updated_at = now() where slug = ? and status = any (?::text[]) returning id',
+    [to, slug, `{${from.join(',')}}`],
+  );
+  const tenant = await readTenant(control, slug);
+  if (changed.length === 0) requireState(tenant, transition);
+  return tenant;
+}
+
+/** @throws {OperatorError} when there is no such tenant, or its state does not allow the transition */
+export async function requireTransition(control: Control, slug: string, transition: Transition): Promise<void> {
+  requireState(await readTenant(control, slug), transition);
+}
+
+function requireState({ slug, status }: TenantSummary, transition: Transition): void {
+  const { from, to }: { from: readonly TenantStatus[]; to: TenantStatus } = transitions[transition];
+  if (status === to || from.includes(status)) return;
+  throw new OperatorError(
+    `${slug} is ${status}: only a tenant that is ${from.join(' or ')} can be ${participles[transition]}`,
+  );
+}
+
+const participles: Record<Transition, string> = {
+  suspend: 'suspended',
+  resume: 'resumed',
+  delete: 'deleted',
+  restore: 'restored',
+};

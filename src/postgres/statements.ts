@@ -1,0 +1,28 @@
+import pg from 'pg';
+
+/** Runs SQL statements in which each `?` stands for a value: on one connection, or with an entity manager. */
+export interface Statements {
+  /**
+   * Returns the rows. 64-bit integers and timestamps are strings, as PostgreSQL writes them.
+   * @param values strings, numbers, bytes and null
+   */
+  execute<Rows extends object[]>(text: string, values?: (string | number | Uint8Array | null)[]): Promise<Rows>;
+}
+
+const parseNothing = (text: string): string => text;
+/** `timestamptz` is a string, as an entity manager returns it. */
+const types: pg.CustomTypesConfig = {
+  getTypeParser: (oid, format) =>
+    oid === pg.types.builtins.TIMESTAMPTZ ? parseNothing : pg.types.getTypeParser(oid, format),
+};
+
+/** Returns the statements of one connection. It loads no entity manager, which takes 0.3 s of CPU time. */
+export function statementsOf(client: pg.Client): Statements {
+  return {
+    execute: async <Rows extends object[]>(text: string, values: unknown[] = []) => {
+      let placeholders = 0;
+      const numbered = text.replaceAll('?', () => `$${++placeholders}`);
+      return (await client.query({ text: numbered, values, types })).rows as Rows;
+    },
+  };
+}
