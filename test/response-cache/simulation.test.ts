@@ -1,5 +1,7 @@
 import { expect } from 'chai';
 import { type CacheSubject, simulateCaches } from '../simulation/caches/cache-simulation.ts';
+import { plant } from '../simulation/mutants.ts';
+import { parts } from '../simulation/parts.ts';
 
 const runs = 25;
 
@@ -18,6 +20,11 @@ describe('simulation of the caches', () => {
         }
       }
     });
+
+  it('the source code has the place of each planted fault of the caches', async () => {
+    for (const part of [parts['response-cache'], parts.sessions])
+      for (const mutant of part.mutants) expect(await plant(mutant)).to.include(mutant.replacement);
+  });
 
   it('the same seed gives the same simulated run of the caches, step by step', async () => {
     const run = async (subject: CacheSubject, seed: number): Promise<string> => {

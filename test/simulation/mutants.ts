@@ -111,8 +111,18 @@ export const mutants: readonly Mutant[] = [
 ];
 
 /**
+ * Returns the source code of a mutant's file with the fault in it.
+ * @throws when the file does not contain the text of the mutant exactly once
+ */
+export async function plant({ file, text, replacement }: Mutant): Promise<string> {
+  const source = await readFile(join(root, file), 'utf8');
+  if (source.split(text).length !== 2) throw new Error(`${file} has no or many: ${text}`);
+  return source.replace(text, () => replacement);
+}
+
+/**
  * Returns the first seed of a range whose run finds a mutant of a part; undefined when none does.
- * @throws when the source code does not contain the text of the mutant exactly once
+ * @throws as `plant`
  */
 export async function findMutant(
   part: Part,
@@ -124,12 +134,7 @@ export async function findMutant(
     await writeFile(join(copy, 'package.json'), '{ "type": "module" }');
     await symlink(join(root, 'node_modules'), join(copy, 'node_modules'));
     for (const folder of part.folders) await cp(join(root, folder), join(copy, folder), { recursive: true });
-    const source = await readFile(join(copy, mutant.file), 'utf8');
-    if (source.split(mutant.text).length !== 2) throw new Error(`${mutant.file} has no or many: ${mutant.text}`);
-    await writeFile(
-      join(copy, mutant.file),
-      source.replace(mutant.text, () => mutant.replacement),
-    );
+    await writeFile(join(copy, mutant.file), await plant(mutant));
     const { parts } = (await import(
       pathToFileURL(join(copy, 'test/simulation/parts.ts')).href
     )) as typeof import('./parts.ts');

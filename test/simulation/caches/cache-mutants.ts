@@ -26,8 +26,8 @@ export const responseMutants: readonly Mutant[] = [
   {
     name: 'a read that began before a change is stored after it',
     file: 'src/response-cache/response-store.ts',
-    text: 'if (owner?.resources.get(name) !== resource) return;',
-    replacement: 'if (!owner) return;\n    resource = this.resource(tenant, name);',
+    text: 'if (owner?.resources.get(name) !== resource) return false;',
+    replacement: 'if (!owner) return false;\n    resource = this.resource(tenant, name);',
     seed: 1,
   },
   {
