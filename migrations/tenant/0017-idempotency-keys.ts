@@ -19,6 +19,10 @@ export class IdempotencyKeys extends Migration {
         primary key (user_id, key)
       )`);
     this.addSql('create index idempotency_keys_created_at_index on idempotency_keys (created_at)');
+    // As in migration 0008: an insert outside of the transaction that carries the actor is refused.
+    this.addSql(`
+      create trigger require_actor before insert on idempotency_keys
+        for each row when (coalesce(current_setting('app.actor', true), '') = '') execute function require_actor()`);
     this.addSql(grant('select, insert, update, delete', 'idempotency_keys'));
   }
 

@@ -32,14 +32,17 @@ export class Representation {
     return Representation.#ofText(JSON.stringify(value));
   }
 
-  /** Encodes a list of records, each given as JSON text. Lets the event loop run between the parts of a large list. */
-  static async ofList(records: Iterable<string>): Promise<Representation> {
+  /**
+   * Encodes a list of records, given as JSON texts of one or more records. Lets the event loop run between the parts of a
+   * large list.
+   */
+  static async ofList(texts: Iterable<string>): Promise<Representation> {
     const hash = createHash('sha256');
     const parts: Buffer[] = [];
     let text = '[';
     let separator = '';
-    for (const record of records) {
-      text += separator + record;
+    for (const records of texts) {
+      text += separator + records;
       separator = ',';
       if (text.length < partLength) continue;
       const part = Buffer.from(text);
