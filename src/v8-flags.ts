@@ -1,15 +1,7 @@
-import { enableCompileCache } from 'node:module';
-import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import './quick-imports.ts';
 
 // Settings of V8 and of the module loader, loaded before everything else with `node --import`.
-
-/**
- * Caches compiled code on disk, which halves the start-up time of the service and of each command. The cache lies
- * inside `node_modules`: a process that can write there could change the code itself.
- */
-enableCompileCache(fileURLToPath(new URL('../node_modules/.cache/compile', import.meta.url)));
 
 /**
  * Disables allocation-site pretenuring. V8 sometimes pretenures per-request objects, which then survive until the next
