@@ -64,9 +64,12 @@ export interface World {
 /** @param environment environment variables that extend or override the defaults */
 export async function createWorld(environment: Record<string, string> = {}): Promise<World> {
   const name = `world_${randomBytes(5).toString('hex')}`;
-  await withConnection(postgresUrl(), client => client.query(`create database ${name} template ${controlTemplate}`));
-  // PostgreSQL does not copy the privileges of a template database.
-  await withConnection(postgresUrl(), client => client.query(`revoke all on database ${name} from public`));
+  await withConnection(postgresUrl(), async client => {
+    // Copying files takes a third of the CPU time that copying through the write-ahead log takes.
+    await client.query(`create database ${name} template ${controlTemplate} strategy file_copy`);
+    // PostgreSQL does not copy the privileges of a template database.
+    await client.query(`revoke all on database ${name} from public`);
+  });
   const controlUrl = databaseUrl(postgresUrl(), name);
   // Worlds share a server, and a tenant's id makes the name of its database unique: ids of worlds start far apart.
   await withConnection(controlUrl, client =>
