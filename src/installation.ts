@@ -2,6 +2,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Config } from './config.ts';
 import type { ControlDatabase } from './control/database.ts';
+import { type BudgetMember, newProcess, type ProcessIdentity } from './control/process-identity.ts';
 import { createSecretBox, type SecretBox } from './control/secret-box.ts';
 import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
 import { embeddedMasterKey } from './embedded/master-key.ts';
@@ -24,20 +25,29 @@ export interface InstallationAccess {
 /** The parts that service and command line both use: the control database, the keys, the servers of the tenants. */
 export interface Installation extends InstallationAccess {
   readonly control: ControlDatabase;
+  /** This process in the connection budget; undefined if it takes no part. */
+  readonly member?: BudgetMember | undefined;
   /** Runs statements on the control database. */
   readonly statements: Statements;
   /** Closes the control database, and leaves the embedded PostgreSQL. */
   close(): Promise<void>;
 }
 
-/** Opens the configured control database. If none is configured, starts or joins the embedded PostgreSQL. */
-export async function openInstallation(config: Config): Promise<Installation> {
+/**
+ * Opens the configured control database. If none is configured, starts or joins the embedded PostgreSQL.
+ * @param kind of the process; without it, the process takes no part in the connection budget
+ */
+export async function openInstallation(config: Config, kind?: ProcessIdentity['kind']): Promise<Installation> {
   const access = await openAccess(config);
   const { openControlDatabase } = await import('./control/database.ts'); // commands that do without start sooner
-  const control = openControlDatabase(access.controlUrl, config.controlConnections);
+  // One connection, which asks for more. The start on an embedded PostgreSQL comes before the budget.
+  const maxControl = (): number => (access.embedded ? config.controlConnections : 1);
+  const member = kind && { process: newProcess(kind), maxControl };
+  const control = openControlDatabase(access.controlUrl, config.controlConnections, member);
   return {
     ...access,
     control,
+    member,
     statements: control.em,
     close: async () => {
       await control.close(true);

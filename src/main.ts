@@ -19,7 +19,7 @@ async function main(): Promise<void> {
   const { log, output } = createLog(config.logLevel);
   process.on('exit', output.flushFinally);
   for (const warning of settingWarnings()) log.warn({ event: 'setting' }, warning);
-  const opening = openInstallation(config);
+  const opening = openInstallation(config, 'service');
   const ignoreEarlySignals = exitOnSignals(async () => {
     killWorkers();
     await (await opening).close();

@@ -11,12 +11,14 @@ import type { Config } from './config.ts';
 import { TenantDatabases } from './connections/tenant-databases.ts';
 import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
-import { createGrantStore, newProcess } from './control/connection-grants.ts';
+import { createGrantStore } from './control/connection-grants.ts';
 import { controlHead } from './control/control-version.ts';
-import { controlServerIdentity } from './control/database.ts';
+import { closeIdleConnections, controlServerIdentity, queryControl } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
 import { readInstallationIdentity } from './control/installation-id.ts';
+import { newProcess } from './control/process-identity.ts';
+import type { TenantRecord } from './control/records.ts';
 import { describeError } from './describe-error.ts';
 import { createRateLimitStore, type PrimaryWindows } from './http/rate-limit/rate-limit-store.ts';
 import { UnsentResponses } from './http/unsent-responses.ts';
@@ -24,6 +26,7 @@ import type { Installation } from './installation.ts';
 import type { LogOutput } from './log-output.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
 import { tenantHead } from './operator/schema/tenant-head.ts';
+import { OperatorError } from './operator-error.ts';
 import { ResponseCache } from './response-cache/response-cache.ts';
 import { WriteMonitor } from './response-cache/write-monitor.ts';
 import { createTenantOrm } from './tenancy/tenant-orm.ts';
@@ -31,7 +34,7 @@ import { tenantEntities } from './tenant-entities.ts';
 
 export interface ServiceOptions {
   config: Config;
-  installation: Pick<Installation, 'control' | 'controlUrl' | 'secrets'>;
+  installation: Pick<Installation, 'control' | 'controlUrl' | 'secrets' | 'member'>;
   log: Logger;
   passwords?: Passwords;
   /** Counts the lines that the log has dropped, for the metrics. */
@@ -60,6 +63,10 @@ const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop f
  * the large reads, and what a garbage collection has not yet freed of both, a process grows by at most some 350 MiB.
  */
 const maxUnsentBytes = 64 * 1024 * 1024;
+/** One in the pool, and the change feed. */
+const minControlConnections = 2;
+/** Longer than other processes take to give connections back, or a killed one to be found. */
+const maxBudgetWaitMs = 30_000;
 const audience = 'sales-back-office';
 /**
  * Earlier builds named PUBLIC_URL as the issuer of tokens. Such tokens are accepted if they were issued within 24 h
@@ -82,11 +89,23 @@ export async function createServices({
   now,
   clock,
 }: ServiceOptions): Promise<Services> {
-  const { control, controlUrl, secrets } = installation;
+  const { control, controlUrl, secrets, member } = installation;
   const announce = createAnnouncer(control);
-  const feed = new ChangeFeed({ url: controlUrl, announce, log });
-  await feed.start();
+  const process = member?.process ?? newProcess('service');
+  const feed = new ChangeFeed({
+    url: controlUrl,
+    announce,
+    log,
+    processId: process.id,
+    mayConnect: () => databases.maxControl >= minControlConnections,
+  });
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
+  const findTenants = async (names: readonly string[]): Promise<TenantRecord[]> => {
+    const text = 'select guid from tenants where database_name = any($1)';
+    const rows = await queryControl<{ guid: string }>(control, 'tenants_by_database', text, [names]);
+    const found = await Promise.all(rows.map(({ guid }) => directory.tenant(guid)));
+    return found.filter(tenant => tenant !== undefined);
+  };
   const schemaVersion = await tenantHead();
   const heads = { tenant: schemaVersion, control: await controlHead() };
   const databases = new TenantDatabases({
@@ -98,8 +117,11 @@ export async function createServices({
     connectionBudget: config.connectionBudget,
     tenantConnections: config.tenantConnections,
     acquireTimeoutMs: config.acquireTimeoutMs,
-    sharing: { store: createGrantStore(control, newProcess('service', heads)), log },
+    sharing: { store: createGrantStore(control, { ...process, heads }), log, findTenants },
   });
+  if (member) member.maxControl = () => Math.max(1, databases.maxControl - 1);
+  await requireControlConnections(databases);
+  await feed.start();
   const writeMonitor = new WriteMonitor({ control, controlUrl, databases, log, now: clock });
   const responseCache = new ResponseCache({
     feed,
@@ -157,8 +179,26 @@ export async function createServices({
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await usage.stop();
       await writeMonitor.stop();
-      await databases.close();
       await feed.stop();
+      await closeIdleConnections(control, 1);
+      await databases.close();
     },
   };
 }
+
+/** @throws {OperatorError} when the connection budget has no room for another process */
+async function requireControlConnections(databases: TenantDatabases): Promise<void> {
+  const deadline = performance.now() + maxBudgetWaitMs;
+  while (databases.maxControl < minControlConnections) {
+    if (performance.now() > deadline) {
+      await databases.close();
+      throw new OperatorError(
+        'The other processes use all of CONNECTION_BUDGET, and gave back too little for another process within 30 s. ' +
+          'Raise CONNECTION_BUDGET in all processes, or run fewer of them (npm run -s tenant -- processes shows them)',
+      );
+    }
+    await delay(pollMs);
+  }
+}
+
+const pollMs = 20;

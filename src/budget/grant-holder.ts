@@ -1,98 +1,70 @@
+import type { GrantReply, GrantRequest, ServerUse } from './exchange-messages.ts';
+import { ExchangeTimes } from './exchange-times.ts';
 import { applyChange, type Grant, type GrantChange, type ServerGrants } from './grants.ts';
 import { planExchange } from './plan-exchange.ts';
 import { RecentPeak } from './recent-peak.ts';
 import { Silence } from './silence.ts';
 
-/** A request to the outside, of which one at a time is under way. */
-export type GrantRequest =
-  | { readonly kind: 'read' }
-  | { readonly kind: 'write'; readonly change: GrantChange }
-  /** Which of these holders still have a connection to the server? */
-  | { readonly kind: 'find connections'; readonly of: readonly string[] };
-
-export type GrantReply =
-  | { readonly kind: 'grants'; readonly server: ServerGrants }
-  /** The change is committed. */
-  | { readonly kind: 'written' }
-  /** The change had no effect, because its version was not the current one. */
-  | { readonly kind: 'outdated' }
-  | { readonly kind: 'connections'; readonly of: readonly string[] }
-  /** It is not known whether the request had an effect. It may still have one, at any later time. */
-  | { readonly kind: 'failed' };
-
-export interface ServerUse {
-  /** Connections that the server counts: in use, idle, being opened and being closed. */
-  readonly held: number;
-  readonly inUse: number;
-  /** Requests that wait for a connection. */
-  readonly waiting: number;
-}
-
 interface GrantHolderOptions {
   /** The name of this process, which no other process has ever had. */
   id: string;
+  kind: 'service' | 'command';
   /** Maximum connections to the server, over all processes. */
   budget: number;
-  /** Connections outside of the grants that this process has to the server: those to the control database. */
-  reserved: number;
+  /** Connections to the control database that this process wants, if that is on the server; otherwise 0. */
+  base: number;
 }
 
-/** How long after the start of a confirmed exchange connections may be opened. Shorter than `silenceMs`. */
-const freshMs = 2_000;
-const heartbeatMs = 1_000;
-const urgentMs = 100;
-const maxUrgentMs = 400;
-const retryMs = 250;
 const maxAttempts = 4;
 
 /**
  * The part of one process in the connection budget of one server. It decides, and does nothing itself: its caller sends
- * the requests, returns the replies, obeys `limit` at once after every call, and asks `mayOpen` before it opens a
- * connection and once more when the connection is established. Times are those of one monotonic clock, in ms.
+ * the requests, returns the replies, obeys `limit` and `reserved` at once after every call, and asks `mayOpen` before
+ * it opens a connection, before each message with which it logs in, and once more when the connection is established.
+ * Times are those of one monotonic clock, in ms.
  *
  * An exchange reads the grants of the server and writes a change of them, if nobody else wrote in between. It holds no
  * lock meanwhile, so a process that stops in the middle of it stops nobody else.
  *
- * I1: The grants of a server sum to its budget at most, or fall until they do. Every change is calculated from the
- *     grants that it replaces, because it has no effect unless their version is still the current one.
+ * I1: The grants and reserved connections of a server sum to its budget at most, or fall until they do. Every change is
+ *     calculated from the grants that it replaces, because it has no effect unless their version is still the current
+ *     one.
  * I2: A process has at most `limit` connections or is closing those above it, and `limit ≤ granted`, also in the
  *     control database. The limit falls before the change that lowers `granted` is sent, and `granted` stays at the
  *     number of connections that still exist. The limit rises only after the change is confirmed. A change whose reply
  *     was lost may come into effect later, but not after a later one is confirmed, because it has an older version.
+ *     The same holds for the connections to the control database and `reserved`, which only grows. A new process has
+ *     one of them before its first exchange, for which the others leave room (`planExchange`).
  * I3: Another process removes a grant only when its owner can open no connection and none exists, and never lowers it.
  *     1. An owner opens connections for `freshMs` after its last confirmed exchange began. The other process has seen
  *        its heartbeat unchanged for longer, so it opens none, until another exchange of it is confirmed.
- *     2. After that, the other process finds no connection of the owner at the server.
+ *     2. After that, the other process finds no connection of the owner at the server. Assumes that a server has
+ *        accepted or refused a login one second after the last message of the client.
  *     3. The removal has no effect if the owner had an exchange meanwhile: that has changed the version.
  */
 export class GrantHolder {
   readonly #options: GrantHolderOptions;
   readonly #silence = new Silence();
   readonly #peak = new RecentPeak();
+  readonly #times = new ExchangeTimes();
   /** Silent processes whose connections are not known. */
   #silent: readonly Grant[] = [];
-  /** Silent processes without a connection, and their heartbeats. */
-  #gone = new Map<string, number>();
   #heartbeat = 0;
   #limit = 0;
+  #reserved = 0;
   #granted = 0;
   #isGivingBack = false;
   #isWatching = false;
-  /** When the exchange under way began; undefined when none is. */
-  #sentAt: number | undefined;
+  #lacksBase = false;
   #readAt = 0;
   #attempts = 0;
   #change: GrantChange | undefined;
   #target = 0;
   #server: ServerGrants = { version: 0, grants: [] };
-  /** When the last confirmed exchange began. */
-  #confirmedAt = Number.NEGATIVE_INFINITY;
-  #nextAt = Number.NEGATIVE_INFINITY;
-  #urgentAt = Number.NEGATIVE_INFINITY;
-  #urgentMs = urgentMs;
 
   constructor(options: GrantHolderOptions) {
     this.#options = options;
+    this.#lacksBase = options.base > 0;
   }
 
   /** Maximum connections. Those above it must be closed as soon as they are not in use. */
@@ -100,21 +72,24 @@ export class GrantHolder {
     return this.#limit;
   }
 
+  /** Maximum connections to the control database, beside `limit`. Before the first grant, one may be open all the same. */
+  get reserved(): number {
+    return this.#reserved;
+  }
+
   /** True while a connection may be opened, as far as time is concerned. */
   mayOpen(now: number): boolean {
-    return now - this.#confirmedAt < freshMs;
+    return this.#times.isFresh(now);
   }
 
   /** True when `begin` should be called. */
   isDue(now: number, use: ServerUse): boolean {
-    if (this.#sentAt !== undefined) return false;
-    if (now >= this.#nextAt) return true;
-    return now >= this.#urgentAt && this.#isUrgent(use);
+    return this.#times.isDue(now, this.#isUrgent(use));
   }
 
   /** Begins an exchange. No other one may be under way. */
   begin(now: number): GrantRequest {
-    this.#sentAt = now;
+    this.#times.begin(now);
     this.#attempts = 0;
     return this.#read(now);
   }
@@ -125,21 +100,23 @@ export class GrantHolder {
       case 'grants':
         return this.#onGrants(now, reply.server, use);
       case 'connections':
-        for (const { holder, heartbeat } of this.#silent)
-          if (!reply.of.includes(holder)) this.#gone.set(holder, heartbeat);
+        for (const grant of this.#silent) if (!reply.of.includes(grant.holder)) this.#silence.observeGone(grant);
         return this.#plan(now, use);
       case 'written':
-        return this.#onConfirmed(now);
+        this.#onConfirmed(now);
+        return undefined;
       case 'outdated':
         if (++this.#attempts < maxAttempts) return this.#read(now);
-        return this.#end(now, urgentMs);
+        this.#times.giveWay(now);
+        return undefined;
       case 'failed':
-        return this.#end(now, retryMs);
+        this.#times.fail(now);
+        return undefined;
     }
   }
 
   #isUrgent({ held, waiting }: ServerUse): boolean {
-    if (this.#isWatching) return true;
+    if (this.#isWatching || this.#lacksBase) return true;
     if (this.#isGivingBack) return held < this.#granted;
     return waiting > 0 && held >= this.#limit;
   }
@@ -150,34 +127,37 @@ export class GrantHolder {
   }
 
   #onGrants(now: number, server: ServerGrants, use: ServerUse): GrantRequest | undefined {
+    const silence = this.#silence;
     this.#server = server;
     const own = server.grants.find(({ holder }) => holder === this.#options.id);
-    // The limit is above the grant only if another process removed the grant, or if the control database lost a change,
-    // for example when it was restored from a backup.
+    // The limits are above the grant only if another process removed the grant, or if the control database lost a
+    // change, for example when it was restored from a backup.
     this.#limit = Math.min(this.#limit, own?.granted ?? 0);
-    this.#silence.observe(server.grants, this.#readAt, now);
+    this.#reserved = Math.min(this.#reserved, own?.reserved ?? 0);
+    silence.observe(server.grants, this.#readAt, now);
     const others = server.grants.filter(grant => grant !== own);
-    this.#gone = new Map(others.filter(grant => this.#isGone(grant)).map(grant => [grant.holder, grant.heartbeat]));
-    this.#silent = others.filter(grant => this.#silence.isSilent(grant) && !this.#isGone(grant));
-    this.#isWatching = others.some(grant => this.#silence.isSuspect(grant) && !this.#silence.isSilent(grant));
+    this.#silent = others.filter(grant => silence.isSilent(grant) && !silence.isGone(grant));
+    this.#isWatching = others.some(grant => silence.isSuspect(grant) && !silence.isSilent(grant));
     if (this.#silent.length === 0) return this.#plan(now, use);
-    return { kind: 'find connections', of: this.#silent.map(({ holder }) => holder) };
+    const names = (grants: readonly Grant[]): string[] => grants.map(({ holder }) => holder);
+    const end = names(this.#silent.filter(grant => silence.mayEnd(grant)));
+    return { kind: 'find connections', of: names(this.#silent), end };
   }
 
   #plan(now: number, { held, inUse, waiting }: ServerUse): GrantRequest {
-    const { id, budget, reserved } = this.#options;
+    const { id, kind, budget, base } = this.#options;
     const peak = this.#peak.add(now, inUse + waiting);
     const { target, change } = planExchange({
+      kind,
       budget,
+      base,
       server: this.#server,
       holder: id,
       held,
       wanted: peak > 0 ? Math.min(budget, peak + 1) : 0,
-      reserved,
       // Not counted from the recorded one: a grant that was removed and added again must not look unchanged.
       heartbeat: ++this.#heartbeat,
-      isSilent: grant => this.#silence.isSilent(grant),
-      isGone: grant => this.#isGone(grant),
+      silence: this.#silence,
     });
     this.#target = target;
     this.#limit = Math.min(this.#limit, target);
@@ -185,28 +165,16 @@ export class GrantHolder {
     return { kind: 'write', change };
   }
 
-  #onConfirmed(now: number): undefined {
-    if (!this.#change) return undefined;
+  #onConfirmed(now: number): void {
+    if (!this.#change) return;
+    const { granted, reserved } = this.#change.own;
+    const hasGrown = granted + reserved > this.#granted + this.#reserved;
     this.#server = applyChange(this.#server, this.#change);
-    const { granted } = this.#change.own;
-    this.#urgentMs = granted > this.#granted ? urgentMs : Math.min(maxUrgentMs, 2 * this.#urgentMs);
     this.#granted = granted;
     this.#isGivingBack = granted > this.#target;
     this.#limit = this.#target;
-    this.#confirmedAt = this.#sentAt ?? Number.NEGATIVE_INFINITY;
-    return this.#end(now, heartbeatMs);
-  }
-
-  /** True when the process is silent, and was found without a connection since it became so. */
-  #isGone(grant: Grant): boolean {
-    return this.#silence.isSilent(grant) && this.#gone.get(grant.holder) === grant.heartbeat;
-  }
-
-  #end(now: number, nextMs: number): undefined {
-    const sentAt = this.#sentAt ?? now;
-    this.#nextAt = Math.max(sentAt + nextMs, nextMs === heartbeatMs ? 0 : now + nextMs);
-    this.#urgentAt = now + this.#urgentMs;
-    this.#sentAt = undefined;
-    return undefined;
+    this.#reserved = reserved;
+    this.#lacksBase = reserved < Math.min(2, this.#options.base);
+    this.#times.confirm(now, hasGrown);
   }
 }

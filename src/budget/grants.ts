@@ -2,13 +2,14 @@
 export interface Grant {
   /** The process. */
   readonly holder: string;
+  readonly kind: 'service' | 'command';
   /** Connections that the process may have. Its limit is never above this. */
   readonly granted: number;
   /** Connections that it had at its last exchange: in use, idle, being opened and being closed. */
   readonly held: number;
-  /** Connections that it had a use for lately. */
+  /** Connections that it had a use for lately, and those to the control database that it lacks. */
   readonly wanted: number;
-  /** Connections outside of the grants that the process has to the server: those to the control database. */
+  /** Connections to the control database that the process may have, beside `granted`, if that is on the server. */
   readonly reserved: number;
   /** Maximum connections to the server, over all processes, in the settings of the process. */
   readonly budget: number;

@@ -73,7 +73,7 @@ export class ConnectionBudget {
         this.#serve();
       },
       onOpenFailed: (pool, error) => this.#waitQueue.dequeue(pool)?.reject(error),
-      mayOpen: this.#mayOpen,
+      mayLogIn: () => this.#mayOpen() && this.#connections.open <= this.#max,
     });
     this.#waitQueue = new WaitQueue(options.maxWaitMs, () => this.#serve());
   }

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { GrantHolder, type GrantReply, type GrantRequest, type ServerUse } from '../budget/grant-holder.ts';
+import type { GrantReply, GrantRequest, ServerUse } from '../budget/exchange-messages.ts';
+import { GrantHolder } from '../budget/grant-holder.ts';
 import type { GrantStore } from '../control/connection-grants.ts';
 import { describeError } from '../describe-error.ts';
-import type { ConnectionBudget } from './connection-budget.ts';
 
 interface GrantLoopOptions {
   /** The server, as all processes name it. */
@@ -11,11 +11,25 @@ interface GrantLoopOptions {
   store: GrantStore;
   /** Maximum connections to the server, over all processes. */
   max: number;
-  /** Connections of this process to the control database, if it is on the server. */
-  reserved: number;
-  /** Which of these processes have connections to the server? */
-  findConnections: (processes: readonly string[]) => Promise<string[]>;
-  log: Logger;
+  /** Connections to the control database that this process wants, if that is on the server; otherwise 0. */
+  base: number;
+  /**
+   * Which of these processes have connections to the server? Those of processes in `end` are ended, where this process
+   * may do so.
+   */
+  findConnections: (processes: readonly string[], end: readonly string[]) => Promise<string[]>;
+  log: Pick<Logger, 'warn'>;
+}
+
+/** The connections of this process to one server, which the grant limits. */
+export interface LimitedConnections {
+  readonly usage: { readonly open: number; readonly inUse: number };
+  /** Requests that wait for a connection and would get one if the maximum were higher. */
+  readonly unmetDemand: number;
+  /** Returns the maximum connections in use at a time since the last call. */
+  takePeakInUse(): number;
+  /** Sets the maximum. Those above it are closed when they are not in use. */
+  setMax(max: number): void;
 }
 
 const tickMs = 50;
@@ -26,15 +40,16 @@ const requestTimeoutMs = 1_500;
 export class GrantLoop {
   readonly #options: GrantLoopOptions;
   readonly #holder: GrantHolder;
+  #connections: LimitedConnections | undefined;
   #timer: NodeJS.Timeout | undefined;
   #exchange: Promise<void> | undefined;
   #isStopped = false;
   #isFailing = false;
 
   constructor(options: GrantLoopOptions) {
-    const { store, max, reserved } = options;
+    const { store, max, base } = options;
     this.#options = options;
-    this.#holder = new GrantHolder({ id: store.process.id, budget: max, reserved });
+    this.#holder = new GrantHolder({ id: store.process.id, kind: store.process.kind, budget: max, base });
   }
 
   /** True while a connection may be opened. */
@@ -42,10 +57,32 @@ export class GrantLoop {
     return this.#holder.mayOpen(performance.now());
   }
 
-  /** Sets the maximum of `budget` from now on. The first exchange begins at once. */
-  start(budget: ConnectionBudget): void {
-    this.#timer = setInterval(() => this.#tick(budget), tickMs).unref();
-    this.#tick(budget);
+  /** True when the connections to the control database are within the budget. */
+  get isMember(): boolean {
+    return this.mayOpen() && this.#holder.reserved > 0;
+  }
+
+  /** Maximum connections to the control database: one, which asks for the grant, until more are granted. */
+  get maxControl(): number {
+    return this.mayOpen() ? Math.max(1, this.#holder.reserved) : 1;
+  }
+
+  /** Sets the maximum of `connections` from now on. The first exchange begins at once. */
+  start(connections: LimitedConnections): void {
+    this.#connections = connections;
+    this.#timer = setInterval(() => void this.tick(), tickMs).unref();
+    void this.tick();
+  }
+
+  /** Begins an exchange if one is due. @returns the exchange under way; undefined when there is none */
+  tick(): Promise<void> | undefined {
+    const connections = this.#connections;
+    if (this.#exchange || this.#isStopped || !connections) return this.#exchange;
+    if (!this.#holder.isDue(performance.now(), useOf(connections))) return undefined;
+    this.#exchange = this.#runExchange(connections).finally(() => {
+      this.#exchange = undefined;
+    });
+    return this.#exchange;
   }
 
   /** Resolves when the exchange under way has ended. Every connection must be closed. */
@@ -55,22 +92,15 @@ export class GrantLoop {
     await this.#exchange;
   }
 
-  #tick(budget: ConnectionBudget): void {
-    if (this.#exchange || !this.#holder.isDue(performance.now(), useOf(budget))) return;
-    this.#exchange = this.#runExchange(budget).finally(() => {
-      this.#exchange = undefined;
-    });
-  }
-
-  async #runExchange(budget: ConnectionBudget): Promise<void> {
-    const peakInUse = budget.takePeakInUse();
+  async #runExchange(connections: LimitedConnections): Promise<void> {
+    const peakInUse = connections.takePeakInUse();
     let request: GrantRequest | undefined = this.#holder.begin(performance.now());
     while (request && !this.#isStopped) {
       const reply: GrantReply = await this.#perform(request);
-      const { held, inUse, waiting } = useOf(budget);
+      const { held, inUse, waiting } = useOf(connections);
       const use = { held, waiting, inUse: Math.max(inUse, peakInUse) };
       request = this.#holder.receive(performance.now(), reply, use);
-      budget.setMax(this.#holder.limit);
+      connections.setMax(this.#holder.limit);
     }
   }
 
@@ -103,15 +133,14 @@ export class GrantLoop {
     if (request.kind === 'read') return { kind: 'grants', server: await store.read(server) };
     if (request.kind === 'write') return { kind: (await store.write(server, request.change)) ? 'written' : 'outdated' };
     // A process counts as connected until it is known not to be. An exchange must not fail for that.
-    const connected = findConnections(request.of).catch(() => request.of);
-    const late = delay(requestTimeoutMs / 2, request.of, { ref: false });
+    const connected = findConnections(request.of, request.end).catch(() => [...request.of]);
+    const late = delay(requestTimeoutMs / 2, [...request.of], { ref: false });
     return { kind: 'connections', of: await Promise.race([connected, late]) };
   }
 }
 
 const failed: GrantReply = { kind: 'failed' };
 
-function useOf(budget: ConnectionBudget): ServerUse {
-  const { open, inUse } = budget.usage;
-  return { held: open, inUse, waiting: budget.unmetDemand };
+function useOf({ usage, unmetDemand }: LimitedConnections): ServerUse {
+  return { held: usage.open, inUse: usage.inUse, waiting: unmetDemand };
 }

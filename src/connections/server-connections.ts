@@ -11,8 +11,8 @@ interface ServerConnectionsOptions {
   onChange: () => void;
   /** Called when opening a connection failed, before `onChange`. */
   onOpenFailed: (pool: Pool, error: unknown) => void;
-  /** False when a connection that has just been opened must be closed at once. */
-  mayOpen: () => boolean;
+  /** False when a connection that is being opened must be closed at once. */
+  mayLogIn: () => boolean;
 }
 
 const sweepEveryMs = 5_000;
@@ -73,17 +73,22 @@ export class ServerConnections {
     this.#opened++;
     const endConnecting = this.#connectLimiter.begin();
     let client: TenantClient | undefined;
+    let isRefused = false;
+    const mayLogIn = (): boolean => {
+      isRefused ||= !this.#options.mayLogIn();
+      return !isRefused;
+    };
     try {
       const opened = new TenantClient(pool); // may throw: reads the certificate files that the URL names
       client = opened;
       opened.once('end', () => this.#onEnd(opened));
-      await opened.open();
+      await opened.open(mayLogIn);
       pool.opening--;
-      if (this.#options.mayOpen()) this.keep(opened);
+      if (mayLogIn()) this.keep(opened);
       else this.#close(opened);
     } catch (error) {
       pool.opening--;
-      this.#options.onOpenFailed(pool, error);
+      if (!isRefused) this.#options.onOpenFailed(pool, error); // else the waiter gets another connection
       if (client) this.#close(client);
       else this.#open--;
     }

@@ -1,3 +1,4 @@
+import type { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import pg from 'pg';
 import type { Deadline } from '../deadline.ts';
@@ -7,6 +8,15 @@ import type { Read } from './read-memory.ts';
 import { verifyTenant } from './tenant-identity.ts';
 import { WriteLocks } from './write-locks.ts';
 
+/** Events of `pg` before each message of a login. */
+const loginEvents = [
+  'connect',
+  'sslconnect',
+  'authenticationCleartextPassword',
+  'authenticationMD5Password',
+  'authenticationSASL',
+  'authenticationSASLContinue',
+] as const;
 const maxCloseMs = 1_000;
 /** SQLSTATEs after which the server closes the connection, or its prepared statements are no longer valid. */
 const fatalStates = /^(57P|25P0[34]|08|0A000|26000)/;
@@ -54,14 +64,20 @@ export class TenantClient extends pg.Client {
 
   /**
    * Connects, and verifies before any other query that this is the tenant's database.
-   * @throws {PoolError} `ETIMEDOUT` after `openMs`
+   * @param mayLogIn asked before each message of the login: a process that was stopped in between may have lost its
+   *   grant, and the server shows other processes no connection that is still logging in
+   * @throws {PoolError} `ETIMEDOUT` after `openMs`, `POOL_CLOSED` when the login may not go on
    */
-  async open(): Promise<void> {
+  async open(mayLogIn: () => boolean = () => true): Promise<void> {
     const { expected, silenceMs, openMs } = this.pool.options;
     // The error is created when the timer fires. An error created here would capture this stack, and with it retain the
     // connection whose end caused this one to be opened, which retains the one before it, and so on.
     const giveUp = () => this.#stream.destroy(new PoolError('ETIMEDOUT', 'the server did not answer in time'));
     const timer = setTimeout(giveUp, openMs);
+    const check = (): void => {
+      if (!mayLogIn()) this.#stream.destroy(new PoolError('POOL_CLOSED', 'the grant of the process was lost'));
+    };
+    for (const event of loginEvents) (this.connection as unknown as EventEmitter).prependListener(event, check);
     try {
       await this.connect();
       await verifyTenant(this, expected);

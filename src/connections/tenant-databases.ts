@@ -2,13 +2,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { MikroORM } from '@mikro-orm/postgresql';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
-import { connectionName, connectionsStatement, type GrantStore, processesOf } from '../control/connection-grants.ts';
+import { findStatement, type GrantStore, type ProcessConnection } from '../control/connection-grants.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { canServe } from '../control/schema-version.ts';
 import { problem } from '../errors.ts';
-import { withConnection } from '../postgres/connection.ts';
 import { serverAddress } from '../postgres/server-address.ts';
 import { type BudgetUsage, ConnectionBudget } from './connection-budget.ts';
+import { ConnectionEnder } from './connection-ender.ts';
 import { GrantLoop } from './grant-loop.ts';
 import { ReadMemory } from './read-memory.ts';
 import { TenantDriver } from './tenant-driver.ts';
@@ -22,6 +22,7 @@ interface TenantDatabasesOptions {
   controlUrl: string;
   /** Which server the control database is on (`readServerIdentity`). */
   controlIdentity?: string | undefined;
+  /** Connections to the control database that this process wants. */
   controlConnections: number;
   /** Maximum connections to one PostgreSQL server, over all tenants and the control database. */
   connectionBudget: number;
@@ -30,7 +31,14 @@ interface TenantDatabasesOptions {
   /** Maximum wait for a connection, and maximum time to open one, in milliseconds. */
   acquireTimeoutMs: number;
   /** How the processes of an installation share the connections. Without it, this process may use all of them. */
-  sharing?: { store: GrantStore; log: Logger };
+  sharing?: Sharing;
+}
+
+interface Sharing {
+  store: GrantStore;
+  log: Logger;
+  /** Finds tenants by the names of their databases. */
+  findTenants: (databases: readonly string[]) => Promise<TenantRecord[]>;
 }
 
 /** Maximum delay of a stop by a control database that does not answer. */
@@ -45,7 +53,7 @@ export class TenantDatabases {
   readonly readMemory = new ReadMemory(maxReadBytes);
   readonly #options: TenantDatabasesOptions;
   readonly #budgets = new Map<string, ConnectionBudget>();
-  readonly #loops: GrantLoop[] = [];
+  readonly #loops = new Map<string, GrantLoop>();
   /**
    * The address that identifies the budget of a server, by the identity of the server: the first address that was used.
    */
@@ -111,10 +119,16 @@ export class TenantDatabases {
     this.#isClosed = true;
     this.#open.clear();
     await Promise.all([...this.#budgets.values()].map(budget => budget.close()));
-    await Promise.all(this.#loops.map(loop => loop.stop()));
+    await Promise.all([...this.#loops.values()].map(loop => loop.stop()));
     // If that fails, the other processes find after some seconds that this one is gone.
     const left = this.#options.sharing?.store.leave().catch(() => {});
     await Promise.race([left, delay(maxLeaveMs, undefined, { ref: false })]);
+  }
+
+  /** Maximum connections to the control database at this moment. */
+  get maxControl(): number {
+    const { controlUrl, controlConnections } = this.#options;
+    return this.#loops.get(serverAddress(controlUrl))?.maxControl ?? controlConnections;
   }
 
   #createDriver(tenant: TenantRecord): TenantDriver {
@@ -125,7 +139,7 @@ export class TenantDatabases {
       budget: this.#budgetFor(tenant),
       readMemory: this.readMemory,
       connectTimeoutMs: acquireTimeoutMs,
-      applicationName: sharing && connectionName(sharing.store.process.id),
+      processId: sharing?.store.process.id,
     });
   }
 
@@ -145,10 +159,10 @@ export class TenantDatabases {
   #createBudget(server: string, identity: string | undefined): ConnectionBudget {
     const { controlUrl, controlConnections, connectionBudget, tenantConnections, acquireTimeoutMs } = this.#options;
     const isControlServer = server === serverAddress(controlUrl);
-    const reserved = isControlServer ? controlConnections : 0;
-    const max = connectionBudget - reserved;
+    const base = isControlServer ? controlConnections : 0;
+    const max = connectionBudget - base;
     const maxPerTenant = Math.min(tenantConnections, max);
-    const loop = this.#createLoop(server, identity, reserved);
+    const loop = this.#createLoop(server, identity, isControlServer, base);
     const budget = new ConnectionBudget({
       max: loop ? 0 : max,
       maxPerTenant,
@@ -158,41 +172,39 @@ export class TenantDatabases {
     });
     this.#budgets.set(server, budget);
     if (loop) {
-      this.#loops.push(loop);
+      this.#loops.set(server, loop);
       loop.start(budget);
     }
     return budget;
   }
 
-  #createLoop(server: string, identity: string | undefined, reserved: number): GrantLoop | undefined {
-    const { sharing, controlUrl, controlIdentity, connectionBudget } = this.#options;
+  #createLoop(
+    server: string,
+    identity: string | undefined,
+    isControlServer: boolean,
+    base: number,
+  ): GrantLoop | undefined {
+    const { sharing, controlIdentity, connectionBudget } = this.#options;
     if (!sharing) return undefined;
-    const isControlServer = server === serverAddress(controlUrl);
+    const { store, log, findTenants } = sharing;
+    const find = isControlServer ? store.findConnections : this.#finderOn(server);
+    const ender = new ConnectionEnder({ findTenants, open: tenant => this.open(tenant), log });
     return new GrantLoop({
-      ...sharing,
+      store,
+      log,
       server: (isControlServer ? controlIdentity : identity) ?? server,
       max: connectionBudget,
-      reserved,
-      findConnections: processes =>
-        isControlServer ? sharing.store.findConnections(processes) : this.#findConnections(server, processes),
+      base,
+      findConnections: async (processes, end) => ender.endOthers(await find(processes, end), end),
     });
   }
 
-  /**
-   * Asks a server which of the processes have connections. The connection for that is one above the budget: this
-   * process may have none to the server, until the connections of the others are known to be closed.
-   */
-  async #findConnections(server: string, processes: readonly string[]): Promise<string[]> {
-    const driver = this.lastUsedOn(server);
-    if (!driver) return [...processes];
-    const names = processes.map(connectionName);
-    return withConnection(
-      driver.url,
-      async client => {
-        const { rows } = await client.query<{ name: string }>(connectionsStatement, [names]);
-        return processesOf(processes, rows);
-      },
-      { kind: 'doctor' },
-    );
+  /** Asks a server on a connection of the tenant used last, which is within the grant. */
+  #finderOn(server: string): GrantStore['findConnections'] {
+    return async (processes, end) => {
+      const driver = this.lastUsedOn(server);
+      if (!driver) throw new Error('no tenant of the server is open');
+      return (await driver.read(findStatement(processes, end))) as unknown as ProcessConnection[];
+    };
   }
 }

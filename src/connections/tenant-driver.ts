@@ -30,8 +30,8 @@ interface TenantDriverOptions {
   readMemory: ReadMemory;
   /** Maximum time to open a connection, in milliseconds. */
   connectTimeoutMs: number;
-  /** The name of the connections in `pg_stat_activity`, if it is not the one of their kind. */
-  applicationName?: string | undefined;
+  /** The names of the connections end with it. */
+  processId?: string | undefined;
 }
 
 interface Change {
@@ -45,13 +45,6 @@ interface Change {
   announce: () => Promise<void>;
   /** Of the request that makes the change. */
   deadline?: Deadline;
-}
-
-/** A name in the URL takes precedence over one beside it. */
-function withApplicationName(address: string, name: string): string {
-  const url = new URL(address);
-  url.searchParams.set('application_name', name);
-  return url.href;
 }
 
 /** Timestamps as text are the same in every session. */
@@ -72,14 +65,14 @@ export class TenantDriver extends PostgreSqlDriver {
 
   constructor(orm: MikroORM, options: TenantDriverOptions) {
     super(orm.config);
-    const { url, expected, budget, readMemory, connectTimeoutMs, applicationName } = options;
+    const { url, expected, budget, readMemory, connectTimeoutMs, processId } = options;
     this.url = url;
     this.#largeReads = new LargeReads(readMemory);
     const { pathname } = new URL(url);
     this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
     this.pool = this.connection.pool = new TenantPool(budget, {
       ...this.connection.mapOptions({}), // MikroORM's type parsers
-      ...connectionConfig(applicationName ? withApplicationName(url, applicationName) : url, 'api', sessionSettings),
+      ...connectionConfig(url, 'api', sessionSettings, processId),
       keepAlive: true,
       pipeline: true,
       expected,

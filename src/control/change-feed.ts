@@ -17,6 +17,10 @@ interface ChangeFeedOptions {
   /** Announces through the connection pool, as writes do. */
   announce: Announce;
   log: Logger;
+  /** The name of the connection ends with it. */
+  processId?: string;
+  /** False while the connection may not be opened. Default: always true. */
+  mayConnect?: () => boolean;
   /** Interval of the proofs that notifications arrive, in ms; shortened in tests. */
   deliveryProofMs?: number;
   /** Replaced in simulations, as is `createClient`. */
@@ -90,10 +94,10 @@ export class ChangeFeed {
   }
 
   async #connect(): Promise<void> {
-    const { url, announce, deliveryProofMs, createClient = config => new pg.Client(config) } = this.#options;
+    const { url, announce, deliveryProofMs, processId, createClient = config => new pg.Client(config) } = this.#options;
     const delivery = new DeliveryProof(announce, deliveryProofMs, this.#clock);
     const client = createClient({
-      ...connectionConfig(url, 'change-feed'),
+      ...connectionConfig(url, 'change-feed', {}, processId),
       query_timeout: currentForMs,
       keepAlive: true,
     });
@@ -171,10 +175,12 @@ export class ChangeFeed {
         const provenAt = await this.#prove(client, delivery);
         if (this.#client === client) this.#provenAt = provenAt;
         this.#reportProof(delivery.current);
-      } else {
+      } else if (this.#options.mayConnect?.() ?? true) {
         await this.#connect();
         this.#isProven = true;
         this.#options.log.info({ event: 'change_feed_restored' }, 'the change feed is connected again');
+      } else {
+        return reconnectMs;
       }
       return heartbeatMs;
     } catch (error) {

@@ -1,40 +1,17 @@
-import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { hostname } from 'node:os';
 import type { Grant, GrantChange, ServerGrants } from '../budget/grants.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
+import type { ProcessIdentity } from './process-identity.ts';
 
-/** A running process of the installation. */
-export interface ProcessIdentity {
-  readonly id: string;
-  readonly kind: 'service' | 'command';
-  readonly host: string;
-  readonly pid: number;
-  readonly build: string;
-  /** The last migrations that the build has; null for a command, which serves nothing. */
-  readonly heads: { readonly tenant: string; readonly control: string } | null;
-}
-
-/** Describes this process under a new id. Call it once for each service that the process runs. */
-export function newProcess(kind: ProcessIdentity['kind'], heads: ProcessIdentity['heads'] = null): ProcessIdentity {
-  const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
-  return { id: randomUUID(), kind, host: hostname(), pid: process.pid, build: version, heads };
-}
-
-/** Returns the name that the tenant connections of a process have in `pg_stat_activity`. */
-export function connectionName(processId: string): string {
-  return `backoffice-api ${processId}`;
-}
-
-interface GrantRow extends Record<Exclude<keyof Grant, 'holder' | 'heartbeat'>, number> {
+interface GrantRow extends Record<Exclude<keyof Grant, 'holder' | 'kind' | 'heartbeat'>, number> {
   version: string;
   process: string | null;
+  kind: Grant['kind'];
   heartbeat: string;
 }
 
 const readStatement = `
-  select s.version, process, granted, held, wanted, reserved, budget, heartbeat
-    from connection_servers s left join connection_grants g using (server)
+  select s.version, process, coalesce(p.kind, 'service') as kind, granted, held, wanted, reserved, budget, heartbeat
+    from connection_servers s left join connection_grants g using (server) left join processes p on p.id = process
    where server = $1`;
 
 /**
@@ -81,9 +58,41 @@ export interface GrantStore {
   write(server: string, change: GrantChange): Promise<boolean>;
   /** Removes the process and its grants. None of its connections may exist, or be opened afterwards. */
   leave(): Promise<void>;
-  /** Which of these processes have connections to the server of the control database? */
-  findConnections(processes: readonly string[]): Promise<string[]>;
+  /** Finds and ends connections to the server of the control database, as `findStatement` does. */
+  findConnections(processes: readonly string[], end: readonly string[]): Promise<ProcessConnection[]>;
 }
+
+/** Connections of a process to one database. */
+export interface ProcessConnection {
+  readonly process: string;
+  /** Null while the connection is being opened. */
+  readonly database: string | null;
+  /** False for connections of a process in `end` that the login may not end. */
+  readonly ended: boolean;
+}
+
+/**
+ * Finds the connections of processes to a server, by the id at the end of their names. Ends those of some processes, as
+ * far as the login may: a login may end its own connections, and those of roles of which it is a member.
+ */
+export function findStatement(processes: readonly string[], end: readonly string[]): FindStatement {
+  return { name: 'process_connections', text: findText, values: [processes, end] };
+}
+
+interface FindStatement {
+  readonly name: string;
+  readonly text: string;
+  readonly values: unknown[];
+}
+
+const findText = `
+  select process, database, bool_and(ended) as ended
+    from (select right(application_name, 36) as process, datname as database,
+                 case when right(application_name, 36) = any($2::text[]) and pg_has_role(usesysid, 'usage')
+                      then pg_terminate_backend(pid) else false end as ended
+            from pg_stat_activity
+           where application_name like 'backoffice-%' and right(application_name, 36) = any($1::text[])) as found
+   group by process, database`;
 
 export function createGrantStore(control: ControlDatabase, process: ProcessIdentity): GrantStore {
   const { id, kind, host, pid, build, heads } = process;
@@ -98,8 +107,8 @@ export function createGrantStore(control: ControlDatabase, process: ProcessIdent
         await queryControl(control, 'grants_forget', forgetStatement, [[]]);
         rows = await read();
       }
-      const grants = rows.flatMap(({ process: holder, heartbeat, granted, held, wanted, reserved, budget }) =>
-        holder === null ? [] : [{ holder, granted, held, wanted, reserved, budget, heartbeat: Number(heartbeat) }],
+      const grants = rows.flatMap(({ process: holder, heartbeat, version: _, ...grant }) =>
+        holder === null ? [] : [{ ...grant, holder, heartbeat: Number(heartbeat) }],
       );
       return { version: Number(rows[0]?.version), grants };
     },
@@ -114,20 +123,9 @@ export function createGrantStore(control: ControlDatabase, process: ProcessIdent
     leave: async () => {
       await queryControl(control, 'grants_leave', leaveStatement, [id]);
     },
-    findConnections: async processes => {
-      const rows = await queryControl<{ name: string }>(control, 'grants_connections', connectionsStatement, [
-        processes.map(connectionName),
-      ]);
-      return processesOf(processes, rows);
+    findConnections: (processes, end) => {
+      const { name, text, values } = findStatement(processes, end);
+      return queryControl<ProcessConnection>(control, name, text, values);
     },
   };
-}
-
-/** Every login sees the names of all connections of a server. The parameter is an array of names. */
-export const connectionsStatement = `
-  select distinct application_name as name from pg_stat_activity where application_name = any($1::text[])`;
-
-/** Returns those of the processes whose connections are among the rows of `connectionsStatement`. */
-export function processesOf(processes: readonly string[], rows: readonly { name: string }[]): string[] {
-  return processes.filter(process => rows.some(({ name }) => name === connectionName(process)));
 }

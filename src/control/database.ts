@@ -11,6 +11,7 @@ import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationOptions } from '../postgres/migration-steps.ts';
 import { readServerIdentity } from '../postgres/server-address.ts';
 import { controlEntities } from './entities.ts';
+import type { BudgetMember } from './process-identity.ts';
 
 /** The control database: it stores all tenants, keys, users and sessions. */
 export type ControlDatabase = MikroORM;
@@ -37,17 +38,25 @@ class ControlDriver extends PostgreSqlDriver {
   }
 }
 
-/** Creates a connection pool, which connects on first use. Close it with `control.close()`. */
-export function openControlDatabase(url: string, connections = 2): ControlDatabase {
+/**
+ * Creates a connection pool, which connects on first use. Close it with `control.close()`.
+ * @param member limits the connections of the pool, and names them
+ */
+export function openControlDatabase(url: string, connections = 2, member?: BudgetMember): ControlDatabase {
   return new MikroORM({
     ...controlOptions(url),
     driver: ControlDriver,
     driverOptions: {
-      ...connectionConfig(url, 'control', { datestyle: 'ISO' }), // timestamps as text look the same in every session
+      // Timestamps as text look the same in every session.
+      ...connectionConfig(url, 'control', { datestyle: 'ISO' }, member?.process.id),
       max: connections,
       idleTimeoutMillis: timeLimits.control.idleMs,
       keepAlive: true,
-      onPoolCreated: (pool: pg.Pool) => dropDeadConnections(pool, timeLimits.control.silenceMs),
+      onPoolCreated: (pool: pg.Pool) => {
+        dropDeadConnections(pool, timeLimits.control.silenceMs);
+        const max = (): number => Math.min(connections, member?.maxControl() ?? connections);
+        Object.defineProperty(pool.options, 'max', { get: max }); // read before each connection is opened
+      },
     },
   });
 }
@@ -116,6 +125,12 @@ export async function transactControl<Result>(
     forgetDeadline?.();
     client.release(broken);
   }
+}
+
+/** Closes idle connections of the pool until `keep` are open or the others are in use. */
+export async function closeIdleConnections(control: ControlDatabase, keep: number): Promise<void> {
+  const pool = await control.em.getConnection().getNativeClient();
+  while (pool.totalCount > keep && pool.idleCount > 0) (await pool.connect()).release(true);
 }
 
 /** Returns which server the control database is on; see `readServerIdentity`. */

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import pg from 'pg';
 import type { Queryable } from './shared-connection.ts';
 
@@ -66,13 +67,22 @@ type SessionSettings = Readonly<Record<string, string | number>>;
 /** JIT compilation costs more than it saves: the planner overestimates queries of the system catalogs. */
 export const catalogQuerySettings: SessionSettings = { jit: 'off' };
 
-/** The configuration of a `pg.Client` or a `pg.Pool`. `settings` are server settings of the session, by name. */
-export function connectionConfig(url: string, kind: ConnectionKind, settings: SessionSettings = {}): pg.ClientConfig {
+/**
+ * The configuration of a `pg.Client` or a `pg.Pool`.
+ * @param settings server settings of the session, by name
+ * @param processId the name of the connection ends with it, so that other processes can find it
+ */
+export function connectionConfig(
+  url: string,
+  kind: ConnectionKind,
+  settings: SessionSettings = {},
+  processId?: string,
+): pg.ClientConfig {
   const limits: TimeLimits = timeLimits[kind];
   const { idleSessionMs } = limits;
   return {
     connectionString: withSettings(
-      url,
+      processId === undefined ? url : withName(url, `backoffice-${kind} ${processId}`),
       idleSessionMs ? { ...settings, idle_session_timeout: idleSessionMs } : settings,
     ),
     application_name: `backoffice-${kind}`,
@@ -96,20 +106,61 @@ function withSettings(address: string, settings: SessionSettings): string {
   return url.href;
 }
 
+/** Sets the name of the connection in `pg_stat_activity`. A name beside the URL would not replace one in the URL. */
+function withName(address: string, name: string): string {
+  const url = new URL(address);
+  url.searchParams.set('application_name', name);
+  return url.href;
+}
+
+/** Lets connections be opened, and ends their names with the id of the process. */
+export interface ConnectionGate {
+  readonly processId: string;
+  /** Waits until a connection may be opened. @returns how many may be, from 1 to `max`, until `release` is called */
+  acquire(url: string, max: number): Promise<{ count: number; release: () => void }>;
+}
+
+const gates = new AsyncLocalStorage<ConnectionGate>();
+
+/** Runs `work`, during which connections outside of pools that belong to a service are opened as the gate lets them. */
+export function withConnectionGate<T>(gate: ConnectionGate, work: () => Promise<T>): Promise<T> {
+  return gates.run(gate, work);
+}
+
+/**
+ * Runs `work` when up to `max` connections to a server may be opened, all of which it closes.
+ * @param work gets how many may be opened, and what the names of the connections end with
+ */
+export async function withConnectionLease<T>(
+  url: string,
+  max: number,
+  work: (count: number, processId: string | undefined) => Promise<T>,
+): Promise<T> {
+  const gate = gates.getStore();
+  const lease = await gate?.acquire(url, max);
+  try {
+    return await work(lease?.count ?? max, gate?.processId);
+  } finally {
+    lease?.release();
+  }
+}
+
 /** Runs `work` on one connection outside of any pool, and closes the connection. */
 export async function withConnection<T>(
   url: string,
   work: (client: pg.Client) => Promise<T>,
   { kind = 'operator', settings = {} }: { kind?: ConnectionKind; settings?: SessionSettings } = {},
 ): Promise<T> {
-  const client = new pg.Client(connectionConfig(url, kind, settings));
-  client.on('error', () => {}); // the running query rejects
-  try {
-    await client.connect();
-    return await work(client);
-  } finally {
-    await client.end().catch(() => {});
-  }
+  return withConnectionLease(url, 1, async (_, processId) => {
+    const client = new pg.Client(connectionConfig(url, kind, settings, processId));
+    client.on('error', () => {}); // the running query rejects
+    try {
+      await client.connect();
+      return await work(client);
+    } finally {
+      await client.end().catch(() => {});
+    }
+  });
 }
 
 /** Runs `work` with up to `max` operator connections. Commits that arrive together cost one write to the disk. */
@@ -118,11 +169,13 @@ export async function withConnectionPool<T>(
   max: number,
   work: (pool: Queryable) => Promise<T>,
 ): Promise<T> {
-  const pool = new pg.Pool({ ...connectionConfig(url, 'operator'), max });
-  pool.on('error', () => {}); // the running query rejects
-  try {
-    return await work(pool);
-  } finally {
-    await pool.end();
-  }
+  return withConnectionLease(url, max, async (count, processId) => {
+    const pool = new pg.Pool({ ...connectionConfig(url, 'operator', {}, processId), max: count });
+    pool.on('error', () => {}); // the running query rejects
+    try {
+      return await work(pool);
+    } finally {
+      await pool.end();
+    }
+  });
 }

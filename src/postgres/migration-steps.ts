@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { type Migration, Migrator } from '@mikro-orm/migrations';
 import { MikroORM, type Options } from '@mikro-orm/postgresql';
-import { connectionConfig } from './connection.ts';
+import { connectionConfig, withConnectionLease } from './connection.ts';
 import { folderUrl, type MigrationFolder, migrationNames } from './migration-names.ts';
 
 interface MigrationClass {
@@ -50,6 +50,15 @@ export async function runMigrations(
   migrationsList: LoadedMigration[],
   settings: Record<string, string> = {},
 ): Promise<string[]> {
+  return withConnectionLease(url, 1, (_, processId) => runOnOwnConnection(url, migrationsList, settings, processId));
+}
+
+async function runOnOwnConnection(
+  url: string,
+  migrationsList: LoadedMigration[],
+  settings: Record<string, string>,
+  processId: string | undefined,
+): Promise<string[]> {
   const orm = new MikroORM({
     clientUrl: url,
     entities: [],
@@ -57,7 +66,7 @@ export async function runMigrations(
     ensureDatabase: false,
     extensions: [Migrator],
     driverOptions: {
-      ...connectionConfig(url, 'migrations', settings),
+      ...connectionConfig(url, 'migrations', settings, processId),
       max: 1,
     },
     migrations: { migrationsList, tableName: trackingTable, snapshot: false, silent: true },

@@ -50,7 +50,7 @@ async function withServiceLogin(operator: Installation, config: Config): Promise
   // Other processes on the same embedded PostgreSQL derive the same password.
   const password = operator.secrets.mac('service_login').toString('base64url');
   const controlUrl = await createServiceLogin(operator.controlUrl, password);
-  const control = openControlDatabase(controlUrl, config.controlConnections);
+  const control = openControlDatabase(controlUrl, config.controlConnections, operator.member);
   const close = async (): Promise<void> => {
     await control.close(true);
     await operator.close();

@@ -83,9 +83,9 @@ async function serve(): Promise<void> {
 
 /** @param embeddedUrl of the control database, if that is on the embedded PostgreSQL, which the primary process uses */
 async function openAsWorker(config: Config, embeddedUrl: string | undefined): Promise<Installation> {
-  if (embeddedUrl === undefined) return openInstallation(config);
+  if (embeddedUrl === undefined) return openInstallation(config, 'service');
   const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
-  return openInstallation({ ...config, databaseUrl: embeddedUrl, masterKey });
+  return openInstallation({ ...config, databaseUrl: embeddedUrl, masterKey }, 'service');
 }
 
 /** Resolves when the metrics are sent. Never throws: without a response, the primary process uses the last ones. */

@@ -4,15 +4,15 @@ import { fairShares } from '../../src/budget/fair-shares.ts';
 
 const demands = fc
   .array(fc.nat(30), { minLength: 1, maxLength: 8 })
-  .map(all => all.map((wanted, index) => ({ holder: `p${index}`, wanted })));
+  .map(all => all.map((wanted, index) => ({ holder: `p${index}`, kind: 'service' as const, wanted })));
 
 describe('fair shares of a connection budget', () => {
   it('a small demand is met in full, and the others divide the rest equally', () => {
     const shares = fairShares(
       [
-        { holder: 'a', wanted: 40 },
-        { holder: 'b', wanted: 2 },
-        { holder: 'c', wanted: 40 },
+        { holder: 'a', kind: 'service', wanted: 40 },
+        { holder: 'b', kind: 'service', wanted: 2 },
+        { holder: 'c', kind: 'service', wanted: 40 },
       ],
       20,
     );
@@ -20,6 +20,22 @@ describe('fair shares of a connection budget', () => {
       ['a', 9],
       ['b', 2],
       ['c', 9],
+    ]);
+  });
+
+  it('the oldest command gets what one task needs before other commands and the services, which have one each', () => {
+    const shares = fairShares(
+      [
+        { holder: 'a', kind: 'service', wanted: 40 },
+        { holder: 'b', kind: 'command', wanted: 5 },
+        { holder: 'c', kind: 'command', wanted: 5 },
+      ],
+      7,
+    );
+    expect([...shares].sort()).to.deep.equal([
+      ['a', 1],
+      ['b', 4],
+      ['c', 2],
     ]);
   });
 

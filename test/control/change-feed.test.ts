@@ -419,7 +419,7 @@ describe('change feed', () => {
   async function listeners(): Promise<number[]> {
     const rows = await operator<{ pid: number }>(
       `select pid from pg_stat_activity
-        where application_name = 'backoffice-change-feed' and datname = '${controlName}'`,
+        where application_name like 'backoffice-change-feed%' and datname = '${controlName}'`,
     );
     return rows.map(({ pid }) => pid);
   }

@@ -224,7 +224,7 @@ describe('response cache', () => {
     function endConnections(application: string): Promise<unknown> {
       return asOperator(
         `select pg_terminate_backend(pid, 2000) from pg_stat_activity
-          where application_name = '${application}' and datname = '${controlName}'`,
+          where application_name like '${application}%' and datname = '${controlName}'`,
       );
     }
 

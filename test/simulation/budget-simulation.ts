@@ -16,6 +16,8 @@ const minOutageMs = 3_000;
 const maxProcesses = 5;
 /** A share of a killed process must be usable again after this time. */
 const recoveryMs = 5_000;
+/** A share of a stopped process must be usable again after this time. */
+const stopRecoveryMs = 10_000;
 
 /**
  * Simulates processes that share the connection budgets of one or two servers, with faults first and without them
@@ -36,7 +38,7 @@ class BudgetSimulation {
   constructor({ seed, trace }: SimulationOptions) {
     this.#random = new Random(seed);
     const servers = this.#random.chance(0.2) ? 2 : 1;
-    const budgets = Array.from({ length: servers }, () => this.#random.integer(maxProcesses, 24));
+    const budgets = Array.from({ length: servers }, () => this.#random.integer(4 * maxProcesses, 40));
     this.#world = new SimulatedWorld({ scheduler: this.#scheduler, random: this.#random, budgets, trace });
   }
 
@@ -48,18 +50,29 @@ class BudgetSimulation {
     this.#advance(12_000);
     this.#checkEverybodyIsServed();
     const busy = this.#checkOneBusyProcess();
-    this.#checkRecovery(busy);
+    const next = this.#checkRecovery(busy, () => busy.kill(), recoveryMs);
+    while (this.#live.length < 2) this.#start();
+    this.#advance(2_000);
+    this.#checkRecovery(next, () => next.stop(), stopRecoveryMs);
   }
 
   get #live(): SimulatedProcess[] {
     return this.#processes.filter(process => !process.isDead && !process.pools.every(pool => pool.hasLeft));
   }
 
-  #start(): void {
-    const process = new SimulatedProcess(this.#world, `p${this.#names++}`);
+  #start(kind: SimulatedProcess['kind'] = 'service'): SimulatedProcess {
+    const process = new SimulatedProcess(this.#world, `${kind[0]}${this.#names++}`, kind);
     this.#processes.push(process);
     this.#world.trace(() => `start ${process.name}`);
-    this.#setRandomLoad(process);
+    if (kind === 'service') this.#setRandomLoad(process);
+    return process;
+  }
+
+  /** Starts a command, which needs a few connections for a while. */
+  #runCommand(): void {
+    const process = this.#start('command');
+    for (const pool of process.pools) pool.load = this.#random.integer(0, 6);
+    this.#later(this.#random.between(50, 8_000), () => process.leave());
   }
 
   #setRandomLoad(process: SimulatedProcess): void {
@@ -73,10 +86,34 @@ class BudgetSimulation {
   #advance(ms: number): void {
     this.#scheduler.runUntil(this.#scheduler.now + ms, () => {
       for (const [server, budget] of this.#world.budgets.entries()) {
-        const total = this.#world.servers[server]?.total ?? 0;
+        const total = (this.#world.servers[server]?.total ?? 0) - this.#excessEntries(server);
         if (total > budget) this.#fail(`server ${server} has ${total} connections of ${budget}`);
+        this.#checkGrants(server);
       }
     });
+  }
+
+  /** Checks that no process has more connections than the control database grants it. */
+  #checkGrants(server: number): void {
+    const entries = this.#world.base(server) > 0 ? 1 : 0;
+    const { grants } = this.#world.control.grantsOf(server);
+    for (const { name } of this.#processes) {
+      const { granted, reserved } = grants.find(({ holder }) => holder === name) ?? { granted: 0, reserved: 0 };
+      const count = this.#world.servers[server]?.count(name) ?? 0;
+      if (count > granted + Math.max(entries, reserved))
+        this.#fail(`${name} has ${count} connections to server ${server}, and a grant of ${granted} and ${reserved}`);
+    }
+  }
+
+  /** Processes without a grant beyond those that the others leave room for on the server of the control database. */
+  #excessEntries(server: number): number {
+    if (this.#world.base(server) === 0) return 0;
+    const { grants } = this.#world.control.grantsOf(server);
+    const counted = new Set(grants.filter(({ reserved }) => reserved > 0).map(({ holder }) => holder));
+    const entries = this.#processes.filter(
+      ({ name }) => !counted.has(name) && this.#world.servers[server]?.count(name),
+    );
+    return Math.max(0, entries.length - 1);
   }
 
   #scheduleFault(): void {
@@ -119,6 +156,7 @@ class BudgetSimulation {
       process.leave();
     }
     if (this.#live.length < maxProcesses && random.chance(0.3)) this.#start();
+    if (this.#live.length < maxProcesses && random.chance(0.2)) this.#runCommand();
   }
 
   /** Ends a fault after some time, or when the calm begins. */
@@ -129,6 +167,7 @@ class BudgetSimulation {
   #calmDown(): void {
     this.#trace('calm');
     this.#world.isCalm = true;
+    for (const process of this.#live) if (process.kind === 'command') process.leave();
     while (this.#live.filter(({ isLeaving }) => !isLeaving).length < 2) this.#start();
     for (const process of this.#live) for (const pool of process.pools) pool.load = 1;
   }
@@ -155,29 +194,38 @@ class BudgetSimulation {
     return busy;
   }
 
-  #checkRecovery(killed: SimulatedProcess): void {
-    this.#trace(`kill ${killed.name}`);
-    killed.kill();
-    const next = this.#random.pick(this.#live) as SimulatedProcess;
+  /** Checks that another process gets the share of one that fails. @returns the other one */
+  #checkRecovery(failed: SimulatedProcess, fail: () => void, ms: number): SimulatedProcess {
+    for (const pool of failed.pools) pool.load = 100;
+    this.#advance(2_000);
+    this.#trace(`end of ${failed.name}`);
+    fail();
+    const others = this.#live.filter(process => process !== failed);
+    const next = this.#random.pick(others) as SimulatedProcess;
     for (const [server, pool] of next.pools.entries()) pool.load = this.#world.budgets[server] as number;
-    this.#advance(recoveryMs);
-    this.#requireNearlyAll(next, 'after a kill');
+    this.#advance(ms);
+    this.#requireNearlyAll(next, `after ${ms} ms`, others.length);
+    return next;
   }
 
-  #requireNearlyAll({ name, pools }: SimulatedProcess, reason: string): void {
+  #requireNearlyAll({ name, pools }: SimulatedProcess, reason: string, live = this.#live.length): void {
     for (const [server, pool] of pools.entries()) {
-      const capacity = this.#capacity(server);
+      const capacity = this.#capacity(server, live);
       if (pool.holder.limit < 0.9 * capacity)
         this.#fail(`${reason}: ${name} has ${pool.holder.limit} of ${capacity} connections to server ${server}`);
       const { grants } = this.#world.control.grantsOf(server);
-      if (grants.length !== this.#live.length) this.#fail(`${reason}: ${grants.length} grants of server ${server}`);
+      if (grants.length !== live) this.#fail(`${reason}: ${grants.length} grants of server ${server}`);
     }
   }
 
-  #capacity(server: number): number {
+  /** Connections that the live processes share. */
+  #capacity(server: number, live = this.#live.length): number {
     const budget = this.#world.budgets[server] as number;
-    const live = this.#live.length;
-    return Math.max(budget - live * this.#world.reserved(server), Math.min(budget, live));
+    return budget - this.#room(server) - live * this.#world.base(server);
+  }
+
+  #room(server: number): number {
+    return Math.max(1, Math.floor((this.#world.budgets[server] as number) / 20));
   }
 
   #fail(text: string): never {

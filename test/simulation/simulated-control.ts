@@ -1,4 +1,4 @@
-import type { GrantReply, GrantRequest } from '../../src/budget/grant-holder.ts';
+import type { GrantReply, GrantRequest } from '../../src/budget/exchange-messages.ts';
 import { applyChange, type GrantChange, type ServerGrants } from '../../src/budget/grants.ts';
 import type { Scheduler } from './scheduler.ts';
 import { Violation } from './violation.ts';
@@ -47,19 +47,22 @@ export class SimulatedControl {
     const before = this.grantsOf(server);
     if (change.version !== before.version) return false;
     const after = applyChange(before, change);
-    const granted = after.grants.reduce((total, grant) => total + grant.granted, 0);
+    const granted = after.grants.reduce((total, grant) => total + grant.granted + grant.reserved, 0);
     const budget = this.#budgets[server] as number;
     if (granted > budget) throw new Violation(`the grants of server ${server} sum to ${granted} of ${budget}`);
     for (const grant of after.grants)
       if (!Number.isInteger(grant.granted) || grant.granted < 0)
         throw new Violation(`server ${server} grants ${grant.granted} connections`);
-    for (const holder of change.remove) {
-      const silentMs = this.#upTime - (this.#upAt.get(`${server} ${holder}`) ?? 0);
-      if (silentMs < minSilenceMs) throw new Violation(`${holder} was removed after a silence of ${silentMs} ms`);
-    }
+    for (const holder of change.remove) this.requireSilence(server, holder, minSilenceMs);
     this.#upAt.set(`${server} ${change.own.holder}`, this.#upTime);
     this.#servers[server] = after;
     return true;
+  }
+
+  /** @throws {Violation} when the process had an exchange within this time, in which the database was up */
+  requireSilence(server: number, holder: string, ms: number): void {
+    const silentMs = this.#upTime - (this.#upAt.get(`${server} ${holder}`) ?? 0);
+    if (silentMs < ms) throw new Violation(`${holder} was removed, or its connections ended, after ${silentMs} ms`);
   }
 
   /** Removes the grant of a process that ends cleanly. @returns false when the database is down */

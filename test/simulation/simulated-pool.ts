@@ -1,12 +1,9 @@
-import type { GrantHolder, GrantReply, GrantRequest, ServerUse } from '../../src/budget/grant-holder.ts';
+import type { GrantReply, GrantRequest, ServerUse } from '../../src/budget/exchange-messages.ts';
+import type { GrantHolder } from '../../src/budget/grant-holder.ts';
+import { SimulatedConnection } from './simulated-connection.ts';
+import { SimulatedControlConnections } from './simulated-control-connections.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 import type { SimulatedWorld } from './simulated-world.ts';
-
-interface Connection {
-  state: 'opening' | 'idle' | 'in use' | 'closing';
-  /** True while the server counts it. */
-  exists: boolean;
-}
 
 const requestTimeoutMs = 1_500;
 
@@ -18,7 +15,8 @@ export class SimulatedPool {
   readonly #world: SimulatedWorld;
   readonly #process: SimulatedProcess;
   readonly #server: number;
-  readonly #connections = new Set<Connection>();
+  readonly #connections = new Set<SimulatedConnection>();
+  readonly #control: SimulatedControlConnections | undefined;
   /** Requests at a time. */
   #load = 0;
   #requests = 0;
@@ -32,6 +30,7 @@ export class SimulatedPool {
     this.#process = process;
     this.#server = server;
     this.holder = holder;
+    if (world.base(server) > 0) this.#control = new SimulatedControlConnections(world, process, holder);
   }
 
   get hasLeft(): boolean {
@@ -58,7 +57,11 @@ export class SimulatedPool {
 
   tick(): void {
     const { holder } = this;
-    if (this.#hasLeft) return;
+    if (this.#hasLeft) {
+      this.#control?.close(0);
+      return;
+    }
+    if (!this.#isLeaving) this.#control?.open();
     if (this.#isLeaving && this.#isUnused()) this.#removeGrant();
     else if (holder.isDue(this.#process.clock, this.use)) this.#send(holder.begin(this.#process.clock));
     this.#serve();
@@ -66,23 +69,32 @@ export class SimulatedPool {
 
   onKill(): void {
     this.#load = 0;
-    for (const connection of this.#connections) {
-      if (!connection.exists) continue;
-      this.#world.scheduler.after(this.#world.random.between(0, this.#world.isCalm ? 300 : 2_000), () =>
-        this.#vanish(connection),
-      );
-    }
+    this.#endAfter(0, this.#world.isCalm ? 300 : 2_000);
   }
 
   /** The server ends sessions that have been idle for too long. */
   onStop(): void {
+    this.#endAfter(1_000, 60_000, () => !this.#process.isRunning);
+  }
+
+  /** Another process ends the connections that the server shows. */
+  endConnections(): void {
+    this.#endAfter(0, 50);
+  }
+
+  /** The server ends the connections that it counts now, each after a random time. */
+  #endAfter(min: number, max: number, isDue = () => true): void {
     const { random, scheduler } = this.#world;
-    for (const connection of this.#connections) {
+    for (const connection of [...this.#connections, ...(this.#control?.all ?? [])]) {
       if (!connection.exists) continue;
-      scheduler.after(random.between(1_000, 6_000), () => {
-        if (this.#process.isRunning || !connection.exists) return;
-        this.#vanish(connection);
-        this.#process.deliver(() => this.#connections.delete(connection));
+      scheduler.after(random.between(min, max), () => {
+        if (!connection.exists || !isDue()) return;
+        connection.vanish();
+        this.#process.deliver(() => {
+          if (connection.state === 'in use') return; // ends with its request
+          this.#connections.delete(connection);
+          this.#control?.forget(connection);
+        });
       });
     }
   }
@@ -108,7 +120,8 @@ export class SimulatedPool {
   /** Closes the idle connections. @returns true when no connection is left */
   #isUnused(): boolean {
     for (const connection of this.#connections) if (connection.state === 'idle') this.#close(connection);
-    return this.#connections.size === 0;
+    this.#control?.close(1);
+    return this.#connections.size === 0 && (this.#control?.isDown ?? true);
   }
 
   #removeGrant(): void {
@@ -137,7 +150,7 @@ export class SimulatedPool {
     }
   }
 
-  #beginUse(connection: Connection): void {
+  #beginUse(connection: SimulatedConnection): void {
     const { random, scheduler } = this.#world;
     this.#waiting--;
     connection.state = 'in use';
@@ -155,26 +168,27 @@ export class SimulatedPool {
   }
 
   #open(): void {
-    const { random, scheduler } = this.#world;
-    const connection: Connection = { state: 'opening', exists: false };
+    const connection = new SimulatedConnection(this.#world, this.#process, this.#server);
+    const { holder } = this;
+    const mayOpen = (): boolean => holder.mayOpen(this.#process.clock);
     this.#connections.add(connection);
     this.#waiting--; // it serves a waiter when it is open
-    const delay = random.chance(0.2) && !this.#world.isCalm ? random.between(100, 5_000) : random.between(5, 40);
-    scheduler.after(delay, () =>
-      this.#process.deliver(() => {
+    connection.open({
+      mayContinue: () => mayOpen() && this.#connections.size <= holder.limit,
+      onOpen: () => {
         if (!this.#isLeaving) this.#waiting++;
-        if (this.holder.mayOpen(this.#process.clock)) this.#onOpen(connection);
-        else this.#connections.delete(connection);
+        if (!connection.exists) this.#connections.delete(connection);
+        else if (mayOpen()) connection.state = 'idle';
+        else this.#close(connection);
+        this.#closeAboveLimit();
         this.#serve();
-      }),
-    );
-  }
-
-  #onOpen(connection: Connection): void {
-    connection.exists = true;
-    connection.state = 'idle';
-    this.#world.servers[this.#server]?.add(this.#process.name);
-    this.#closeAboveLimit();
+      },
+      onRefused: () => {
+        if (!this.#isLeaving) this.#waiting++;
+        this.#connections.delete(connection);
+        this.#serve();
+      },
+    });
   }
 
   #closeAboveLimit(): void {
@@ -185,34 +199,20 @@ export class SimulatedPool {
     }
   }
 
-  #close(connection: Connection): void {
-    const { random, scheduler } = this.#world;
-    connection.state = 'closing';
-    const delay = random.chance(0.2) && !this.#world.isCalm ? random.between(100, 2_000) : random.between(1, 30);
-    scheduler.after(delay, () => {
-      this.#vanish(connection);
-      scheduler.after(1, () =>
-        this.#process.deliver(() => {
-          this.#connections.delete(connection);
-          this.#serve();
-        }),
-      );
+  #close(connection: SimulatedConnection): void {
+    connection.close(() => {
+      this.#connections.delete(connection);
+      this.#serve();
     });
   }
 
-  #vanish(connection: Connection): void {
-    if (!connection.exists) return;
-    connection.exists = false;
-    this.#world.servers[this.#server]?.remove(this.#process.name);
-  }
-
-  #count(state: Connection['state']): number {
+  #count(state: SimulatedConnection['state']): number {
     let count = 0;
     for (const connection of this.#connections) if (connection.state === state) count++;
     return count;
   }
 
-  #find(state: Connection['state']): Connection | undefined {
+  #find(state: SimulatedConnection['state']): SimulatedConnection | undefined {
     for (const connection of this.#connections) if (connection.state === state) return connection;
     return undefined;
   }

@@ -2,7 +2,7 @@ import { GrantHolder } from '../../src/budget/grant-holder.ts';
 import { SimulatedPool } from './simulated-pool.ts';
 import type { SimulatedWorld } from './simulated-world.ts';
 
-/** A process of the service, with a pool for each server. It can be stopped and continued, killed, and cut off. */
+/** A process of the service or a command, with a pool for each server. It can be stopped and continued, killed, and cut off. */
 export class SimulatedProcess {
   readonly name: string;
   readonly pools: readonly SimulatedPool[];
@@ -13,18 +13,21 @@ export class SimulatedProcess {
   readonly #world: SimulatedWorld;
   readonly #clockStart: number;
   readonly #clockRate: number;
+  readonly kind: 'service' | 'command';
   readonly #delayed: (() => void)[] = [];
   #state: 'running' | 'stopped' | 'dead' = 'running';
 
-  constructor(world: SimulatedWorld, name: string) {
+  constructor(world: SimulatedWorld, name: string, kind: 'service' | 'command') {
     const { random, budgets } = world;
     this.#world = world;
     this.name = name;
+    this.kind = kind;
+    world.processes.push(this);
     // Monotonic clocks have different origins, and run at slightly different rates.
     this.#clockStart = random.between(0, 1_000_000);
     this.#clockRate = random.between(0.99, 1.01);
     this.pools = budgets.map((budget, server) => {
-      const holder = new GrantHolder({ id: name, budget, reserved: world.reserved(server) });
+      const holder = new GrantHolder({ id: name, kind, budget, base: world.base(server) });
       return new SimulatedPool(world, this, server, holder);
     });
     this.#tick();

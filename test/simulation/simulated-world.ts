@@ -1,4 +1,4 @@
-import type { GrantReply, GrantRequest } from '../../src/budget/grant-holder.ts';
+import type { GrantReply, GrantRequest } from '../../src/budget/exchange-messages.ts';
 import type { Random } from './random.ts';
 import type { Scheduler } from './scheduler.ts';
 import { SimulatedControl } from './simulated-control.ts';
@@ -20,6 +20,7 @@ export class SimulatedWorld {
   readonly budgets: readonly number[];
   readonly servers: readonly SimulatedServer[];
   readonly control: SimulatedControl;
+  readonly processes: SimulatedProcess[] = [];
   /** True while nothing goes wrong. */
   isCalm = false;
   readonly #trace: string[] | undefined;
@@ -37,9 +38,9 @@ export class SimulatedWorld {
     this.#trace?.push(`${this.scheduler.now.toFixed(3)} ${line()}`);
   }
 
-  /** Connections of a process to the control database, which is on the first server. */
-  reserved(server: number): number {
-    return server === 0 ? 1 : 0;
+  /** Connections to the control database that a process wants. It is on the first server. */
+  base(server: number): number {
+    return server === 0 ? 2 : 0;
   }
 
   /** Sends a request, which may be slow, lost, or answered by a reply that is slow or lost. */
@@ -62,6 +63,8 @@ export class SimulatedWorld {
   #handle(server: number, request: GrantRequest): GrantReply | undefined {
     if (request.kind === 'find connections') {
       const { servers } = this;
+      for (const process of this.processes)
+        if (request.end.includes(process.name)) process.pools[server]?.endConnections();
       return { kind: 'connections', of: request.of.filter(holder => (servers[server]?.count(holder) ?? 0) > 0) };
     }
     if (!this.control.isUp) return this.random.chance(0.5) ? { kind: 'failed' } : undefined;

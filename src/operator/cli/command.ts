@@ -41,15 +41,22 @@ export function withInstallation<Arguments extends unknown[]>(action: Action<Ins
   return withAnyInstallation(async (installation, ...args: Arguments) => {
     const { requireControlHead } = await import('../control-head.ts');
     await requireControlHead(installation);
-    return action(installation, ...args);
+    return withBudget(installation, () => action(installation, ...args));
   });
+}
+
+/** Runs the work of a command within `CONNECTION_BUDGET`, as far as the control database is there already. */
+export async function withBudget<T>(installation: Installation, work: () => Promise<T>): Promise<T> {
+  const { readConfig } = await import('../../config.ts');
+  const { withConnectionBudget } = await import('../command-connections.ts');
+  return withConnectionBudget(installation, readConfig().connectionBudget, printWarning, work);
 }
 
 /** Like `withInstallation`, but the control database may be missing, or at any version. */
 export function withAnyInstallation<Arguments extends unknown[]>(action: Action<Installation, Arguments>) {
   return explainingErrors(async (...args: Arguments) => {
     const { openInstallation } = await import('../../installation.ts');
-    const installation = await openInstallation(await readSettings());
+    const installation = await openInstallation(await readSettings(), 'command');
     return action(installation, ...args).finally(installation.close);
   });
 }
@@ -59,7 +66,10 @@ interface ControlStatements extends InstallationAccess {
   readonly statements: Statements;
 }
 
-/** Like `withInstallation`, for an action that only runs statements on the control database, which starts sooner. */
+/**
+ * Like `withInstallation`, for an action that only runs statements on the control database, which starts sooner. It uses
+ * one connection, in the room that the connection budget leaves for that, and so works while the budget is used up.
+ */
 export function withStatements<Arguments extends unknown[]>(action: Action<ControlStatements, Arguments>) {
   return explainingErrors(async (...args: Arguments) => {
     const { openAccess } = await import('../../installation.ts');

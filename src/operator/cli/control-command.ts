@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { createCommand, withAnyInstallation, withInstallation } from './command.ts';
+import { createCommand, withAnyInstallation, withBudget, withInstallation } from './command.ts';
 import { confirmBlocking, type DespiteRunningOptions, despiteRunningOption } from './confirm-blocking.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 
@@ -18,11 +18,14 @@ export function controlCommand(): Command {
         const { requireMasterKey } = await import('../require-master-key.ts');
         const { fillServerAddresses } = await import('../tenants/servers.ts');
         const { controlUrl } = installation;
-        await createControlDatabase(controlUrl);
-        await confirmBlocking(await processesBlockingControl(installation), options);
-        const applied = await migrateControl(controlUrl);
-        await requireMasterKey(installation.statements, installation.secrets);
-        await fillServerAddresses(installation);
+        const applied = await withBudget(installation, async () => {
+          await createControlDatabase(controlUrl);
+          await confirmBlocking(await processesBlockingControl(installation), options);
+          const names = await migrateControl(controlUrl);
+          await requireMasterKey(installation.statements, installation.secrets);
+          await fillServerAddresses(installation);
+          return names;
+        });
         printResult(options, { applied }, () => (applied.length ? `Applied ${applied.join(', ')}.` : 'Nothing to do.'));
       }),
     );

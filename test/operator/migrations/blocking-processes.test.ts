@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
-import { newProcess } from '../../../src/control/connection-grants.ts';
 import { controlHead } from '../../../src/control/control-version.ts';
+import { newProcess } from '../../../src/control/process-identity.ts';
 import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';

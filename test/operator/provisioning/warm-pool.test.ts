@@ -329,7 +329,7 @@ describe('warm pool', () => {
     const sessions = () =>
       server.sql<{ query: string; waits: boolean }>(
         `select query, coalesce(wait_event_type = 'Lock', false) as waits from pg_stat_activity
-          where application_name in ('backoffice-operator', 'backoffice-control') and backend_type = 'client backend'
+          where application_name ~ '^backoffice-(operator|control)' and backend_type = 'client backend'
             and query <> '' and state <> 'idle' and pid <> pg_backend_pid()`,
       );
     try {

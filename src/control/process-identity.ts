@@ -1,0 +1,32 @@
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+
+/** A running process of the installation. */
+export interface ProcessIdentity {
+  readonly id: string;
+  readonly kind: 'service' | 'command';
+  readonly host: string;
+  readonly pid: number;
+  readonly build: string;
+  /** The last migrations that the build has; null for a command, which serves nothing. */
+  readonly heads: { readonly tenant: string; readonly control: string } | null;
+}
+
+/**
+ * Describes this process under a new id. Call it once for each service that the process runs. The order of ids is that
+ * of their creation, as far as the clocks of the hosts agree (UUID version 7, RFC 9562 §5.7).
+ */
+export function newProcess(kind: ProcessIdentity['kind']): ProcessIdentity {
+  const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+  const time = Date.now().toString(16).padStart(12, '0');
+  const id = `${time.slice(0, 8)}-${time.slice(8)}-7${randomUUID().slice(15)}`;
+  return { id, kind, host: hostname(), pid: process.pid, build: version, heads: null };
+}
+
+/** This process in the connection budget. The names of its connections end with its id. */
+export interface BudgetMember {
+  readonly process: ProcessIdentity;
+  /** Returns the maximum connections of the pool of the control database at this moment. */
+  maxControl: () => number;
+}
