@@ -75,7 +75,7 @@ describe('connection budget of several processes', () => {
       while (isRunning)
         statuses.add((await client.at(url).get('/api/v1/EntityStatus', { 'Cache-Control': 'no-cache' })).status);
     };
-    const load = [sample(), ...urls.flatMap(url => clients.map(client => request(url, client)))];
+    const load = [sample(), ...urls.flatMap(url => [...clients, ...clients].map(client => request(url, client)))];
     await work();
     isRunning = false;
     await Promise.all(load);
@@ -136,7 +136,7 @@ describe('connection budget of several processes', () => {
       `insert into connection_grants (server, process, granted, held, wanted, reserved, budget, heartbeat)
        select server, gen_random_uuid(), ${budget}, 0, 0, 0, ${budget}, 1 from connection_servers limit 1`,
     );
-    const { code, stderr } = await runScript('scripts/tenant.ts', ['list'], world.environment);
+    const { code, stderr } = await runScript('scripts/tenant.ts', ['key', 'rotate', 'acme'], world.environment);
     expect(stderr).to.match(
       /^Warning: Waiting up to 30 s until a connection to 127\.0\.0\.1:\d+ is free within CONNECTION/,
     );
