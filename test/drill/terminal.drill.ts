@@ -38,6 +38,20 @@ describe('drill: the command line on a terminal', () => {
     expect(lines.map(line => JSON.parse(line).state)).to.deep.equal(['migrated', 'migrated']);
   });
 
+  it('rollback asks before it cuts off a running process, and goes on only after a yes', async () => {
+    for (const [reply, code, text] of [
+      ['no', 1, 'Nothing was changed.'],
+      ['yes', 0, 'acme: '],
+    ] as const) {
+      const rollingBack = onTerminal('rollback acme --yes');
+      await eventually(() => rollingBack.output.stdout.includes('Type yes to go on: '), 20_000);
+      rollingBack.process.stdin.write(`${reply}\r`);
+      const ended = await end(rollingBack);
+      expect(ended.stdout).to.include('1 running process would stop serving 1 tenant: ').and.include(text);
+      expect(ended.code).to.equal(code);
+    }
+  });
+
   it('doctor --json draws no progress bar', async () => {
     const { stdout } = await end(onTerminal('doctor --json'));
     expect(JSON.parse(stdout)).to.have.property('findings');
