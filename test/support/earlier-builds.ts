@@ -1,0 +1,85 @@
+import { execFile } from 'node:child_process';
+import { cp, mkdtemp, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { loadMigrations, type MigrationFolder } from '../../src/postgres/migration-steps.ts';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const run = promisify(execFile);
+
+/** The files of an earlier commit of this project, with the `node_modules` of this one. */
+export interface EarlierBuild {
+  readonly commit: string;
+  readonly folder: string;
+  remove(): Promise<void>;
+}
+
+/**
+ * Returns the commits before each migration that is declared to be compatible, the oldest first, back to the last
+ * migration that is not: builds that must be able to use the schema of this one. It is empty outside of a git clone.
+ */
+export async function compatibleCommits(): Promise<string[]> {
+  const folders: MigrationFolder[] = ['control', 'tenant'];
+  const migrations = (await Promise.all(folders.map(compatibleFiles))).flat();
+  const commits = await Promise.all(migrations.map(commitBefore));
+  const found = [...new Set(commits.filter(commit => commit !== undefined))];
+  const serving = await Promise.all(found.map(async commit => (await hasRequiredFiles(commit)) && commit));
+  const dated = serving.filter(commit => commit !== false).map(async commit => ({ commit, age: await ageOf(commit) }));
+  return (await Promise.all(dated)).sort((a, b) => a.age - b.age).map(({ commit }) => commit);
+}
+
+/** Writes the files of a commit to a folder under the temporary one. */
+export async function checkOut(commit: string): Promise<EarlierBuild> {
+  const folder = await mkdtemp(join(tmpdir(), 'backoffice-earlier-'));
+  await run('sh', ['-c', 'git archive "$0" | tar -x -C "$1"', commit, folder], { cwd: root });
+  await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
+  return { commit, folder, remove: () => rm(folder, { recursive: true }) };
+}
+
+/** Replaces the migrations of an earlier build by those of this one, as if this one had migrated its databases. */
+export async function useMigrationsOfThisBuild({ folder }: EarlierBuild): Promise<void> {
+  await rm(join(folder, 'migrations'), { recursive: true });
+  await cp(join(root, 'migrations'), join(folder, 'migrations'), { recursive: true });
+}
+
+/** The files of the newest migrations that are declared to be compatible. */
+async function compatibleFiles(folder: MigrationFolder): Promise<string[]> {
+  const migrations = await loadMigrations(folder);
+  const last = migrations.findLastIndex(({ compatible }) => !compatible);
+  return migrations.slice(last + 1).map(({ name }) => fileOf(folder, name));
+}
+
+/** The commit before the one that added a file; the newest one while the file is not committed. */
+async function commitBefore(file: string): Promise<string | undefined> {
+  const added = await git('log', '--diff-filter=A', '--format=%H', '--', file);
+  return git('rev-parse', added ? `${added.split('\n').at(-1)}^` : 'HEAD');
+}
+
+/** Returns true if a commit has every migration that is not compatible: without them it cannot use the schema. */
+async function hasRequiredFiles(commit: string): Promise<boolean> {
+  const required = await Promise.all(
+    (['control', 'tenant'] as const).map(async folder => {
+      const name = (await loadMigrations(folder)).findLast(({ compatible }) => !compatible)?.name;
+      return name === undefined || Boolean(await git('ls-tree', commit, '--', fileOf(folder, name)));
+    }),
+  );
+  return required.every(Boolean);
+}
+
+async function ageOf(commit: string): Promise<number> {
+  return Number(await git('rev-list', '--count', commit));
+}
+
+function fileOf(folder: MigrationFolder, name: string): string {
+  return `migrations/${folder}/${name}.ts`;
+}
+
+/** Returns what git prints; undefined when it fails, as outside of a clone or before the first commit. */
+async function git(...args: string[]): Promise<string | undefined> {
+  return run('git', args, { cwd: root }).then(
+    ({ stdout }) => stdout.trim(),
+    () => undefined,
+  );
+}
