@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { loadMigrations, type MigrationFolder } from '../../src/postgres/migration-steps.ts';
+import type { MigrationFolder } from '../../src/postgres/migration-names.ts';
+import { loadMigrations } from '../../src/postgres/migration-steps.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const run = promisify(execFile);
