@@ -4,7 +4,7 @@ import type { Client } from '../../support/client.ts';
 import { type RunningScript, runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
-import { postgresUrl } from '../../support/test-server.ts';
+import { postgresUrl, server } from '../../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -39,9 +39,11 @@ describe('migration runs', function () {
     service.process.kill('SIGKILL');
     await service.ended;
     await world.close();
-    const templates = `select datname as name from pg_database where datname like 'test\\_template\\_%'`;
-    const { rows } = await withConnection(postgresUrl(), client => client.query<{ name: string }>(templates));
-    expect(rows.filter(({ name }) => /_(read|new)$/.test(name))).to.deep.equal([]);
+    const { migrationsDigest } = await import(next.file('src/operator/schema/template.ts'));
+    const template = `${server.prefix}_template_${await migrationsDigest()}`;
+    const names = 'select datname as name from pg_database where starts_with(datname, $1)';
+    const { rows } = await withConnection(postgresUrl(), client => client.query(names, [template]));
+    expect(rows).to.deep.equal([{ name: template }]);
     await next.remove();
   });
   beforeEach(async () => {
