@@ -39,7 +39,10 @@ describe('npm start', function () {
   let folder: string;
   let environment: Record<string, string>;
   const processes: RunningScript[] = [];
+  /** The service that started last. It may have ended. */
+  let current: Service;
   let credentials: { email: string; password: string };
+  const tenants = ['demo'];
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'backoffice-start-'));
@@ -49,6 +52,9 @@ describe('npm start', function () {
       MANAGEMENT_PORT: String(await freePort()),
       SHUTDOWN_DELAY: '0s',
     };
+    const { user, password } = await start();
+    credentials = { email: user, password: password ?? '' };
+    expect((await (await logIn(current)).post(statuses, { Title: 'Stored' })).status).to.equal(201);
   });
   after(async () => {
     for (const { process: child } of processes) child.kill('SIGKILL');
@@ -88,6 +94,26 @@ describe('npm start', function () {
       password: printed(/^ +Password +(\S{16,})/m),
     };
   }
+
+  /** Starts the service and waits until it is ready. */
+  async function start(settings: Record<string, string> = {}): Promise<Service> {
+    current = await ready(launch(settings));
+    return current;
+  }
+
+  /** Returns the running service; starts it if none is running. */
+  async function running(): Promise<Service> {
+    return isRunning(current) ? current : start();
+  }
+
+  /** Ends the running service, if there is one, and its PostgreSQL. */
+  async function stopped(): Promise<void> {
+    if (!isRunning(current)) return;
+    await end(current, 'SIGINT');
+    await eventually(async () => (await postmaster(folder)) === undefined, 30_000);
+  }
+
+  const isRunning = ({ process: child }: Service): boolean => child.exitCode === null && child.signalCode === null;
 
   async function end({ process: child, ended }: RunningScript, signal: NodeJS.Signals): Promise<ScriptResult> {
     child.kill(signal);
@@ -145,10 +171,9 @@ describe('npm start', function () {
   }
 
   it('a start on an empty folder prints address, tenant, user and password, and a curl line that logs in', async () => {
-    const service = await ready(launch());
+    const service = current;
     expect(service.url).to.equal(`http://127.0.0.1:${environment.PORT}`);
     expect(service.password).to.be.a('string');
-    credentials = { email: service.user, password: service.password ?? '' };
     await expectServing(service);
 
     const curl = /^ +curl -s (\S+) -H '([^']+)' -H '([^']+)' -d '([^']+)'$/m.exec(service.output.stdout);
@@ -164,6 +189,7 @@ describe('npm start', function () {
   });
 
   it('the command line works while the service runs', async () => {
+    await running();
     const listed = await runScript('scripts/tenant.ts', ['list', '--json'], environment);
     expect([listed.code, listed.stderr]).to.deep.equal([0, '']);
     expect(JSON.parse(listed.stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal(['demo']);
@@ -173,24 +199,25 @@ describe('npm start', function () {
       environment,
     );
     expect(made.code).to.equal(0);
+    tenants.push('beside');
     const { guid, admin } = JSON.parse(made.stdout);
     const client = new Client(`http://127.0.0.1:${environment.PORT}`);
     expect((await client.post('/api/v1/auth/login', admin, { 'X-Tenant': guid })).status).to.equal(200);
   });
 
   it('a second start on a used port fails with one line that names the setting', async () => {
+    const first = await running();
     const second = await launch().ended;
     expectOneLine(second, new RegExp(`${environment.PORT}.*PORT`));
     expectOneLine(await launch({ PORT: String(await freePort()) }).ended, /MANAGEMENT_PORT/);
-    const first = processes[0] as RunningScript;
     expect(first.process.exitCode).to.equal(null);
-    await expectServing(await ready(first));
+    await expectServing(first);
   });
 
   it('after SIGTERM the service finishes the running request, closes idle connections and exits with 0', async () => {
-    const service = await ready(processes[0] as RunningScript);
+    const service = await running();
     const idle = sendRaw(service.url, rawRequest('GET /'), { withinMs: 10_000 });
-    const running = await beginRequest(service, 'Finished');
+    const pending = await beginRequest(service, 'Finished');
     expect(await isReady(service)).to.equal(true);
 
     service.process.kill('SIGTERM');
@@ -202,14 +229,15 @@ describe('npm start', function () {
     );
     expect(refused, 'no new connection').to.equal(true);
     expect((await fetch(`${service.managementUrl}/health/live`)).status).to.equal(200);
-    await expectCreated(running);
+    await expectCreated(pending);
     const { code, signal, stderr } = await service.ended;
     expect({ code, signal, stderr }).to.deep.equal({ code: 0, signal: null, stderr: '' });
     expect(await postmaster(folder), 'the embedded PostgreSQL has stopped').to.equal(undefined);
   });
 
   it('after SIGTERM the service serves new connections for SHUTDOWN_DELAY while it is not ready', async () => {
-    const service = await ready(launch({ SHUTDOWN_DELAY: '2s' }));
+    await stopped();
+    const service = await start({ SHUTDOWN_DELAY: '2s' });
     service.process.kill('SIGTERM');
     await eventually(async () => !(await isReady(service)));
     await expectServing(service);
@@ -218,9 +246,11 @@ describe('npm start', function () {
 
   it('an error that nothing handled ends the service with exit code 1, also after SIGTERM', async () => {
     const fault = "process.once('SIGUSR2',()=>{throw(new(Error)('unhandled'))})";
-    const service = await ready(
-      launch({ SHUTDOWN_DELAY: '2s', NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(fault)}` }),
-    );
+    await stopped();
+    const service = await start({
+      SHUTDOWN_DELAY: '2s',
+      NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(fault)}`,
+    });
     service.process.kill('SIGTERM');
     await eventually(async () => !(await isReady(service)));
     service.process.kill('SIGUSR2');
@@ -230,6 +260,7 @@ describe('npm start', function () {
   });
 
   it('a signal during the start ends the process at once with the exit code of the signal', async () => {
+    await stopped();
     const starting = launch();
     await eventually(async () => (await postmaster(folder)) !== undefined);
     expect((await end(starting, 'SIGINT')).code).to.equal(130);
@@ -237,44 +268,46 @@ describe('npm start', function () {
   });
 
   it('the command line works without the service, and leaves no PostgreSQL running', async () => {
+    await stopped();
     const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['list', '--json'], environment);
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
-    expect(JSON.parse(stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal(['beside', 'demo']);
+    expect(JSON.parse(stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal([...tenants].sort());
     expect(await postmaster(folder)).to.equal(undefined);
   });
 
   it('a later start serves the stored data, and does not print the password again', async () => {
-    const service = await ready(launch());
+    await stopped();
+    const service = await start();
     expect(service.password).to.equal(undefined);
     expect(service.output.stdout).not.to.include(credentials.password);
     expect(service.output.stdout).to.match(/user password demo/);
     const { body } = await (await logIn(service)).get(statuses);
-    expect(body.map(({ Title }: { Title: string }) => Title)).to.include('Finished');
+    expect(body.map(({ Title }: { Title: string }) => Title)).to.include('Stored');
     expect((await end(service, 'SIGINT')).code).to.equal(0);
     expect(await postmaster(folder)).to.equal(undefined);
   });
 
   it('a start after a killed service joins the PostgreSQL that the service left running', async () => {
-    const killed = await ready(launch());
+    await stopped();
+    const killed = await start();
     expect((await end(killed, 'SIGKILL')).signal).to.equal('SIGKILL');
     const left = await postmaster(folder);
     expect(left ?? 0).to.be.greaterThan(0);
-    const service = await ready(launch());
+    const service = await start();
     expect(await postmaster(folder)).to.equal(left);
     await expectServing(service);
-
-    // For the next test: kills the service and its PostgreSQL, so that the pid file remains.
-    await end(service, 'SIGKILL');
-    process.kill(left ?? 0, 'SIGKILL');
-    await eventually(async () => !(await isAlive(left ?? 0)));
-    expect(await readdir(join(folder, 'postgres'))).to.include('postmaster.pid');
   });
 
   it('a stale pid file does not prevent a start, and a second signal ends the service at once', async () => {
+    const killed = await running();
+    const left = (await postmaster(folder)) ?? 0;
+    await end(killed, 'SIGKILL');
+    process.kill(left, 'SIGKILL');
+    await eventually(async () => !(await isAlive(left)));
     const path = join(folder, 'postgres', 'postmaster.pid');
     const lines = (await readFile(path, 'utf8')).split('\n');
     await writeFile(path, [process.pid, ...lines.slice(1)].join('\n'));
-    const service = await ready(launch());
+    const service = await start();
     await expectServing(service);
     expect(await postmaster(folder)).not.to.equal(process.pid);
 
@@ -292,11 +325,12 @@ describe('npm start', function () {
 
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     it(`after ${signal} to npm alone, the request finishes, npm exits with 0 and no process remains`, async () => {
+      await stopped();
       const npm = await ready(launchNpm('start'));
-      const running = await beginRequest(npm, `Finished after ${signal}`);
+      const pending = await beginRequest(npm, `Finished after ${signal}`);
       npm.process.kill(signal);
       await eventually(async () => !(await isReady(npm)));
-      await expectCreated(running);
+      await expectCreated(pending);
       const result = await npm.ended;
       expect([result.code, result.signal]).to.deep.equal([0, null]);
       expect(await processesUsing(folder)).to.deep.equal([]);
@@ -307,11 +341,12 @@ describe('npm start', function () {
   // (https://github.com/nodejs/node/issues/64819).
   for (const script of ['start', 'dev']) {
     it(`the two signals of Ctrl-C under npm run ${script} let the running request finish`, async () => {
+      await stopped();
       const npm = await ready(launchNpm('run', script));
-      const running = await beginRequest(npm, `Finished by ${script}`);
+      const pending = await beginRequest(npm, `Finished by ${script}`);
       process.kill(-(npm.process.pid ?? 0), 'SIGINT'); // the whole process group, like a terminal
       await eventually(async () => !(await isReady(npm)));
-      await expectCreated(running);
+      await expectCreated(pending);
       const result = await npm.ended;
       expect([result.code, result.signal]).to.deep.equal([0, null]);
       expect(await processesUsing(folder)).to.deep.equal([]);
@@ -340,6 +375,7 @@ describe('npm start', function () {
   });
 
   it('a start on a control database without a schema fails with the command that migrates it', async () => {
+    await stopped();
     const name = `start_${randomBytes(5).toString('hex')}`;
     await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
     const configured = {
@@ -351,15 +387,16 @@ describe('npm start', function () {
     const all = { ...environment, ...configured };
     const migrated = await runScript('scripts/control.ts', ['migrate'], all);
     expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
-    const running = launch(configured);
+    const configuredService = launch(configured);
     await eventually(
-      () => running.output.stdout.includes('"event":"listening"') || running.process.exitCode !== null,
+      () =>
+        configuredService.output.stdout.includes('"event":"listening"') || configuredService.process.exitCode !== null,
       startMs,
     );
     expect((await fetch(`http://127.0.0.1:${environment.MANAGEMENT_PORT}/health/ready`)).status).to.equal(200);
     const response = await new Client(`http://127.0.0.1:${environment.PORT}`).get(statuses);
     expect([response.status, response.body.code]).to.deep.equal([403, 'tenant_required']);
-    const { code, stdout } = await end(running, 'SIGTERM');
+    const { code, stdout } = await end(configuredService, 'SIGTERM');
     expect(code).to.equal(0);
     expect(stdout, 'only an embedded PostgreSQL gets a demo tenant').not.to.match(/demo/i);
     await withConnection(postgresUrl(), client => client.query(`drop database ${name} with (force)`));

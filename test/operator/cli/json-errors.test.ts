@@ -65,7 +65,10 @@ describe('errors of the command line', () => {
     await withConnection(world.installation.controlUrl, async client => {
       await client.query('begin; lock table migration_runs in access exclusive mode');
       const migrate = startScript('scripts/tenant.ts', ['migrate', '--all'], world.environment);
-      const waiting = `select 1 from pg_locks where relation = 'migration_runs'::regclass and not granted`;
+      // The table has the same OID in the databases of all worlds.
+      const waiting = `
+        select 1 from pg_locks where relation = 'migration_runs'::regclass and not granted
+           and database = (select oid from pg_database where datname = current_database())`;
       await eventually(async () => (await client.query(waiting)).rows.length > 0, 30_000);
       const startedAt = performance.now();
       migrate.process.kill('SIGINT');
