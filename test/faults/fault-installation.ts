@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, rm } from 'node:fs/promises';
+import { rmSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createPasswords } from '../../src/auth/passwords.ts';
 import { readConfig } from '../../src/config.ts';
@@ -42,6 +43,7 @@ const tenantCount = 3;
 
 export async function startFaultInstallation(serviceCount: number): Promise<FaultInstallation> {
   const folder = await makeServerFolder('faults');
+  process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
   const [first, second] = await Promise.all(
     ['first', 'second'].map(async name => {
       await mkdir(join(folder, name));
@@ -104,7 +106,6 @@ export async function startFaultInstallation(serviceCount: number): Promise<Faul
       secondProxy.close();
       await redis?.close();
       await Promise.all([first.crash(), second.crash()]);
-      await rm(folder, { recursive: true, force: true });
     },
   };
 }

@@ -4,6 +4,8 @@ export interface Write {
   readonly service: string;
   /** When the response arrived, by `performance.now()`; undefined without one: the write may have had an effect. */
   acknowledgedAt: number | undefined;
+  /** The time that the response has, in ISO 8601. */
+  createdAt: string;
 }
 
 /** The writes of one tenant to one record or list, in the order of their start. */
@@ -16,7 +18,7 @@ export class FaultLedger {
 
   /** Registers a write before it is sent. */
   begin(value: string, service: string): Write {
-    const write: Write = { value, service, acknowledgedAt: undefined };
+    const write: Write = { value, service, acknowledgedAt: undefined, createdAt: '' };
     this.#writes.set(value, write);
     return write;
   }

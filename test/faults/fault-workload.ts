@@ -89,8 +89,10 @@ export class FaultWorkload {
     const write = appended.begin(`${tenant.slug} ${this.#numbers++}`, service.name);
     const body = { ActivityCode: 1, Comment: write.value };
     const reply = await this.#clients.request(service, tenant, 'POST', activities, { body });
-    if (reply) write.acknowledgedAt = performance.now();
-    return reply !== undefined;
+    if (!reply) return false;
+    write.acknowledgedAt = performance.now();
+    write.createdAt = reply.body.CreatedAt;
+    return true;
   }
 
   /** Reads a counter from the database. @returns true when that succeeds */
@@ -113,7 +115,8 @@ export class FaultWorkload {
 
   async #pause(ms: number): Promise<void> {
     const end = performance.now() + ms;
-    while (!this.#isStopped && performance.now() < end) await sleep(Math.min(500, end - performance.now()));
+    while (!this.#isStopped && performance.now() < end)
+      await sleep(Math.min(500, Math.max(1, end - performance.now())));
   }
 
   #anyService(): FaultService {
@@ -177,18 +180,18 @@ export class FaultWorkload {
     const path = `${activities}?limit=${maxActivities}`;
     const reply = await this.#clients.request(this.#anyService(), tenant, 'GET', path);
     if (!reply) return;
-    const comments = (reply.body as { Comment: string }[]).map(({ Comment }) => Comment);
+    const list = reply.body as { Comment: string; CreatedAt: string }[];
+    const comments = list.map(({ Comment }) => Comment);
     const found = new Set(comments);
     if (found.size < comments.length) this.#report(`${tenant.slug}: an activity appears twice in the list`);
     for (const comment of found)
       if (!appended.has(comment))
         this.#report(`${tenant.slug}: the list has an activity that nobody appended: ${comment}`);
-    const acknowledged = appended.acknowledged(sentAt);
-    // The list has the newest activities: of what was acknowledged before, only the oldest part may be missing.
-    const firstFound = acknowledged.findIndex(({ value }) => found.has(value));
-    const from = comments.length < maxActivities ? 0 : firstFound + concurrentAppends;
-    for (const { value } of acknowledged.slice(Math.max(0, from)))
-      if (!found.has(value)) this.#report(`${tenant.slug}: the list lacks an acknowledged activity: ${value}`);
+    // The list has the newest activities.
+    const oldest = list.length < maxActivities ? '' : (list.at(-1)?.CreatedAt ?? '');
+    for (const { value, createdAt } of appended.acknowledged(sentAt))
+      if (createdAt > oldest && !found.has(value))
+        this.#report(`${tenant.slug}: the list lacks an acknowledged activity: ${value}`);
   }
 
   async #create({ tenant, created }: TenantWrites): Promise<void> {
@@ -213,9 +216,6 @@ export class FaultWorkload {
     return Number(number);
   }
 }
-
-/** Activities of one tenant that are appended at a time: their order in the list may differ from that of their start. */
-const concurrentAppends = 10;
 
 function nameOf({ slug }: FaultTenant, number: number, writer: string): string {
   return `${slug} ${number} ${writer}`;

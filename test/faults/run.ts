@@ -34,6 +34,9 @@ interface Figures {
   readonly violations: string[];
 }
 
+// Ends the children as well, which the parts of the installation do at `exit`.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
+
 const settings = readSettings();
 if (settings) await run(settings);
 

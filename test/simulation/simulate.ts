@@ -1,7 +1,10 @@
+import { once } from 'node:events';
+import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
+import { Worker } from 'node:worker_threads';
 import { findMutant } from './mutants.ts';
 import { type Part, type PartName, parts } from './parts.ts';
-import { Violation } from './violation.ts';
+import { runSeeds, type SeedOrder, type SeedResult } from './run-seeds.ts';
 
 const names = Object.keys(parts) as PartName[];
 const usage = `npm run -s simulate -- [--part <part>] [--seed <first seed>] [--runs <number>] [--trace] [--mutants]
@@ -15,6 +18,8 @@ Runs the production code of a part on a simulated network, with faults: one run 
              first seed that finds it`;
 
 const progressMs = 10_000;
+/** A worker takes a second to start. */
+const minParallelRuns = 100;
 
 interface Settings {
   parts: Part[];
@@ -65,29 +70,42 @@ function wholeNumber(option: string, text: string, min: number): number {
   return value;
 }
 
-async function simulate(part: Part, { first, runs, trace: isTraced }: Settings): Promise<void> {
-  const run = await part.load();
+/** Runs the seeds on all cores, or on one when the steps are printed. */
+async function simulate(part: Part, settings: Settings): Promise<void> {
+  const { runs, trace } = settings;
   const start = performance.now();
   let reportedAt = start;
+  let done = 0;
   let violations = 0;
-  for (let seed = first; seed < first + runs; seed++) {
-    const trace: string[] = [];
-    try {
-      await run(isTraced ? { seed, trace } : { seed });
-    } catch (error) {
-      if (!(error instanceof Violation)) throw error;
+  const onResult = ({ seed, violation, trace: steps }: SeedResult): void => {
+    done++;
+    if (steps) console.log(steps);
+    if (violation !== undefined) {
       violations++;
-      console.error(`${part.name}, seed ${seed}: ${error.message}`);
+      console.error(`${part.name}, seed ${seed}: ${violation}`);
       console.error(`  to replay: npm run -s simulate -- --part ${part.name} --seed ${seed} --runs 1 --trace`);
     }
-    if (isTraced) console.log(trace.join('\n'));
-    if (performance.now() - reportedAt < progressMs) continue;
+    if (performance.now() - reportedAt < progressMs) return;
     reportedAt = performance.now();
-    console.error(`${part.name}: ${seed - first + 1} of ${runs} runs, ${violations} with a violation`);
-  }
+    console.error(`${part.name}: ${done} of ${runs} runs, ${violations} with a violation`);
+  };
+  if (trace || runs < minParallelRuns) await runSeeds({ ...settings, part: part.name, step: 1 }, onResult);
+  else await runOnAllCores(part, settings, onResult);
   const seconds = ((performance.now() - start) / 1_000).toFixed(1);
   console.log(`${part.name}: ${runs} runs in ${seconds} s, ${violations} with a violation`);
   if (violations > 0) process.exitCode = 1;
+}
+
+async function runOnAllCores(part: Part, settings: Settings, onResult: (result: SeedResult) => void): Promise<void> {
+  const cores = availableParallelism();
+  const workers = Array.from({ length: cores }, (_, index) => {
+    const { first, runs, trace } = settings;
+    const order: SeedOrder = { part: part.name, first: first + index, runs: runs - index, trace, step: cores };
+    const worker = new Worker(new URL('seed-worker.ts', import.meta.url), { workerData: order });
+    worker.on('message', onResult);
+    return once(worker, 'exit'); // rejects with an error that is no violation
+  });
+  await Promise.all(workers);
 }
 
 async function findMutants(part: Part, seeds: Settings): Promise<void> {

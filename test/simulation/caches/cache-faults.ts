@@ -12,7 +12,6 @@ export class CacheFaults {
   readonly #endsAt: number;
   readonly #pauseMs: number;
   readonly #changes: readonly (() => void)[];
-  readonly #isSlow: boolean;
   readonly #tenantFaults: readonly ((service: CachedService) => void)[] = [
     service => this.#cutTenantConnection(service),
     service => this.#cutTenantConnection(service),
@@ -30,11 +29,10 @@ export class CacheFaults {
     () => this.#shutControlDown(),
   ];
 
-  constructor(simulation: CacheSimulation, ms: number, isSlow: boolean) {
+  constructor(simulation: CacheSimulation, ms: number) {
     this.#simulation = simulation;
     this.#endsAt = simulation.world.now + ms;
-    this.#isSlow = isSlow;
-    this.#pauseMs = isSlow ? 20_000 : 700;
+    this.#pauseMs = simulation.isSlow ? 40_000 : 700;
     this.#changes = simulation.subject === 'responses' ? this.#tenantChanges() : this.#holderChanges();
     this.#schedule();
   }
@@ -52,29 +50,29 @@ export class CacheFaults {
   }
 
   #schedule(): void {
-    const { world, live } = this.#simulation;
+    const { world, live, isSlow } = this.#simulation;
     const { random } = world;
     world.scheduler.after(random.between(0.1, 1) * this.#pauseMs, () => {
       if (world.isCalm) return;
       const service = random.pick(live.filter(({ process }) => process.isRunning));
-      const faults = random.chance(this.#isSlow ? 0.9 : 0.25) ? this.#tenantFaults : this.#controlFaults;
+      const faults = random.chance(isSlow ? 0.9 : 0.25) ? this.#tenantFaults : this.#controlFaults;
       if (random.chance(0.6)) random.pick(this.#changes)?.();
       else if (service) random.pick(faults)?.(service);
-      if (live.length < 2 || random.chance(0.1)) this.#simulation.start();
+      if (live.length === 0 || (!isSlow && (live.length < 2 || random.chance(0.1)))) this.#simulation.start();
       this.#schedule();
     });
   }
 
   #tenantChanges(): (() => void)[] {
-    const { world, installation } = this.#simulation;
+    const { world, installation, isSlow } = this.#simulation;
     const { random } = world;
     const tenant = (): ModelTenant => random.pick(installation.tenants) as ModelTenant;
     const changeOutside = (): void => {
       const { database } = tenant();
-      if (database.isReachable) database.changeOutside(random.pick(resources) as string);
+      if (database.isReachable) database.changeOutside((isSlow ? resources[0] : random.pick(resources)) as string);
     };
     // In a slow run, little else makes a process read again what somebody has changed outside.
-    if (this.#isSlow) return [changeOutside];
+    if (isSlow) return [changeOutside];
     return [
       changeOutside,
       changeOutside,

@@ -8,6 +8,8 @@ export class CacheWorld {
   readonly random: Random;
   /** True while nothing goes wrong. */
   isCalm = false;
+  /** The share of the messages that are slow. */
+  slowShare = 0.03;
   /** False when a process has received an event whose promises have not been settled yet. */
   isSettled = true;
   /** The first invariant that a run broke. It is thrown between two events, because promises would swallow it. */
@@ -34,7 +36,7 @@ export class CacheWorld {
   /** The delay of one message. */
   delay(): number {
     const { random } = this;
-    return !this.isCalm && random.chance(0.03) ? random.between(20, 1_200) : random.between(0.1, 4);
+    return !this.isCalm && random.chance(this.slowShare) ? random.between(20, 1_200) : random.between(0.1, 4);
   }
 
   /**

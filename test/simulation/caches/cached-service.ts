@@ -43,8 +43,6 @@ export interface SimulatedRequest {
 
 /** Nothing is served from memory after this time without a response on the connection of the feed, in ms. */
 const maxProofAgeMs = 1_000;
-/** Few, so that entries are evicted. */
-const maxEntries = 3;
 const maxResponseCacheBytes = 1_000_000;
 
 interface RequestState {
@@ -77,6 +75,7 @@ export class CachedService {
 
   constructor(installation: InstallationModel, name: string) {
     const { world, control } = installation;
+    const maxEntries = world.random.integer(3, 6); // few, so that entries are evicted
     this.#installation = installation;
     this.#maxConnections = world.random.integer(1, 3);
     const process = new VirtualProcess(world, name);

@@ -25,7 +25,7 @@ export function connectControl(
     process.promise<Result>((resolve, reject) => {
       const after = (run: () => void): void =>
         world.scheduler.after(Math.max(world.delay(), process.controlBlockedUntil - world.now), run);
-      const isLost = (): boolean => !world.isCalm && world.random.chance(0.01);
+      const isLost = (): boolean => !world.isCalm && world.random.chance(world.slowShare / 3);
       world.scheduler.after(silenceMs, () => reject(failure('ETIMEDOUT')));
       after(() => {
         if (!model.isUp || isLost()) return after(() => reject(failure('ECONNRESET')));
