@@ -44,6 +44,9 @@ async function serve(): Promise<void> {
       case 'counted':
         windows.receive(message.id, message.results);
         break;
+      case 'recall':
+        send({ type: 'returned', id: message.id, unused: windows.giveBack(message.key) });
+        break;
       case 'read_ready':
         send({ type: 'ready', id: message.id, isReady: api?.isReady() === true });
         break;

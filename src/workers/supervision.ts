@@ -84,10 +84,6 @@ export class Supervision {
     return this.#died;
   }
 
-  get isStopping(): boolean {
-    return this.#phase === 'stopping';
-  }
-
   /** When `tick` must be called; Infinity when it need not be. */
   get nextAt(): number {
     return Math.min(...this.#forksAt, ...[...this.#workers.values()].map(worker => worker.killAt ?? Infinity));

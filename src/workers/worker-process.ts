@@ -13,11 +13,15 @@ export interface WorkerProcess {
   isReady(): Promise<boolean>;
   /** Resolves to undefined when the worker does not respond within a second. */
   readMetrics(withFleet: boolean): Promise<MetricValues[] | undefined>;
+  /** Recalls the lease of a key. Resolves to its unused calls; 0 when the worker does not respond within 100 ms. */
+  recall(key: string): Promise<number>;
 }
 
+type Reply = Extract<ToPrimary, { type: 'ready' | 'metrics' | 'returned' }>;
+
 interface WorkerEvents {
-  /** Not called with replies to `isReady` and `readMetrics`. */
-  onMessage(message: Exclude<ToPrimary, { type: 'ready' | 'metrics' }>): void;
+  /** Not called with replies to requests. */
+  onMessage(message: Exclude<ToPrimary, Reply>): void;
   /** Called with the metrics that the worker sends last. */
   onLastMetrics(values: MetricValues[]): void;
   onEnded(end: ProcessEnd): void;
@@ -26,24 +30,25 @@ interface WorkerEvents {
 }
 
 const maxReplyMs = 1_000;
+const maxRecallMs = 100;
 /** The id of a message that no request asked for. */
 export const unrequested = 0;
 
 /** Starts a worker process with the arguments and the environment of this process. */
 export function forkWorker({ onMessage, onLastMetrics, onEnded, onClosed }: WorkerEvents): WorkerProcess {
   const worker: Worker = cluster.fork();
-  const waiting = new Map<number, (reply: ToPrimary) => void>();
+  const waiting = new Map<number, (reply?: Reply) => void>();
   let lastId = unrequested;
   const send = (message: ToWorker): void => void worker.send(message, () => {}); // an error: the process has ended
-  const request = (message: (id: number) => ToWorker): Promise<ToPrimary | undefined> =>
+  const request = (message: (id: number) => ToWorker, maxMs = maxReplyMs): Promise<Reply | undefined> =>
     new Promise(resolve => {
       const id = ++lastId;
-      const end = (reply?: ToPrimary): void => {
+      const end = (reply?: Reply): void => {
         clearTimeout(timer);
         waiting.delete(id);
         resolve(reply);
       };
-      const timer = setTimeout(end, maxReplyMs);
+      const timer = setTimeout(end, maxMs);
       waiting.set(id, end);
       send(message(id));
     });
@@ -51,11 +56,14 @@ export function forkWorker({ onMessage, onLastMetrics, onEnded, onClosed }: Work
   worker.on('message', (received: unknown) => {
     const message = readMessage<ToPrimary>(received);
     if (message?.type === 'metrics' && message.id === unrequested) onLastMetrics(message.values);
-    else if (message?.type === 'ready' || message?.type === 'metrics') waiting.get(message.id)?.(message);
+    else if (message && isReply(message)) waiting.get(message.id)?.(message);
     else if (message) onMessage(message);
   });
   worker.on('error', () => {}); // 'exit' follows, also when the process could not be started
-  worker.on('exit', (code, signal) => onEnded({ code, signal }));
+  worker.on('exit', (code, signal) => {
+    onEnded({ code, signal });
+    for (const end of waiting.values()) end();
+  });
   worker.on('disconnect', onClosed);
   return {
     pid: worker.process.pid ?? 0,
@@ -69,7 +77,15 @@ export function forkWorker({ onMessage, onLastMetrics, onEnded, onClosed }: Work
       const reply = await request(id => ({ type: 'read_metrics', id, withFleet }));
       return reply?.type === 'metrics' ? reply.values : undefined;
     },
+    recall: async key => {
+      const reply = await request(id => ({ type: 'recall', id, key }), maxRecallMs);
+      return reply?.type === 'returned' ? reply.unused : 0;
+    },
   };
+}
+
+function isReply(message: ToPrimary): message is Reply {
+  return message.type === 'ready' || message.type === 'metrics' || message.type === 'returned';
 }
 
 /** Ends all worker processes at once. */

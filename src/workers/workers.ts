@@ -2,9 +2,10 @@ import type { Logger } from 'pino';
 import { createProcessWindows } from '../http/rate-limit/process-windows.ts';
 import { WorkerMetrics } from '../metrics/worker-metrics.ts';
 import { OperatorError } from '../operator-error.ts';
+import { LeasedWindows } from './leased-windows.ts';
 import { logReport } from './log-report.ts';
+import type { CountResult } from './messages.ts';
 import { type Action, Supervision } from './supervision.ts';
-import { countCalls } from './windows-in-primary.ts';
 import { forkWorker, killWorkers, type WorkerProcess } from './worker-process.ts';
 
 /** The worker processes of this process. */
@@ -39,7 +40,11 @@ interface WorkerOptions {
 export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Promise<Workers> {
   const supervision = new Supervision(processes);
   const running = new Map<number, WorkerProcess>();
-  const windows = createProcessWindows();
+  const windows = new LeasedWindows({
+    windows: createProcessWindows(),
+    workers: processes,
+    recall: async (number, key) => running.get(number)?.recall(key) ?? 0,
+  });
   const serving = () => supervision.serving.flatMap(number => running.get(number) ?? []);
   const counts = () => ({ serving: supervision.serving.length, died: supervision.died });
   const metrics = new WorkerMetrics(() => counts());
@@ -53,7 +58,10 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
     const worker = forkWorker({
       onMessage: message => {
         if (message.type === 'count') {
-          worker.send({ type: 'counted', id: message.id, results: countCalls(windows, message.calls) });
+          const reply = (results: CountResult[]): void => worker.send({ type: 'counted', id: message.id, results });
+          const results = windows.countAll(number, message.calls);
+          if (results instanceof Promise) void results.then(reply);
+          else reply(results);
         } else if (message.type === 'started') {
           port = message.port;
           run(supervision.onStarted(number, performance.now()));
@@ -67,6 +75,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
       onEnded: end => {
         run(supervision.onEnded(number, end, performance.now()));
         running.delete(number);
+        windows.end(number);
       },
       onClosed: () => metrics.end(number),
     });
@@ -124,8 +133,11 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
       return counts().serving;
     },
     isReady: async () => {
-      if (supervision.isStopping || serving().length === 0) return false;
-      return (await Promise.all(serving().map(worker => worker.isReady()))).every(Boolean);
+      const asked = serving();
+      const replies = await Promise.all(asked.map(worker => worker.isReady()));
+      // A worker that has died meanwhile does not count.
+      const present = serving();
+      return present.length > 0 && asked.every((worker, index) => replies[index] || !present.includes(worker));
     },
     metrics: {
       render: () => readMetrics().then(() => metrics.render()),

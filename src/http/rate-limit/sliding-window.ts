@@ -42,6 +42,16 @@ export function groupSpan({ max, windowMs }: Rate): number {
   return max > maxGroups ? windowMs / maxGroups : 0;
 }
 
+/**
+ * Returns how long a lease may last, in milliseconds; 0 for a rate without leases. Leased calls are counted as of the end
+ * of the lease, so a call counts for at most a sixteenth of `windowMs` too long: a twentieth for its group, and this.
+ */
+export function leaseSpan(rate: Rate): number {
+  return Math.min(maxLeaseMs, groupSpan(rate) / 4);
+}
+
+const maxLeaseMs = 1_000;
+
 /** The windows of the clients of this process. Beyond `maxClients`, the least recently used windows are dropped. */
 export class SlidingWindows {
   readonly #windows: LRUCache<string, Window>;
@@ -71,6 +81,12 @@ export class SlidingWindows {
     return { remaining, resetMs: ends[0]! + rate.windowMs - now };
   }
 
+  /** Counts calls that are made until a later time, after a `hit` that was allowed. There must be as many left. */
+  lease(key: string, rate: Rate, calls: number, now: number, until: number): void {
+    const window = this.#windows.peek(key);
+    if (window) count(window, groupSpan(rate), now, calls, until);
+  }
+
   /** Returns the state of a window, without counting a call. @param now Unix time in milliseconds */
   peek(key: string, { max, windowMs }: Rate, now: number): RateLimitResult {
     const { ends, counts } = this.#windows.get(key) ?? { ends: [], counts: [] };
@@ -95,14 +111,15 @@ export class SlidingWindows {
   }
 }
 
-function count(window: Window, span: number, now: number): void {
+function count(window: Window, span: number, now: number, calls = 1, until = now): void {
   const newest = window.ends.length - 1;
+  const end = Math.max(until, window.ends[newest] ?? until); // a clock can be set back, and a lease ends later
   if (newest >= 0 && now - window.first <= span) {
-    window.ends[newest] = Math.max(window.ends[newest]!, now); // a clock can be set back
-    window.counts[newest]!++;
+    window.ends[newest] = end;
+    window.counts[newest]! += calls;
   } else {
     window.first = now;
-    window.ends.push(now);
-    window.counts.push(1);
+    window.ends.push(end);
+    window.counts.push(calls);
   }
 }
