@@ -13,7 +13,7 @@ import { createWorld, type TestTenant, type World } from '../support/world.ts';
 const max = 8;
 const controlConnections = 3; // two, and the change feed
 const settings = {
-  CONNECTION_BUDGET: String(max + 2 * controlConnections),
+  CONNECTION_BUDGET: String(max + 2 * controlConnections + 1), // one stays free
   CONTROL_CONNECTIONS: '2',
   PORT: '0',
   MANAGEMENT_PORT: '0',

@@ -1,3 +1,4 @@
+import { maxNested } from '../../src/budget/fair-shares.ts';
 import { Random } from './random.ts';
 import { Scheduler } from './scheduler.ts';
 import { SimulatedProcess } from './simulated-process.ts';
@@ -16,6 +17,8 @@ const minOutageMs = 3_000;
 const maxProcesses = 5;
 /** A share of a killed process must be usable again after this time. */
 const recoveryMs = 5_000;
+/** A command must have what one task needs after this time, however busy the services are. */
+const commandMs = 5_000;
 /** A share of a stopped process must be usable again after this time. */
 const stopRecoveryMs = 10_000;
 
@@ -50,6 +53,7 @@ class BudgetSimulation {
     this.#advance(12_000);
     this.#checkEverybodyIsServed();
     const busy = this.#checkOneBusyProcess();
+    this.#checkCommand();
     const next = this.#checkRecovery(busy, () => busy.kill(), recoveryMs);
     while (this.#live.length < 2) this.#start();
     this.#advance(2_000);
@@ -61,7 +65,7 @@ class BudgetSimulation {
   }
 
   #start(kind: SimulatedProcess['kind'] = 'service'): SimulatedProcess {
-    const process = new SimulatedProcess(this.#world, `${kind[0]}${this.#names++}`, kind);
+    const process = new SimulatedProcess(this.#world, `${kind[0]}${String(this.#names++).padStart(3, '0')}`, kind);
     this.#processes.push(process);
     this.#world.trace(() => `start ${process.name}`);
     if (kind === 'service') this.#setRandomLoad(process);
@@ -192,6 +196,25 @@ class BudgetSimulation {
     this.#advance(10_000);
     this.#requireNearlyAll(busy, 'the only busy process');
     return busy;
+  }
+
+  /** Runs two commands while all services are busy. */
+  #checkCommand(): void {
+    for (const process of this.#live)
+      for (const [server, pool] of process.pools.entries()) pool.load = 2 * (this.#world.budgets[server] as number);
+    this.#advance(3_000);
+    const [first, second] = [this.#start('command'), this.#start('command')];
+    for (const { pools } of [first, second]) for (const pool of pools) pool.load = maxNested;
+    this.#advance(commandMs);
+    for (const [server, pool] of first.pools.entries()) {
+      const others = this.#live.length - 1; // each has one at least
+      const share = Math.max(1, Math.min(maxNested, this.#capacity(server) - others));
+      if (pool.holder.limit < share)
+        this.#fail(`a command has ${pool.holder.limit} of ${share} connections to ${server}`);
+    }
+    for (const process of [first, second]) process.leave();
+    for (const process of this.#live) for (const pool of process.pools) pool.load = 0;
+    this.#advance(8_000);
   }
 
   /** Checks that another process gets the share of one that fails. @returns the other one */

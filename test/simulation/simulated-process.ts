@@ -27,7 +27,12 @@ export class SimulatedProcess {
     this.#clockStart = random.between(0, 1_000_000);
     this.#clockRate = random.between(0.99, 1.01);
     this.pools = budgets.map((budget, server) => {
-      const holder = new GrantHolder({ id: name, kind, budget, base: world.base(server) });
+      const holder = new GrantHolder({
+        id: name,
+        kind,
+        budget,
+        base: Math.min(world.base(server), kind === 'command' ? 1 : 2),
+      });
       return new SimulatedPool(world, this, server, holder);
     });
     this.#tick();
