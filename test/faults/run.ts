@@ -22,6 +22,8 @@ succeed within 5 s after each fault.
 const maxRecoveryMs = 5_000;
 const pauseMs = 4_000;
 const maxPrinted = 40;
+/** Characters of a service's log that are printed after a slow recovery. */
+const logTail = 2_000;
 
 interface Settings {
   seed: number;
@@ -136,7 +138,10 @@ async function injure(fault: Fault, { installation, clients, workload, figures, 
   const ms = performance.now() - endedAt;
   figures.recoveries.push({ name: fault.name.replace(/\d+/g, 'n'), ms });
   say(`${fault.name}, for ${(fault.ms / 1_000).toFixed(1)} s: all requests succeed ${ms.toFixed(0)} ms after it`);
-  if (ms > maxRecoveryMs) report(`the recovery from the fault took ${ms.toFixed(0)} ms: ${fault.name}`);
+  if (ms <= maxRecoveryMs) return;
+  report(`the recovery from the fault took ${ms.toFixed(0)} ms: ${fault.name}`);
+  for (const { name, output } of installation.services)
+    say(`the last log lines of ${name}:\n${output.slice(-logTail)}`);
 }
 
 function printFigures({ recoveries, violations }: Figures, { statuses, maxMs }: FaultClients, minutes: number): void {
