@@ -8,7 +8,7 @@ import { createWorld, sql, type TestTenant, type World } from '../support/world.
 const path = '/api/v1/EntityStatus';
 const requests = Number(process.env.ISOLATION_REQUESTS ?? 2_000);
 const tenantConnections = 3;
-const controlConnections = 8;
+const controlConnections = 4;
 const canaries = 10;
 const seeds = ['Prospect', 'Active', 'Inactive'];
 
@@ -25,7 +25,7 @@ describe('tenant isolation', function () {
   before(async () => {
     world = await createWorld({
       CONTROL_CONNECTIONS: String(controlConnections),
-      CONNECTION_BUDGET: String(tenantConnections + controlConnections + 1), // the change feed
+      CONNECTION_BUDGET: String(tenantConnections + controlConnections + 2), // the change feed, and one that stays free
       ACQUIRE_TIMEOUT_MS: '10000',
     });
     const more = await Promise.all(Array.from({ length: 10 }, (_, i) => world.provision(`tenant-${i}`)));
