@@ -83,7 +83,7 @@ describe('connection budget of several processes', () => {
     return { peak, tenantPeak, seen, statuses: [...statuses] };
   }
 
-  const listProcesses = async (): Promise<{ pid: number; servers: { granted: number }[] }[]> =>
+  const listProcesses = async (): Promise<{ pid: number; servers: { granted: number; held: number }[] }[]> =>
     JSON.parse((await runScript('scripts/tenant.ts', ['processes', '--json'], world.environment)).stdout);
 
   it('two processes under load never have more connections together than the budget of the server', async () => {
@@ -94,10 +94,14 @@ describe('connection budget of several processes', () => {
     });
     expect(statuses).to.deep.equal([200]);
     expect(peak).to.be.at.most(budget);
-    expect(tenantPeak).to.be.within(max - 1, max);
+    // Tenants take turns, so at each moment some connections are being opened and closed, which PostgreSQL does not show.
+    expect(tenantPeak).to.be.within(max / 2, max);
     expect(seen.size, 'both processes had connections').to.equal(2);
     expect(running.map(({ pid }) => pid).sort()).to.deep.equal(processes.map(({ process: { pid } }) => pid).sort());
-    const granted = running.flatMap(({ servers }) => servers.map(server => server.granted));
+    const servers = running.flatMap(({ servers }) => servers);
+    const held = servers.map(server => server.held);
+    expect(held.reduce((sum, each) => sum + each, 0)).to.be.within(max - 2, max);
+    const granted = servers.map(server => server.granted);
     expect(granted.reduce((sum, each) => sum + each, 0)).to.be.at.most(max);
     expect(Math.min(...granted)).to.be.at.least(2);
   });

@@ -59,8 +59,8 @@ describe('metrics', () => {
       globex: 0,
       hashes: 1,
       fromMemory: 1,
-      // Without the change feed, and two that are left for a process that starts.
-      limit: world.config.connectionBudget - world.config.controlConnections - 1 - 2,
+      // Without the change feed, and the four that are left for commands and processes that start.
+      limit: world.config.connectionBudget - world.config.controlConnections - 1 - 4,
       feed: 1,
     });
     expect(increase(`database_connections_opened_total{server="${server}"}`)).to.be.above(0);
