@@ -68,8 +68,7 @@ async function readInput(
   strict: boolean,
 ): Promise<object> {
   const body = { ...(await readBody(ctx, route.bodyLimit)) };
-  const names = strict ? Object.keys(body) : [];
-  const unknown = unknownNames(names, Object.keys(contract.shape), 'is not a field of this request');
+  const unknown = strict ? unknownNames(Object.keys(body), contract, 'is not a field of this request') : {};
   if (route.method === 'POST' && caller) enforceScope(body, caller);
   return readFields(contract, body, unknown);
 }
@@ -78,8 +77,11 @@ const noParameters = z.object({});
 
 function readParameters(ctx: Context, { query = noParameters }: TenantRoute, strict: boolean): object {
   const search = new URLSearchParams(ctx.querystring);
-  const names = strict ? search.keys() : [];
-  return readQuery(query, search, unknownNames(names, Object.keys(query.shape), 'is not a parameter of this request'));
+  return readQuery(
+    query,
+    search,
+    strict ? unknownNames(search.keys(), query, 'is not a parameter of this request') : {},
+  );
 }
 
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);

@@ -7,11 +7,12 @@ import Negotiator from 'negotiator';
 const codings = ['zstd', 'br', 'gzip'] as const;
 export type ContentCoding = (typeof codings)[number];
 
+const brotli = promisify(brotliCompress);
 const compressors = {
   zstd: promisify(zstdCompress),
-  // Quality 5 of 11: for a list of 250 records, 11 takes 50 times as long for a tenth less.
+  // Quality 5 of 11: for a list of 250 records, 11 takes 50 times as long and makes a seventh less.
   br: (bytes: Buffer): Promise<Buffer> =>
-    promisify(brotliCompress)(bytes, {
+    brotli(bytes, {
       params: { [constants.BROTLI_PARAM_QUALITY]: 5, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.byteLength },
     }),
   gzip: promisify(gzip),

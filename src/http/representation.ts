@@ -86,7 +86,7 @@ export class Representation {
   }
 
   async #compress(coding: ContentCoding): Promise<Buffer> {
-    const bytes = await compress(coding, Buffer.from(this.body as string));
+    const bytes = await compress(coding, typeof this.body === 'string' ? Buffer.from(this.body) : this.body);
     this.onGrowth?.(bytes.byteLength);
     return bytes;
   }

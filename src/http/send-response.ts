@@ -1,5 +1,5 @@
 import type { Context } from 'koa';
-import { preferredCoding } from './content-coding.ts';
+import { type ContentCoding, preferredCoding } from './content-coding.ts';
 import { nameOf } from './entity-tags.ts';
 import { Representation } from './representation.ts';
 import type { Route } from './route.ts';
@@ -51,8 +51,11 @@ export function sendRepresentation(
 ): void | Promise<void> {
   const { req, res } = ctx;
   const accepted = req.headers['accept-encoding'];
-  const coding = accepted && representation.isCompressible ? preferredCoding(accepted) : undefined;
-  if (accepted && representation.isCompressible) ctx.vary('Accept-Encoding');
+  let coding: ContentCoding | undefined;
+  if (accepted && representation.isCompressible) {
+    coding = preferredCoding(accepted);
+    ctx.vary('Accept-Encoding');
+  }
   const tag = coding ? representation.tagOf(coding) : representation.tag;
   const condition = req.headers['if-none-match'];
   const known = condition === undefined ? undefined : nameOf(condition, representation.tag);

@@ -1,3 +1,4 @@
+import type { z } from 'zod';
 import { camelCase } from '../casing.ts';
 import type { FieldErrors } from '../field-error.ts';
 
@@ -11,8 +12,8 @@ function preferences(header: string): string[] {
 }
 
 /** Returns an error for each name that is neither a field of the contract nor its camelCase spelling. */
-export function unknownNames(names: Iterable<string>, fields: readonly string[], message: string): FieldErrors {
-  const known = new Set(fields.flatMap(field => [field, camelCase(field)]));
+export function unknownNames(names: Iterable<string>, contract: z.ZodObject, message: string): FieldErrors {
+  const known = new Set(Object.keys(contract.shape).flatMap(field => [field, camelCase(field)]));
   const unknown = [...new Set(names)].filter(name => !known.has(name));
   return Object.fromEntries(unknown.map(name => [name, [{ message, code: 'unknown' as const }]]));
 }

@@ -195,7 +195,7 @@ describe('drill: upgrade under load', function () {
 
   it('an upgrade to this build from the build before its last compatible migration fails no request', async function () {
     const commit = (await compatibleCommits()).at(-1);
-    if (commit === undefined) return this.skip();
+    if (commit === undefined) return this.skip(); // a checkout without its history has no earlier build
     const old = await checkOut(commit);
     cleanUps.push(old.remove);
     await upgrade(old, thisBuild);

@@ -1,14 +1,13 @@
-import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import type pg from 'pg';
-import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { migrationSettings } from '../../../src/operator/schema/template.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { MigrationFolder } from '../../../src/postgres/migration-names.ts';
 import { loadMigrations, runMigrations } from '../../../src/postgres/migration-steps.ts';
 import { schemaObjects } from '../../../src/postgres/schema-fingerprint.ts';
 import { incompatibleChanges } from '../../support/schema-changes.ts';
-import { postgresUrl, server } from '../../support/test-server.ts';
+import { useScratchDatabases } from '../../support/scratch-databases.ts';
+import { server } from '../../support/test-server.ts';
 
 const folders: MigrationFolder[] = ['control', 'tenant'];
 
@@ -80,19 +79,7 @@ const incompatible = [
 ];
 
 describe('compatible migrations', () => {
-  const made: string[] = [];
-
-  async function createScratch(): Promise<string> {
-    const name = `scratch_${randomBytes(5).toString('hex')}`;
-    await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
-    made.push(name);
-    return databaseUrl(postgresUrl(), name);
-  }
-  after(() =>
-    withConnection(postgresUrl(), async client => {
-      for (const name of made) await client.query(`drop database ${name} with (force)`);
-    }),
-  );
+  const createScratch = useScratchDatabases();
 
   for (const folder of folders) {
     it(`a ${folder} migration that is declared to be compatible takes nothing from the build before`, async () => {

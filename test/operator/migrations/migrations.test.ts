@@ -1,10 +1,8 @@
-import { randomBytes } from 'node:crypto';
 import { Migrator } from '@mikro-orm/migrations';
 import { MikroORM } from '@mikro-orm/postgresql';
 import { expect } from 'chai';
 import type pg from 'pg';
 import { controlOptions } from '../../../src/control/database.ts';
-import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { changeSchema, readSchemaState } from '../../../src/operator/schema/schema-steps.ts';
 import { migrationSettings } from '../../../src/operator/schema/template.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
@@ -13,7 +11,8 @@ import { loadMigrations, runMigrations } from '../../../src/postgres/migration-s
 import { tenantOptions } from '../../../src/tenancy/tenant-orm.ts';
 import { tenantEntities } from '../../../src/tenant-entities.ts';
 import { eventually } from '../../support/eventually.ts';
-import { postgresUrl, server } from '../../support/test-server.ts';
+import { useScratchDatabases } from '../../support/scratch-databases.ts';
+import { server } from '../../support/test-server.ts';
 
 interface Column {
   table: string;
@@ -60,20 +59,7 @@ const catalogue = `
   order by 1, 2`;
 
 describe('migrations', () => {
-  const made: string[] = [];
-
-  /** Creates an empty database, and returns its URL. */
-  async function createScratch(): Promise<string> {
-    const name = `scratch_${randomBytes(5).toString('hex')}`;
-    await withConnection(postgresUrl(), client => client.query(`create database ${name}`));
-    made.push(name);
-    return databaseUrl(postgresUrl(), name);
-  }
-  after(() =>
-    withConnection(postgresUrl(), async client => {
-      for (const name of made) await client.query(`drop database ${name} with (force)`);
-    }),
-  );
+  const createScratch = useScratchDatabases();
 
   const settingsOf = (folder: MigrationFolder) => (folder === 'tenant' ? migrationSettings(server) : {});
   const rowsOf = <Row extends object>(url: string, text: string): Promise<Row[]> =>
