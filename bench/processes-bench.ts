@@ -8,8 +8,9 @@ import { freePort } from '../test/support/free-port.ts';
 import { openBenchInstallation } from './bench-installation.ts';
 import { call } from './call.ts';
 import { Children } from './children.ts';
-import { startLoad } from './load.ts';
+import { type LoadResult, startLoad } from './load.ts';
 import type { Plan } from './plan.ts';
+import { startRedis } from './redis.ts';
 import { readScriptOptions } from './script-options.ts';
 import { spread } from './spread.ts';
 import { serviceSettings } from './targets.ts';
@@ -17,27 +18,33 @@ import { loginRequest } from './tokens.ts';
 import { cpuOfFamily } from './usage.ts';
 
 /**
- * Compares the service with several worker processes with one process: reads of a cached list on connections that stay
- * open, by one client and by many (each of which has a rate limit of its own). Without Redis, so that workers count in
- * the primary process. All processes, wrk included, share the cores.
+ * Compares three ways to run the service: one process, PROCESSES=n, and n separate starts with one process each, which
+ * share nothing but the databases and Redis. The load is reads of a cached list on connections that stay open, by one
+ * client and by many (each of which has a rate limit of its own). All processes, wrk and Redis included, share the cores.
+ *
+ * The CPU of a request rises when all cores of a machine work, because they share caches and clock. Separate starts
+ * show by how much; what PROCESSES=n needs beyond them is the cost of its workers' work for each other.
  */
 const usage = {
   command: 'bench:processes',
-  text: 'Compares PROCESSES=n with one process: cached reads, without Redis.',
+  text: 'Compares PROCESSES=n with one process and with n separate starts: cached reads.',
 };
-const options = readScriptOptions(usage, { processes: 2, rounds: 5, seconds: 4, connections: 32, clients: 200 });
+const defaults = { processes: 2, rounds: 5, seconds: 4, connections: 32, clients: 200 };
+const options = readScriptOptions(usage, defaults, ['without-redis']);
 const readyMs = 60_000;
 const warmUpRequests = 60_000; // of each process that serves
 
+/** The starts of one way to run the service. */
 interface Service {
+  readonly name: string;
+  /** The number of processes that serve requests. */
   readonly processes: number;
-  readonly url: string;
-  readonly pid: number;
+  readonly starts: readonly { readonly url: string; readonly pid: number }[];
 }
 
 interface Measured {
   readonly perSecond: number;
-  /** Of all processes of the service, in µs per request. */
+  /** Of all processes of the service, without Redis and PostgreSQL, in µs per request. */
   readonly cpu: number;
   readonly p99: number;
 }
@@ -57,12 +64,19 @@ async function bench(): Promise<void> {
   const [admin] = logins;
   if (!admin) throw new Error('the tenant has no administrator');
   await opened.disconnect();
-  const services = [await startService(1), await startService(options.processes)];
-  const login = await call(services[0]?.url ?? '', loginRequest(admin, tenant.guid));
+  const redis = options['without-redis'] ? undefined : await startRedis(children, opened.folder);
+  const settings: Record<string, string> = redis ? { REDIS_URL: redis.url } : {};
+  const { processes } = options;
+  const services = [
+    await startService('one process', [1], settings),
+    await startService(`PROCESSES=${processes}`, [processes], settings),
+    await startService(`${processes} separate starts`, Array(processes).fill(1), settings),
+  ];
+  const login = await call(services[0]?.starts[0]?.url ?? '', loginRequest(admin, tenant.guid));
   const token: string = JSON.parse(login.body).accessToken;
 
   for (const service of services) {
-    console.log(`warming up PROCESSES=${service.processes}`);
+    console.log(`warming up: ${service.name}`);
     await warmUp(service, planOf(token, options.clients));
   }
   for (const clients of [1, options.clients]) {
@@ -70,16 +84,23 @@ async function bench(): Promise<void> {
     const results: Measured[][] = services.map(() => []);
     for (let round = 0; round < options.rounds; round++)
       for (const [index, service] of services.entries()) results[index]?.push(await measure(service, plan));
-    report(`${clients} client${clients === 1 ? '' : 's'}`, results);
+    report(`${clients} client${clients === 1 ? '' : 's'}`, services, results);
   }
 }
 
-async function startService(processes: number): Promise<Service> {
+async function startService(name: string, starts: number[], settings: Record<string, string>): Promise<Service> {
+  const started = [];
+  for (const processes of starts) started.push(await start(processes, settings));
+  return { name, processes: starts.reduce((sum, processes) => sum + processes, 0), starts: started };
+}
+
+async function start(processes: number, settings: Record<string, string>): Promise<{ url: string; pid: number }> {
   const [port, managementPort] = [await freePort(), await freePort()];
   const root = fileURLToPath(new URL('../', import.meta.url));
   const args = ['--import', join(root, 'src/v8-flags.ts'), join(root, 'src/main.ts')];
   const child = children.start(`PROCESSES=${processes}`, process.execPath, args, {
     ...serviceSettings,
+    ...settings,
     RATE_LIMIT_GLOBAL: '1000000/60s', // workers lease calls as with the default, whose period is as long
     DATABASE_URL: opened.controlUrl,
     MASTER_KEY: opened.masterKey,
@@ -88,14 +109,13 @@ async function startService(processes: number): Promise<Service> {
     MANAGEMENT_PORT: String(managementPort),
     TRUSTED_PROXIES: '127.0.0.1',
   });
-  const url = `http://127.0.0.1:${port}`;
   const deadline = Date.now() + readyMs;
   while (!(await responds(`http://127.0.0.1:${managementPort}/health/ready`))) {
     if (Date.now() > deadline || child.process.exitCode !== null)
       throw new Error(`${child.name} did not become ready: ${child.recentOutput()}`);
     await delay(100);
   }
-  return { processes, url, pid: child.pid };
+  return { url: `http://127.0.0.1:${port}`, pid: child.pid };
 }
 
 function responds(url: string): Promise<boolean> {
@@ -123,31 +143,44 @@ async function warmUp(service: Service, plan: Plan): Promise<void> {
   }
 }
 
-async function measure({ url, pid, processes }: Service, plan: Plan): Promise<Measured> {
-  const before = await cpuOfFamily(pid);
-  const load = await startLoad(children, opened.folder, url, plan, options.seconds);
-  const { requests, seconds, p99, statusErrors, socketErrors } = await load.result;
-  const cpu = ((await cpuOfFamily(pid)) - before) * 1_000;
-  if (statusErrors + socketErrors > 0)
-    throw new Error(`PROCESSES=${processes}: ${statusErrors} error responses, ${socketErrors} failed connections`);
-  return { perSecond: requests / seconds, cpu: cpu / requests, p99 };
+async function measure({ name, starts }: Service, plan: Plan): Promise<Measured> {
+  const cpu = async (): Promise<number> =>
+    (await Promise.all(starts.map(({ pid }) => cpuOfFamily(pid)))).reduce((sum, ms) => sum + ms, 0);
+  const part: Plan = { ...plan, connections: Math.ceil(plan.connections / starts.length) };
+  const before = await cpu();
+  const loads = await Promise.all(
+    starts.map(({ url }) => startLoad(children, opened.folder, url, part, options.seconds)),
+  );
+  const results = await Promise.all(loads.map(({ result }) => result));
+  const usedMs = (await cpu()) - before;
+  const sum = (value: (result: LoadResult) => number): number =>
+    results.reduce((total, result) => total + value(result), 0);
+  const errors = sum(({ statusErrors, socketErrors }) => statusErrors + socketErrors);
+  if (errors > 0) throw new Error(`${name}: ${errors} error responses and failed connections`);
+  return {
+    perSecond: sum(({ requests, seconds }) => requests / seconds),
+    cpu: (usedMs * 1_000) / sum(({ requests }) => requests),
+    p99: Math.max(...results.map(({ p99 }) => p99)),
+  };
 }
 
-function report(title: string, [one = [], several = []]: Measured[][]): void {
-  const ratios = (value: (measured: Measured) => number): number[] =>
-    several.map((measured, round) => value(measured) / value(one[round] ?? measured));
+function report(title: string, services: Service[], results: Measured[][]): void {
   const rounded = (figures: number[]): Record<string, number> =>
     Object.fromEntries(Object.entries(spread(figures)).map(([name, figure]) => [name, Number(figure.toFixed(2))]));
-  const name = `PROCESSES=${options.processes}`;
+  const rows: Record<string, Record<string, number>> = {};
+  const units = { perSecond: 'requests/s', cpu: 'CPU µs/request', p99: 'p99 ms' } as const;
+  for (const unit of ['perSecond', 'cpu', 'p99'] as const)
+    for (const [index, { name }] of services.entries())
+      rows[`${name}, ${units[unit]}`] = rounded((results[index] ?? []).map(measured => measured[unit]));
+  const ratio = (several: number, base: number, unit: 'perSecond' | 'cpu'): number[] =>
+    (results[several] ?? []).map((measured, round) => measured[unit] / (results[base]?.[round]?.[unit] ?? Number.NaN));
+  const name = services[1]?.name ?? '';
+  for (const [base, aims] of [
+    [0, { perSecond: ' (aim: ≥ 1.3)', cpu: ' (aim: ≤ 1.1)' }],
+    [2, { perSecond: '', cpu: '' }],
+  ] as const)
+    for (const unit of ['perSecond', 'cpu'] as const)
+      rows[`${name} / ${services[base]?.name}: ${units[unit]}${aims[unit]}`] = rounded(ratio(1, base, unit));
   console.log(`\n${title}, ${options.connections} connections`);
-  console.table({
-    'PROCESSES=1, requests/s': rounded(one.map(({ perSecond }) => perSecond)),
-    [`${name}, requests/s`]: rounded(several.map(({ perSecond }) => perSecond)),
-    'requests/s, ratio': rounded(ratios(({ perSecond }) => perSecond)),
-    'PROCESSES=1, CPU µs/request': rounded(one.map(({ cpu }) => cpu)),
-    [`${name}, CPU µs/request`]: rounded(several.map(({ cpu }) => cpu)),
-    'CPU per request, ratio (aim: ≤ 1.1)': rounded(ratios(({ cpu }) => cpu)),
-    'PROCESSES=1, p99 ms': rounded(one.map(({ p99 }) => p99)),
-    [`${name}, p99 ms`]: rounded(several.map(({ p99 }) => p99)),
-  });
+  console.table(rows);
 }

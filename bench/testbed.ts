@@ -6,12 +6,12 @@ import { fileURLToPath } from 'node:url';
 import { createPasswords } from '../src/auth/passwords.ts';
 import { generatePassword } from '../src/operator/tenants/users.ts';
 import { withConnection } from '../src/postgres/connection.ts';
-import { freePort } from '../test/support/free-port.ts';
 import { type Credentials, createBaselineDatabase } from './baseline.ts';
 import { openBenchInstallation } from './bench-installation.ts';
 import { progress } from './bench-progress.ts';
 import { type BenchTenant, makeTenants } from './bench-tenants.ts';
 import { Children } from './children.ts';
+import { startRedis } from './redis.ts';
 
 /** The environment of all workloads: PostgreSQL, Redis, databases and tenants. No HTTP server runs in it yet. */
 export interface Testbed {
@@ -79,18 +79,4 @@ export async function openTestbed(tenantCount: number, onOpen: (close: () => Pro
   const postgresPid = Number((await readFile(join(folder, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0]);
   const urls = { serverUrl, controlUrl, rawPgUrl, fastifyUrl };
   return { folder, masterKey, ...urls, postgresPid, redis, users, tenants, children, close };
-}
-
-async function startRedis(children: Children, folder: string): Promise<Testbed['redis']> {
-  const port = await freePort();
-  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder];
-  const child = children.start('redis-server', 'redis-server', args);
-  try {
-    await child.waitForOutput(/Ready to accept connections/);
-  } catch (error) {
-    if (!/ENOENT/.test(child.recentOutput())) throw error;
-    progress('redis-server is not in PATH: the service and the Fastify reference count requests in memory');
-    return undefined;
-  }
-  return { url: `redis://127.0.0.1:${port}`, pid: child.pid };
 }
