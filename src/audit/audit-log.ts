@@ -1,10 +1,12 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { pascalCase } from '../casing.ts';
+import { type ControlDatabase, queryStatement } from '../control/database.ts';
 import { limit, longId, queryId, text, timestamp } from '../http/fields.ts';
 import { Representation } from '../http/representation.ts';
 import { type Condition, TableStatements } from '../postgres/table-statements.ts';
-import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
+import type { Caller } from '../tenancy/request-context.ts';
 
 const actions = ['create', 'update', 'delete'] as const;
 type Row = Record<string, unknown>;
@@ -52,7 +54,10 @@ const view = z
 const table = new TableStatements(AuditEntry, view);
 const name = text({ max: 255 }).optional();
 
-export function auditRoutes(): TenantRoute[] {
+/** The resources whose records, and audit entries, are in the control database. */
+const controlResources = ['User', 'Role'];
+
+export function auditRoutes({ control }: { control: ControlDatabase }): TenantRoute[] {
   return [
     defineRoute({
       method: 'GET',
@@ -62,29 +67,41 @@ export function auditRoutes(): TenantRoute[] {
       summary: 'The newest audit entries, of a resource, a record, a user, or all',
       description:
         'Every change of a record has one entry, written in the same transaction. `resource` is a name such as ' +
-        '`Country`, `key` the id or code of a record.',
+        '`Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` ' +
+        'names one of them, and need the permission `users.read` too.',
       query: z.object({ limit: limit(), resource: name, key: name, userId: queryId() }),
       response: z.array(view),
       handler: async ({ query: { limit, resource, key, userId } }, context) => {
-        const { caller } = context;
+        const { caller, tenant } = context;
+        const isControl = resource !== undefined && controlResources.includes(resource);
+        if (isControl) requireUsersRead(caller);
         const conditions: (Condition | undefined)[] = [
+          isControl ? ['tenant_id = ?', tenant.id] : undefined,
           caller.scope === 'Self' ? ['entity_id = ?', caller.entityId ?? 0] : undefined,
           resource === undefined ? undefined : ['resource = ?', resource],
           key === undefined ? undefined : ['record_key = ?', key],
           userId === undefined ? undefined : ['user_id = ?', userId],
         ];
-        const rows = await context.read(table.select(conditions, { orderBy: { id: 'desc' }, limit }));
+        const select = table.select(conditions, { orderBy: { id: 'desc' }, limit });
+        const rows = await (isControl ? queryStatement(control, select) : context.read(select));
         return (await Representation.ofList(entriesOf(rows))) as never;
       },
     }),
   ];
 }
 
+/** @throws {Problem} `forbidden` for a caller who may not read the users themselves */
+function requireUsersRead({ permissions }: Caller): void {
+  if (!permissions.has('users.read')) throw permissionMissing('users.read');
+}
+
 /** The entries of a response, each as JSON text, made one at a time: a page may have 1,000 entries of 32 KB. */
 function* entriesOf(rows: Row[]): Iterable<string> {
   for (const row of rows) {
-    const { Before, After } = row as { Before: Row | null; After: Row | null };
-    yield JSON.stringify({ ...row, Before: toFields(Before), After: toFields(After) });
+    const { Before, After, CreatedAt } = row as { Before: Row | null; After: Row | null; CreatedAt: string };
+    // The sessions of the control database may have another time zone than UTC.
+    const createdAt = toFieldValue('created_at', CreatedAt);
+    yield JSON.stringify({ ...row, CreatedAt: createdAt, Before: toFields(Before), After: toFields(After) });
   }
 }
 

@@ -10,6 +10,7 @@ import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationOptions } from '../postgres/migration-steps.ts';
 import { readServerIdentity } from '../postgres/server-address.ts';
+import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import { controlEntities } from './entities.ts';
 import type { BudgetMember } from './process-identity.ts';
 
@@ -75,6 +76,12 @@ export async function queryControl<Row extends object>(
   const pool = await control.em.getConnection().getNativeClient();
   const { rows } = await pool.query<Row>({ name, text, values });
   return rows;
+}
+
+/** Returns the rows of a statement of a table, with values of the types that the statement declares. */
+export async function queryStatement(control: ControlDatabase, statement: Statement): Promise<RowValues[]> {
+  const pool = await control.em.getConnection().getNativeClient();
+  return (await pool.query<RowValues>(statement)).rows;
 }
 
 /** A client whose socket a deadline can destroy. */

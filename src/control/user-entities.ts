@@ -33,6 +33,8 @@ const UserSchema = defineEntity({
     scope: p.text().$type<Scope>().default('Self'),
     /** Id of the business entity in the tenant database. */
     entityId: p.bigint('number').nullable(),
+    /** Time of the last invitation; null for a user who registered or was added by an operator. */
+    invitedAt: p.datetime().nullable(),
     confirmedAt: p.datetime().nullable(),
     disabledAt: p.datetime().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
@@ -60,7 +62,10 @@ const SessionSchema = defineEntity({
 export class Session extends SessionSchema.class {}
 SessionSchema.setClass(Session);
 
-/** A token that resets a password, sent by mail. Only its hash is stored, and only the newest token of a user. */
+/**
+ * A token that sets a password, sent by mail: `reset` replaces a password, `confirm` accepts an invitation and sets the
+ * first one. Only its hash is stored, and only the newest token of a user and a purpose.
+ */
 const MailTokenSchema = defineEntity({
   name: 'MailToken',
   tableName: 'mail_tokens',
@@ -69,7 +74,7 @@ const MailTokenSchema = defineEntity({
     hash: p.blob().primary(),
     tenant: () => p.manyToOne(Tenant),
     user: () => p.manyToOne(User),
-    purpose: p.text().$type<'reset'>(),
+    purpose: p.text().$type<'confirm' | 'reset'>(),
     expiresAt: p.datetime(),
     createdAt: p.datetime().defaultRaw('now()'),
   },

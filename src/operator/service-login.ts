@@ -13,7 +13,7 @@ const readAndWrite = 'select, insert, update, delete';
 
 /**
  * The privileges of the service in the control database: what its requests need, and nothing that could give it further
- * rights. It cannot change a role or a tenant, nor read the URLs with which the command line creates databases. It may
+ * rights. It cannot change a tenant or an audit entry, nor read the URLs with which the command line creates databases. It may
  * listen to the change feed, as every login that can connect. A table that is not here is out of reach of the service:
  * its requests then get 503 `unavailable` (SQLSTATE 42501). Tests run the service with this login.
  */
@@ -26,8 +26,12 @@ const privileges: Record<string, string> = {
   migration_runs: 'select',
   migration_outcomes: 'select (run_id, state)',
   signing_keys: 'select',
-  roles: 'select',
-  users: 'select, insert, delete, update (password_hash, first_name, last_name, confirmed_at)',
+  roles: 'select, insert, delete, update (name, permissions)',
+  users:
+    'select, insert, delete, ' +
+    'update (password_hash, first_name, last_name, role_id, scope, entity_id, invited_at, confirmed_at, disabled_at)',
+  audit_log: 'select', // written by triggers with the rights of the operator
+  idempotency_keys: readAndWrite,
   sessions: readAndWrite,
   login_networks: readAndWrite,
   registrations: readAndWrite,

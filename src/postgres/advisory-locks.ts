@@ -8,6 +8,8 @@ export const lockSpaces = {
   tenant: 727_104,
   warm: 727_105,
   run: 727_110,
+  /** The users and roles of a tenant. */
+  people: 727_111,
 };
 
 /** Derives the second number of an advisory lock from a text: 31 bits, the same in every process and every build. */

@@ -72,16 +72,20 @@ describe('login of the service', () => {
     expect(error).to.equal(insufficientPrivilege);
   });
 
-  it('the login of the service cannot read URLs of servers, nor change tenants, keys or permissions', async () => {
+  it('the login of the service cannot read URLs of servers, nor change tenants, keys or audit entries', async () => {
     for (const text of [
       'select admin_url from servers',
       'select * from servers',
       `update tenants set status = 'active'`,
       `update signing_keys set status = 'active'`,
       'insert into signing_keys (kid, tenant_id, secret) select kid, tenant_id, secret from signing_keys',
-      `update roles set permissions = '{users.manage}'`,
-      'update users set role_id = role_id',
-      `update users set scope = 'All'`,
+      'insert into audit_log (tenant_id, action, resource, record_key, database_user) select 1, 1, 1, 1, 1',
+      'update audit_log set user_id = null',
+      'delete from audit_log',
+      'truncate audit_log',
+      'update roles set tenant_id = tenant_id',
+      'update users set tenant_id = tenant_id',
+      'update users set email = email',
       'delete from tenants',
       'create table mine (id int)',
       'alter table users add mine int',

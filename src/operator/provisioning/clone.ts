@@ -73,7 +73,7 @@ async function copyUsers({ control }: Installation, source: Tenant, clone: Tenan
     }
     const copies: [User, User][] = [];
     for (const user of await em.find(User, { tenant: source.id })) {
-      const { email, passwordHash, firstName, lastName, scope, entityId, confirmedAt, disabledAt } = user;
+      const { email, passwordHash, firstName, lastName, scope, entityId, invitedAt, confirmedAt, disabledAt } = user;
       const role = roles.get(user.role.id) as Role;
       const copy = em.create(User, {
         tenant: clone.id,
@@ -84,6 +84,7 @@ async function copyUsers({ control }: Installation, source: Tenant, clone: Tenan
         lastName,
         scope,
         entityId,
+        invitedAt,
         confirmedAt,
         disabledAt,
       });

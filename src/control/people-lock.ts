@@ -1,0 +1,21 @@
+import { lockKey, lockSpaces } from '../postgres/advisory-locks.ts';
+import type { QueryControl } from './database.ts';
+
+/**
+ * Locks the users and roles of a tenant until the transaction ends, so that changes of them follow one another. Does
+ * not wait: a waiter would hold one of the few connections to the control database.
+ * @returns false when another transaction has the lock
+ */
+export async function tryLockPeople(query: QueryControl, tenantId: number): Promise<boolean> {
+  const [row] = await query<{ locked: boolean }>(
+    'try_lock_people',
+    'select pg_try_advisory_xact_lock($1, $2) as locked',
+    [lockSpaces.people, lockKey(String(tenantId))],
+  );
+  return row?.locked === true;
+}
+
+/** Names who makes the changes of a transaction, for the audit log. @param actor `RequestContext.actor` */
+export async function setActor(query: QueryControl, actor: string): Promise<void> {
+  await query('set_actor', `select set_config('app.actor', $1, true)`, [actor]);
+}
