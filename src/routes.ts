@@ -2,6 +2,8 @@ import { activityRoutes } from './activity/activity.ts';
 import { auditRoutes } from './audit/audit-log.ts';
 import { authRoutes } from './auth/auth-routes.ts';
 import type { AuthServices } from './auth/auth-services.ts';
+import { roleRoutes } from './people/role-routes.ts';
+import { userRoutes } from './people/user-routes.ts';
 import { resources } from './resources/index.ts';
 import type { TenantRoute } from './tenancy/define-route.ts';
 
@@ -9,9 +11,11 @@ import type { TenantRoute } from './tenancy/define-route.ts';
 export function apiRoutes(parts: AuthServices): TenantRoute[] {
   return [
     ...authRoutes(parts),
+    ...userRoutes(parts),
+    ...roleRoutes(parts),
     ...resources.flatMap(resource => resource.routes),
     ...activityRoutes(),
-    ...auditRoutes(),
+    ...auditRoutes(parts),
   ];
 }
 

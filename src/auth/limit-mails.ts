@@ -18,21 +18,42 @@ export interface MailLimits {
    * all clients together. So a client who registers a foreign address cannot use up the mails of its owner.
    */
   allowRegistration(account: Account, clientAddress: string): Promise<boolean>;
+  /**
+   * Returns after how many milliseconds the account may receive a further invitation; 0 = now. At most `rate.max` to an
+   * account, and `tenantFactor` times as many of one tenant.
+   */
+  invitationDelay(account: Account): Promise<number>;
+  /** Counts an invitation. */
+  allowInvitation(account: Account): Promise<boolean>;
 }
 
 const networkFactor = 4;
+/** A tenant that starts to use the service invites its people in one go: 120 in 15 minutes by default. */
+const tenantFactor = 40;
 /** Prefix length of an IPv6 client's network: a subscriber may have a whole /48 (RFC 6177). */
 const networkBits = 48;
 
+const keyOf = (...parts: string[]): `rl:${string}` => `rl:mail:${hashKey(...parts)}`;
+
 /** @param store counts under `rl:mail:…`, without e-mail addresses */
-export function createMailLimits(store: Pick<RateLimitStore, 'hit'>, rate: Rate): MailLimits {
+export function createMailLimits(store: Pick<RateLimitStore, 'hit' | 'peek'>, rate: Rate): MailLimits {
   const allow = async (limit: Rate, ...parts: string[]): Promise<boolean> =>
-    (await store.hit(`rl:mail:${hashKey(...parts)}`, limit)).remaining > 0;
+    (await store.hit(keyOf(...parts), limit)).remaining > 0;
+  const ofTenant = { ...rate, max: rate.max * tenantFactor };
   return {
     allowReset: ({ tenantGuid, email }) => allow(rate, 'reset', tenantGuid, email),
     // A mail that the limit of its client rejects does not count for all clients together.
     allowRegistration: async ({ tenantGuid, email }, clientAddress) =>
       (await allow(rate, 'register', tenantGuid, email, clientNetwork(clientAddress, networkBits))) &&
       (await allow({ ...rate, max: rate.max * networkFactor }, 'register', tenantGuid, email)),
+    invitationDelay: async ({ tenantGuid, email }) => {
+      const windows = await Promise.all([
+        store.peek(keyOf('invite', tenantGuid, email), rate),
+        store.peek(keyOf('invite', tenantGuid), ofTenant),
+      ]);
+      return Math.max(...windows.map(({ remaining, resetMs }) => (remaining > 0 ? 0 : resetMs)));
+    },
+    allowInvitation: async ({ tenantGuid, email }) =>
+      (await allow(rate, 'invite', tenantGuid, email)) && (await allow(ofTenant, 'invite', tenantGuid)),
   };
 }

@@ -1,7 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type { QueryControl } from '../control/database.ts';
+import type { MailToken } from '../control/user-entities.ts';
 import { removeExpired } from './remove-expired.ts';
+import { revokeSessionsOf, setPasswordHash } from './sessions.ts';
 
 /** Creates a random token of 43 characters for a mail. Only its hash is stored. */
 export function createToken(): string {
@@ -25,24 +27,59 @@ export async function createResetToken(em: EntityManager, user: { id: number; te
   return token;
 }
 
-const deleteResetToken = `
-  delete from mail_tokens where hash = $1 and tenant_id = $2 and purpose = 'reset'
-  returning user_id, expires_at > now() as valid`;
+const upsertInvitation = `
+  insert into mail_tokens (hash, tenant_id, user_id, purpose, expires_at)
+  values ($1, $2, $3, 'confirm', now() + interval '7 days')
+  on conflict (user_id, purpose) do update
+    set hash = excluded.hash, expires_at = excluded.expires_at, created_at = now()`;
 
 /**
- * Deletes a token that resets a password, so that it cannot be used again.
- * @returns the id of its user; undefined when it was used, has expired, or belongs to another tenant
+ * Creates a token that accepts an invitation and sets the first password: valid once, for 7 days. It replaces the user's
+ * former invitation. Also removes expired tokens.
  */
-export async function consumeResetToken(
+export async function createInvitationToken(
+  query: QueryControl,
+  user: { id: number; tenantId: number },
+): Promise<string> {
+  const token = createToken();
+  await removeExpired({ execute: text => query('remove_expired_mail_tokens', text, []) }, 'mail_tokens');
+  await query('upsert_invitation', upsertInvitation, [hashOf(token), user.tenantId, user.id]);
+  return token;
+}
+
+/** Deletes the tokens that a user has received by mail. */
+export async function deleteMailTokens(query: QueryControl, userId: number): Promise<void> {
+  await query('delete_mail_tokens', 'delete from mail_tokens where user_id = $1', [userId]);
+}
+
+const deletePasswordToken = `
+  delete from mail_tokens where hash = $1 and tenant_id = $2
+  returning user_id, purpose, expires_at > now() as valid`;
+const confirmInvited = 'update users set confirmed_at = now() where id = $1 and confirmed_at is null returning id';
+
+/**
+ * Sets the password that a token of a mail permits to set, and deletes the token, so that it cannot be used again. A
+ * reset revokes all sessions of the user; an invitation confirms the address.
+ * @returns the id of the user; undefined when the token was used, has expired, or belongs to another tenant
+ */
+export async function usePasswordToken(
   query: QueryControl,
   tenantId: number,
   token: string,
+  passwordHash: string,
 ): Promise<number | undefined> {
-  const [row] = await query<{ user_id: string; valid: boolean }>('consume_reset_token', deleteResetToken, [
-    hashOf(token),
-    tenantId,
-  ]);
-  return row?.valid ? Number(row.user_id) : undefined;
+  const [row] = await query<{ user_id: string; purpose: MailToken['purpose']; valid: boolean }>(
+    'delete_password_token',
+    deletePasswordToken,
+    [hashOf(token), tenantId],
+  );
+  if (!row?.valid) return undefined;
+  const userId = Number(row.user_id);
+  if (row.purpose === 'confirm' && (await query('confirm_invited', confirmInvited, [userId])).length === 0)
+    return undefined;
+  await setPasswordHash(query, userId, passwordHash);
+  await revokeSessionsOf(query, userId, 'password_reset');
+  return userId;
 }
 
 export function hashOf(token: string): Buffer {

@@ -79,11 +79,11 @@ async function addUnconfirmed(
     const key = { tenant: tenant.id, email: person.email };
     // The lock keeps a user who has not confirmed yet from being removed meanwhile.
     const known = await tx.findOne(User, key, { lockMode: LockMode.PESSIMISTIC_WRITE });
-    if (known?.confirmedAt || known?.disabledAt) return undefined;
+    if (known && !isRegistration(known)) return undefined;
     const account = { tenantGuid: tenant.guid, email: person.email };
     if (!(await mailLimits.allowRegistration(account, origin.ipAddress))) return undefined;
     const user = known ?? (await insertUnconfirmed(tx, tenant.id, person));
-    if (user.confirmedAt || user.disabledAt) return undefined;
+    if (!isRegistration(user)) return undefined;
     return createRegistration(tx, { id: user.id, tenantId: tenant.id }, person);
   });
   if (token === undefined) return;
@@ -99,6 +99,14 @@ async function addUnconfirmed(
         'somebody else use your address. Your own registration has a mail of its own.',
     ),
   });
+}
+
+/**
+ * True for a user who has only registered. Who was invited keeps the role that the invitation gives: the password of a
+ * registration, which anyone can send, must not become theirs.
+ */
+function isRegistration({ confirmedAt, disabledAt, invitedAt }: User): boolean {
+  return !confirmedAt && !disabledAt && !invitedAt;
 }
 
 /** Names a registration, so that the owner of the address recognises one that somebody else has made. */

@@ -1,11 +1,16 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
 
+/** Runs a statement: an entity manager, or a query of a transaction. */
+interface Executor {
+  execute(text: string): Promise<unknown>;
+}
+
 /** Rows removed at a time. An insert adds one row, so that the tables do not grow. */
 const batch = 100;
 
 /** Deletes some expired rows. Skips rows that another transaction is using. */
 export async function removeExpired(
-  em: EntityManager,
+  em: Executor,
   table: 'legacy_tokens' | 'mail_tokens' | 'registrations',
 ): Promise<void> {
   await em.execute(
@@ -14,13 +19,13 @@ export async function removeExpired(
   );
 }
 
-const isRemovable = `confirmed_at is null and disabled_at is null
+const isRemovable = `confirmed_at is null and disabled_at is null and invited_at is null
   and not exists (select from registrations where user_id = u.id and expires_at > now())
   and not exists (select from api_clients where user_id = u.id)`;
 
 /**
  * Deletes some users who have not confirmed their address, and no longer can: all their registrations have expired.
- * Users whom an operator has disabled, or given an API client, stay. Runs in the transaction of `em`.
+ * Users who were invited, disabled, or given an API client stay. Runs in the transaction of `em`.
  *
  * The delete checks the users again, with a snapshot that is taken after they are locked. The first snapshot may be
  * older than the lock: it misses a registration that was added in between, which the delete would remove with its

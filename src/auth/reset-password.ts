@@ -12,10 +12,9 @@ import { email } from './email.ts';
 import { hashRequester } from './hash-requester.ts';
 import { rememberNetwork } from './login-networks.ts';
 import { mailText } from './mail.ts';
-import { consumeResetToken, createResetToken } from './mail-token.ts';
+import { createResetToken, usePasswordToken } from './mail-token.ts';
 import { newPassword } from './new-password.ts';
 import { acceptedResponse } from './register.ts';
-import { revokeSessionsOf, setPasswordHash } from './sessions.ts';
 
 const request = z.object({
   email: email().optional(),
@@ -25,7 +24,7 @@ const request = z.object({
 
 /**
  * Resets a password in two steps at one path. Step 1: an e-mail address requests a mail; the response is the same for
- * an unknown address. Step 2: the token of the mail sets the new password.
+ * an unknown address. Step 2: the token of the mail sets the new password. The token of an invitation sets the first one.
  */
 export function resetPassword(services: AuthServices): TenantRoute {
   return defineRoute({
@@ -37,7 +36,8 @@ export function resetPassword(services: AuthServices): TenantRoute {
     summary: 'Request a mail with a token for a new password, or set the password',
     description:
       'With `email`: 202, and a mail if the user exists. With `newPassword` and `token` (from that mail, valid once, ' +
-      'for an hour): 204, and all sessions of the user end.',
+      'for an hour): 204, and all sessions of the user end. The token of an invitation (valid once, for 7 days) sets the ' +
+      'first password in the same way.',
     body: request,
     example: { email: 'you@example.com' },
     bodyLimit: bodyLimits.auth,
@@ -102,10 +102,8 @@ async function setPassword(
   await transactControl(
     control,
     async query => {
-      const userId = await consumeResetToken(query, context.tenant.id, token);
+      const userId = await usePasswordToken(query, context.tenant.id, token, passwordHash);
       if (userId === undefined) throw invalidMailToken();
-      await setPasswordHash(query, userId, passwordHash);
-      await revokeSessionsOf(query, userId, 'password_reset');
       // The token proves that the client reads the mails of the user.
       await rememberNetwork(query, userId, clientNetwork(context.origin.ipAddress));
     },

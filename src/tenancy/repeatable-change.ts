@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { problem } from '../errors.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
@@ -7,6 +6,11 @@ import type { RowValues, Statement } from '../postgres/table-statements.ts';
 /** Maximum wait for an earlier request with the same key that is still running, in ms; then 409. */
 const maxWaitMs = 2_000;
 const lockNotAvailable = '55P03';
+
+/** A transaction of the database that stores the key with the change: that of the tenant, or the control database. */
+export interface ChangeTransaction {
+  query(statement: Statement): Promise<RowValues[]>;
+}
 
 /**
  * A change that the client may request again with the same key, after a lost response for example: it is made once. Its
@@ -37,9 +41,9 @@ export class RepeatableChange {
    * returns a statement that changes nothing. Requests with the same key wait for each other.
    * @throws {Problem} `idempotency_in_progress`, `idempotency_key_reused`
    */
-  async prepare(
-    transaction: TenantTransaction,
-    prepare: (transaction: TenantTransaction) => Promise<Statement>,
+  async prepare<Transaction extends ChangeTransaction>(
+    transaction: Transaction,
+    prepare: (transaction: Transaction) => Promise<Statement>,
   ): Promise<Statement> {
     await this.#lock(transaction);
     const [earlier] = await transaction.query({ ...find, values: [this.#userId, this.#key] });
@@ -53,7 +57,7 @@ export class RepeatableChange {
     return { ...store, values: [this.#userId, this.#key, this.#fingerprint, JSON.stringify(this.#rows)] };
   }
 
-  async #lock(transaction: TenantTransaction): Promise<void> {
+  async #lock(transaction: ChangeTransaction): Promise<void> {
     await transaction.query({ ...limitLockWait, values: [`${maxWaitMs}`] });
     try {
       await transaction.query({ ...lock, values: [`idempotency ${this.#userId} ${this.#key}`] });

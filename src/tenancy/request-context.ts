@@ -114,6 +114,11 @@ export class RequestContext {
     this.#repeatable = new RepeatableChange(key, this.caller.userId, request);
   }
 
+  /** The change that repeated requests make once; undefined for a request without a key. */
+  get repeatable(): RepeatableChange | undefined {
+    return this.#repeatable;
+  }
+
   /** True when an earlier request had made the change of this one. */
   get isReplayed(): boolean {
     return this.#repeatable?.isReplayed ?? false;
@@ -168,7 +173,7 @@ export class RequestContext {
     };
     for (let attempt = 1; ; attempt++) {
       try {
-        const change = { actor: this.#actor(), resource, announce, deadline: this.deadline };
+        const change = { actor: this.actor, resource, announce, deadline: this.deadline };
         const once = this.#repeatable;
         if (!once) return await database.change({ ...change, prepare });
         await database.change({ ...change, prepare: transaction => once.prepare(transaction, prepare) });
@@ -185,17 +190,18 @@ export class RequestContext {
     return (await this.#services.directory.countUsers(this.tenant.id, entityId)) > 0;
   }
 
-  #open(): TenantDriver {
-    this.#database ??= this.#services.databases.open(this.tenant);
-    return this.#database;
-  }
-
-  #actor(): string {
+  /** Who makes the changes of the request, as JSON for the audit log: the setting `app.actor` of a transaction. */
+  get actor(): string {
     return JSON.stringify({
       userId: this.#caller?.userId,
       userGuid: this.#caller?.userGuid,
       ipAddress: this.origin.ipAddress,
       traceId: this.origin.traceId,
     });
+  }
+
+  #open(): TenantDriver {
+    this.#database ??= this.#services.databases.open(this.tenant);
+    return this.#database;
   }
 }

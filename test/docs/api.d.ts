@@ -181,7 +181,7 @@ export interface paths {
         put?: never;
         /**
          * Request a mail with a token for a new password, or set the password
-         * @description With `email`: 202, and a mail if the user exists. With `newPassword` and `token` (from that mail, valid once, for an hour): 204, and all sessions of the user end.
+         * @description With `email`: 202, and a mail if the user exists. With `newPassword` and `token` (from that mail, valid once, for an hour): 204, and all sessions of the user end. The token of an invitation (valid once, for 7 days) sets the first password in the same way.
          *
          *     Needs `X-Tenant`, but no token.
          */
@@ -209,6 +209,190 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A page of User records
+         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         *
+         *     Needs a token with the permission `users.read`.
+         */
+        get: operations["getUsers"];
+        put?: never;
+        /**
+         * Invite a person, who receives a mail to set a password
+         * @description The token of the mail is valid once, for 7 days: it sets the first password at `/api/v1/auth/reset-password`. Until then the user cannot log in. Inviting an address again that has not accepted yet replaces names, role, scope and entity, and the former token is no longer valid.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        post: operations["postUsers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Users/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One User record by its id
+         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         *
+         *     Needs a token with the permission `users.read`.
+         */
+        get: operations["getUsersById"];
+        /**
+         * Replace names, role, scope and entity of one User record
+         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        put: operations["putUsersById"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Users/{id}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Refuse the logins of one User, and end all sessions of the user
+         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        post: operations["postUsersByIdDisable"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Users/{id}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Allow the logins of one disabled User again
+         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        post: operations["postUsersByIdEnable"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Users/{id}/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End all sessions of one User
+         * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        delete: operations["deleteUsersByIdSessions"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Roles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * All Role records
+         * @description A role is a named set of permissions. The roles `Administrator` and `Member` cannot be changed. Nobody creates, changes or deletes a role with a permission that they do not have themselves.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        get: operations["getRoles"];
+        put?: never;
+        /**
+         * Create one Role record
+         * @description A role is a named set of permissions. The roles `Administrator` and `Member` cannot be changed. Nobody creates, changes or deletes a role with a permission that they do not have themselves.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        post: operations["postRoles"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Roles/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * One Role record by its id
+         * @description A role is a named set of permissions. The roles `Administrator` and `Member` cannot be changed. Nobody creates, changes or deletes a role with a permission that they do not have themselves.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        get: operations["getRolesById"];
+        /**
+         * Replace one Role record
+         * @description A role is a named set of permissions. The roles `Administrator` and `Member` cannot be changed. Nobody creates, changes or deletes a role with a permission that they do not have themselves.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        put: operations["putRolesById"];
+        post?: never;
+        /**
+         * Delete one Role record that no user has
+         * @description A role is a named set of permissions. The roles `Administrator` and `Member` cannot be changed. Nobody creates, changes or deletes a role with a permission that they do not have themselves.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        delete: operations["deleteRolesById"];
         options?: never;
         head?: never;
         patch?: never;
@@ -967,7 +1151,7 @@ export interface paths {
         };
         /**
          * The newest audit entries, of a resource, a record, a user, or all
-         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record.
+         * @description Every change of a record has one entry, written in the same transaction. `resource` is a name such as `Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` names one of them, and need the permission `users.read` too.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -1016,6 +1200,29 @@ export interface components {
             /** Format: date-time */
             refreshedAt: string;
             current: boolean;
+        };
+        /** User */
+        User: {
+            Id: number;
+            Guid: string;
+            Email: string;
+            FirstName: string;
+            LastName: string;
+            Role: string;
+            /** @enum {string} */
+            Scope: "Self" | "All";
+            EntityId: number | null;
+            IsDisabled: boolean;
+            ConfirmedAt: string | null;
+            LastLoginAt: string | null;
+            /** Format: date-time */
+            CreatedAt: string;
+        };
+        /** Role */
+        Role: {
+            Id: number;
+            Name: string;
+            Permissions: string[];
         };
         /** EntityStatus */
         EntityStatus: {
@@ -1927,6 +2134,543 @@ export interface operations {
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getUsers: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description Return the records whose id is greater than this one: the last id of the previous page. */
+                after?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"][];
+                };
+            };
+            /** @description The representation that `If-None-Match` names is current. No body. */
+            304: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postUsers: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Email": "nora@example.com",
+                 *       "FirstName": "Nora",
+                 *       "LastName": "Newman",
+                 *       "Role": "Member",
+                 *       "Scope": "All"
+                 *     }
+                 */
+                "application/json": {
+                    FirstName: string;
+                    LastName: string;
+                    Role: string;
+                    /** @enum {string} */
+                    Scope: "Self" | "All";
+                    /** @default null */
+                    EntityId?: number | null;
+                    Email: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getUsersById: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            /** @description The representation that `If-None-Match` names is current. No body. */
+            304: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    putUsersById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "FirstName": "Nora",
+                 *       "LastName": "Newman",
+                 *       "Role": "Member",
+                 *       "Scope": "All",
+                 *       "EntityId": null
+                 *     }
+                 */
+                "application/json": {
+                    FirstName: string;
+                    LastName: string;
+                    Role: string;
+                    /** @enum {string} */
+                    Scope: "Self" | "All";
+                    /** @default null */
+                    EntityId?: number | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postUsersByIdDisable: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postUsersByIdEnable: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    deleteUsersByIdSessions: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success, without a body. */
+            204: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getRoles: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Role"][];
+                };
+            };
+            /** @description The representation that `If-None-Match` names is current. No body. */
+            304: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postRoles: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Name": "Buyer",
+                 *       "Permissions": [
+                 *         "orders.read",
+                 *         "orders.write"
+                 *       ]
+                 *     }
+                 */
+                "application/json": {
+                    Name: string;
+                    Permissions: ("orders.read" | "orders.write" | "orders.approve" | "products.read" | "products.write" | "pricing.read" | "pricing.write" | "pricing.override" | "users.read" | "users.write" | "users.manage" | "inventory.read" | "inventory.write" | "documents.read" | "documents.download" | "reports.read" | "reports.export" | "settings.read" | "settings.write" | "full.read" | "full.manage")[];
+                };
+            };
+        };
+        responses: {
+            /** @description Created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Role"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getRolesById: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Role"];
+                };
+            };
+            /** @description The representation that `If-None-Match` names is current. No body. */
+            304: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    putRolesById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "Name": "Buyer",
+                 *       "Permissions": [
+                 *         "orders.read",
+                 *         "orders.write"
+                 *       ]
+                 *     }
+                 */
+                "application/json": {
+                    Name: string;
+                    Permissions: ("orders.read" | "orders.write" | "orders.approve" | "products.read" | "products.write" | "pricing.read" | "pricing.write" | "pricing.override" | "users.read" | "users.write" | "users.manage" | "inventory.read" | "inventory.write" | "documents.read" | "documents.download" | "reports.read" | "reports.export" | "settings.read" | "settings.write" | "full.read" | "full.manage")[];
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Role"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    deleteRolesById: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of the record that the change was made for. If the record has changed since: 412. */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success, without a body. */
+            204: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

@@ -190,7 +190,7 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
     return path.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(keys[name])));
   };
   for (const { path } of operations.filter(({ name, path }) => name.startsWith('POST') && path.includes('{'))) {
-    expect((await client.post(address(path))).status, path).to.equal(path.endsWith('/restore') ? 200 : 201);
+    expect((await client.post(address(path))).status, path).to.equal(path.endsWith('/used') ? 201 : 200);
   }
   for (const { name, path, operation } of operations) {
     if (/\/auth\/|\/Data\//.test(path)) continue;
@@ -207,7 +207,7 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
   for (const { path } of operations.filter(({ name, path }) => name.startsWith('DELETE') && !path.includes('/auth/'))) {
     const collection = collectionOf(path);
     const example = document.paths[collection]?.post?.requestBody?.content['application/json']?.example;
-    const otherCodes: Record<string, string> = { CountryCode: 'XX', Code: 'XTS', PromoCode: 'OTHER' };
+    const otherCodes: Record<string, string> = { CountryCode: 'XX', Code: 'XTS', PromoCode: 'OTHER', Name: 'Other' };
     const body = Object.entries(example ?? {}).map(([name, value]) => [name, otherCodes[name] ?? value]);
     created.set(collection, (await client.post(collection, Object.fromEntries(body))).body);
     expect((await client.delete(address(path))).status, path).to.equal(204);

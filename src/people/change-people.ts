@@ -1,0 +1,101 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
+import { setActor, tryLockPeople } from '../control/people-lock.ts';
+import { isOutcomeUnknown, problem } from '../errors.ts';
+import type { RowValues, Statement } from '../postgres/table-statements.ts';
+import { permissionMissing } from '../tenancy/define-route.ts';
+import type { Caller, RequestContext } from '../tenancy/request-context.ts';
+
+/** Maximum wait for another change of the same tenant's people, in ms. */
+const maxWaitMs = 2_000;
+const pollMs = 10;
+
+/** The transaction of a change of users or roles. Await nothing but its queries: see `transactControl`. */
+export interface PeopleTransaction {
+  readonly query: QueryControl;
+  /** What the caller may do now: the permissions of the token that the caller's role still has. */
+  readonly permissions: ReadonlySet<string>;
+}
+
+/**
+ * Changes users or roles of the caller's tenant in one transaction of the control database, which writes the audit
+ * entries. A repeated `Idempotency-Key` makes the change once.
+ *
+ * A tenant always has an active user who can manage its people, whatever its administrators do at the same time:
+ * 1. Changes of one tenant's people follow one another: each holds the lock until its transaction ends.
+ * 2. I1: before the change, the caller is an active user with scope All and `users.manage`, read after the lock.
+ * 3. I2: after the change, the caller still is; otherwise the transaction is rolled back.
+ * So nobody takes `users.manage` from themselves, and of two administrators who disable each other, one fails by I1.
+ *
+ * @param change makes the change, and returns the statement that reads the result
+ * @returns the rows of that statement
+ * @throws {Problem} `forbidden` when I1 or I2 does not hold; `unavailable` when the lock is not free within 2 s
+ */
+export async function changePeople(
+  control: ControlDatabase,
+  context: RequestContext,
+  change: (transaction: PeopleTransaction) => Promise<Statement>,
+): Promise<RowValues[]> {
+  requireScopeAll(context.caller);
+  for (const waitUntil = performance.now() + maxWaitMs; ; ) {
+    const rows = await attempt(control, context, change);
+    if (rows) return rows;
+    if (performance.now() > waitUntil) throw problem('unavailable');
+    await delay(pollMs);
+  }
+}
+
+/** @returns undefined when another transaction changes people of the tenant */
+async function attempt(
+  control: ControlDatabase,
+  context: RequestContext,
+  change: (transaction: PeopleTransaction) => Promise<Statement>,
+): Promise<RowValues[] | undefined> {
+  const once = context.repeatable;
+  const work = async (query: QueryControl): Promise<RowValues[] | undefined> => {
+    if (!(await tryLockPeople(query, context.tenant.id))) return undefined;
+    await setActor(query, context.actor);
+    const run = ({ name, text, values }: Statement) => query<RowValues>(name, text, values);
+    const changeChecked = async (): Promise<Statement> => {
+      const held = await requireManager(query, context);
+      const permissions = new Set([...context.caller.permissions].filter(permission => held.has(permission)));
+      const result = await change({ query, permissions });
+      await requireManager(query, context, 'You cannot take the management of users from yourself.');
+      return result;
+    };
+    if (!once) return run(await changeChecked());
+    await run(await once.prepare({ query: run }, changeChecked));
+    return once.rows;
+  };
+  try {
+    return await transactControl(control, work, { deadline: context.deadline, isRepeatable: false });
+  } catch (error) {
+    throw once && isOutcomeUnknown(error) ? problem('unavailable', { cause: error }) : error;
+  }
+}
+
+const managerById = `
+  select r.permissions from users u join roles r on r.id = u.role_id
+   where u.id = $1 and u.tenant_id = $2 and u.disabled_at is null and u.confirmed_at is not null and u.scope = 'All'`;
+
+/**
+ * Requires the caller to be an active user with scope All and `users.manage`, as the control database has them now.
+ * @returns the permissions of the caller's role
+ */
+async function requireManager(
+  query: QueryControl,
+  { caller, tenant }: RequestContext,
+  detail?: string,
+): Promise<ReadonlySet<string>> {
+  const [row] = await query<{ permissions: string[] }>('manager_by_id', managerById, [caller.userId, tenant.id]);
+  if (row?.permissions.includes('users.manage')) return new Set(row.permissions);
+  throw detail === undefined ? permissionMissing('users.manage') : problem('forbidden', { detail });
+}
+
+/** @throws {Problem} `forbidden` for a caller of scope Self, who manages nobody */
+function requireScopeAll({ scope }: Caller): void {
+  if (scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
+}
+
+/** Reads nothing: the result of a change that responds with 204. */
+export const noResult: Statement = { name: 'no_result', text: 'select', values: [] };

@@ -1,0 +1,113 @@
+import type { AuthServices } from '../auth/auth-services.ts';
+import { deleteMailTokens } from '../auth/mail-token.ts';
+import { revokeSessionsOf } from '../auth/sessions.ts';
+import { problem } from '../errors.ts';
+import { pathId, type RouteInput } from '../http/route.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
+import { changePeople, noResult, type PeopleTransaction } from './change-people.ts';
+import { userDocumentation } from './user-documentation.ts';
+import { checkEntity, findGrantableRole, findManagedUser, type ManagedUser, userFields } from './user-records.ts';
+import { type UserView, userById, userView } from './user-statements.ts';
+
+type Change = (transaction: PeopleTransaction, user: ManagedUser) => Promise<void>;
+
+const updateUser = `
+  update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6 where id = $1`;
+const disableUser = 'update users set disabled_at = now() where id = $1 and disabled_at is null';
+const enableUser = 'update users set disabled_at = null where id = $1 and disabled_at is not null';
+
+/** PUT of a user; POST that disables and enables one; DELETE of a user's sessions. */
+export function changeUserRoutes({ control }: AuthServices, path: string): TenantRoute[] {
+  const common = { ...userDocumentation, access: 'users.manage' } as const;
+  const recordPath = `${path}/:id`;
+  /** Makes a change of the user that the path names, and returns the user. */
+  const changeUser = async (
+    { params, ifMatch }: Pick<RouteInput<never>, 'params' | 'ifMatch'>,
+    context: RequestContext,
+    change: Change,
+  ): Promise<UserView> => {
+    const tenantId = context.tenant.id;
+    const [user] = await changePeople(control, context, async transaction => {
+      const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
+      const user = await findManagedUser(transaction, tenantId, id, ifMatch);
+      await change(transaction, user);
+      return userById({ tenantId }, user.id);
+    });
+    return user as unknown as UserView;
+  };
+  return [
+    defineRoute({
+      ...common,
+      method: 'PUT',
+      path: recordPath,
+      summary: 'Replace names, role, scope and entity of one User record',
+      body: userFields,
+      example: { FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All', EntityId: null },
+      response: userView,
+      hasTag: true,
+      takesIfMatch: true,
+      handler: async (input, context) => {
+        const { FirstName, LastName, Role, Scope, EntityId } = input.body;
+        const requireEntity = await checkEntity(context, EntityId);
+        return changeUser(input, context, async (transaction, user) => {
+          if (!user.isConfirmed && !user.isInvited) throw registrationOnly();
+          requireEntity();
+          const roleId = await findGrantableRole(transaction, context.tenant.id, Role);
+          await transaction.query('update_user', updateUser, [user.id, FirstName, LastName, roleId, Scope, EntityId]);
+        });
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path: `${recordPath}/disable`,
+      summary: 'Refuse the logins of one User, and end all sessions of the user',
+      response: userView,
+      hasTag: true,
+      takesIdempotencyKey: true,
+      handler: (input, context) =>
+        changeUser(input, context, async ({ query }, { id }) => {
+          await deleteMailTokens(query, id); // before the user is changed, in the order of `usePasswordToken`
+          await query('disable_user', disableUser, [id]);
+          await revokeSessionsOf(query, id, 'user_disabled');
+        }),
+    }),
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path: `${recordPath}/enable`,
+      summary: 'Allow the logins of one disabled User again',
+      response: userView,
+      hasTag: true,
+      takesIdempotencyKey: true,
+      handler: (input, context) =>
+        changeUser(input, context, async ({ query }, { id }) => {
+          await query('enable_user', enableUser, [id]);
+        }),
+    }),
+    defineRoute({
+      ...common,
+      method: 'DELETE',
+      path: `${recordPath}/sessions`,
+      summary: 'End all sessions of one User',
+      takesIfMatch: true,
+      handler: async (input, context) => {
+        await changePeople(control, context, async transaction => {
+          const id = pathId(input.params.id, Number.MAX_SAFE_INTEGER);
+          const user = await findManagedUser(transaction, context.tenant.id, id, input.ifMatch);
+          await revokeSessionsOf(transaction.query, user.id, 'ended');
+          return noResult;
+        });
+      },
+    }),
+  ];
+}
+
+/**
+ * The password of a registration was chosen by whoever sent it, so the role that an administrator gives to an address
+ * must not become theirs: an invitation deletes the registrations of the address.
+ */
+function registrationOnly() {
+  return problem('forbidden', { detail: 'This person has not confirmed a registration. Invite the address instead.' });
+}

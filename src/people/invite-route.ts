@@ -1,0 +1,78 @@
+import type { AuthServices } from '../auth/auth-services.ts';
+import { email } from '../auth/email.ts';
+import { mailText } from '../auth/mail.ts';
+import { problem } from '../errors.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
+import { changePeople } from './change-people.ts';
+import { inviteUser } from './invite-user.ts';
+import { userDocumentation } from './user-documentation.ts';
+import { checkEntity, userFields } from './user-records.ts';
+import { type UserView, userById, userView } from './user-statements.ts';
+
+/**
+ * POST of a user: invites a person, by a mail with a token that sets the first password. The mail is sent after the
+ * transaction: if the process ends in between, the person gets no mail, and the administrator invites again.
+ */
+export function inviteRoute(services: AuthServices, path: string): TenantRoute {
+  const { control, mailLimits, background } = services;
+  return defineRoute({
+    ...userDocumentation,
+    method: 'POST',
+    path,
+    access: 'users.manage',
+    summary: 'Invite a person, who receives a mail to set a password',
+    description:
+      'The token of the mail is valid once, for 7 days: it sets the first password at `/api/v1/auth/reset-password`. Until ' +
+      'then the user cannot log in. Inviting an address again that has not accepted yet replaces names, role, scope and ' +
+      'entity, and the former token is no longer valid.',
+    body: userFields.extend({ Email: email() }),
+    example: { Email: 'nora@example.com', FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All' },
+    response: userView,
+    status: 201,
+    hasTag: true,
+    takesIdempotencyKey: true,
+    location: user => `${path}/${user.Id}`,
+    handler: async ({ body }, context) => {
+      const { tenant } = context;
+      const requireEntity = await checkEntity(context, body.EntityId);
+      const account = { tenantGuid: tenant.guid, email: body.Email };
+      const delayMs = await mailLimits.invitationDelay(account);
+      let token: string | undefined;
+      const [user] = await changePeople(control, context, async transaction => {
+        if (delayMs > 0) throw tooManyInvitations(delayMs); // not for a repeated request, which sends no mail
+        requireEntity();
+        const invited = await inviteUser(transaction, tenant.id, body);
+        token = invited.token;
+        return userById({ tenantId: tenant.id }, invited.id);
+      });
+      const sent = token;
+      if (sent !== undefined) background.run('invite', () => sendInvitation(services, tenant, body.Email, sent));
+      return user as unknown as UserView;
+    },
+  });
+}
+
+function tooManyInvitations(delayMs: number) {
+  return problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Math.ceil(delayMs / 1_000))) } });
+}
+
+async function sendInvitation(
+  { mailLimits, sendMail, publicUrl }: AuthServices,
+  tenant: RequestContext['tenant'],
+  address: string,
+  token: string,
+): Promise<void> {
+  // Counted here, because a request that fails sends no mail. Concurrent requests above the limit send none either.
+  if (!(await mailLimits.allowInvitation({ tenantGuid: tenant.guid, email: address }))) return;
+  await sendMail({
+    to: address,
+    subject: `Your invitation to ${tenant.name}`,
+    text: mailText(
+      `An administrator of\n${tenant.name}\ninvites you to use its back office.`,
+      `To accept, send this token with a new password within 7 days to\n${publicUrl}/api/v1/auth/reset-password`,
+      token,
+      'If you do not expect an invitation, do nothing.',
+    ),
+  });
+}

@@ -1,0 +1,28 @@
+import { problem } from '../errors.ts';
+
+/**
+ * Nobody grants a permission that they do not have: neither by a role, nor by its assignment.
+ * @param granted the permissions of a role
+ * @throws {Problem} `forbidden`, which names the missing permissions
+ */
+export function requireMayGrant(granted: readonly string[], held: ReadonlySet<string>): void {
+  requireAll(granted, held, 'You cannot grant permissions that you do not have');
+}
+
+/**
+ * Nobody manages a person, or changes a role, with permissions that they do not have themselves.
+ * @throws {Problem} `forbidden`, which names the missing permissions
+ */
+export function requireMayManage(permissions: readonly string[], held: ReadonlySet<string>): void {
+  requireAll(permissions, held, 'You cannot manage who has permissions that you do not have');
+}
+
+function requireAll(permissions: readonly string[], held: ReadonlySet<string>, reason: string): void {
+  const missing = permissions.filter(permission => !held.has(permission)).sort();
+  if (missing.length === 0) return;
+  const challenge = `Bearer error="insufficient_scope", scope="${missing.join(' ')}"`;
+  throw problem('forbidden', {
+    detail: `${reason}: ${missing.join(', ')}.`,
+    headers: { 'WWW-Authenticate': challenge },
+  });
+}

@@ -1,0 +1,110 @@
+import { z } from 'zod';
+import type { AuthServices } from '../auth/auth-services.ts';
+import { queryControl } from '../control/database.ts';
+import { permissions } from '../control/permissions.ts';
+import { problem } from '../errors.ts';
+import { lengths, text } from '../http/fields.ts';
+import { pathId } from '../http/route.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { changePeople, noResult } from './change-people.ts';
+import { changeRole, createRole, deleteRole } from './role-records.ts';
+import { allRoles, type RoleView, roleById, roleView } from './role-statements.ts';
+
+const path = '/api/v1/Roles';
+const common = {
+  tag: 'Role',
+  access: 'users.manage',
+  description:
+    'A role is a named set of permissions. The roles `Administrator` and `Member` cannot be changed. Nobody creates, ' +
+    'changes or deletes a role with a permission that they do not have themselves.',
+} as const;
+
+const contract = z.object({
+  Name: text({ max: lengths.name }),
+  Permissions: z.array(z.enum(permissions)).max(permissions.length),
+});
+const example = { Name: 'Buyer', Permissions: ['orders.read', 'orders.write'] as const };
+
+/** The roles of a tenant, for its administrators. */
+export function roleRoutes({ control }: AuthServices): TenantRoute[] {
+  const read = ({ name, text, values }: ReturnType<typeof allRoles>) =>
+    queryControl<RoleView>(control, name, text, values);
+  const idOf = (id: string | undefined) => pathId(id, Number.MAX_SAFE_INTEGER);
+  return [
+    defineRoute({
+      ...common,
+      method: 'GET',
+      path,
+      cache: 'revalidate',
+      summary: 'All Role records',
+      response: z.array(roleView),
+      handler: async (_input, { tenant }) => read(allRoles(tenant.id)),
+    }),
+    defineRoute({
+      ...common,
+      method: 'GET',
+      path: `${path}/:id`,
+      cache: 'revalidate',
+      summary: 'One Role record by its id',
+      response: roleView,
+      handler: async ({ params }, { tenant }) => {
+        const id = idOf(params.id);
+        const [role] = id ? await read(roleById(tenant.id, id)) : [];
+        if (!role) throw problem('not_found');
+        return role;
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'POST',
+      path,
+      summary: 'Create one Role record',
+      body: contract,
+      example: { ...example, Permissions: [...example.Permissions] },
+      response: roleView,
+      status: 201,
+      hasTag: true,
+      takesIdempotencyKey: true,
+      location: role => `${path}/${role.Id}`,
+      handler: async ({ body }, context) => {
+        const tenantId = context.tenant.id;
+        const [role] = await changePeople(control, context, async transaction =>
+          roleById(tenantId, await createRole(transaction, tenantId, body)),
+        );
+        return role as unknown as RoleView;
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'PUT',
+      path: `${path}/:id`,
+      summary: 'Replace one Role record',
+      body: contract,
+      example: { ...example, Permissions: [...example.Permissions] },
+      response: roleView,
+      hasTag: true,
+      takesIfMatch: true,
+      handler: async ({ body, params, ifMatch }, context) => {
+        const tenantId = context.tenant.id;
+        const [role] = await changePeople(control, context, async transaction => {
+          const id = await changeRole(transaction, { tenantId, id: idOf(params.id), ifMatch }, body);
+          return roleById(tenantId, id);
+        });
+        return role as unknown as RoleView;
+      },
+    }),
+    defineRoute({
+      ...common,
+      method: 'DELETE',
+      path: `${path}/:id`,
+      summary: 'Delete one Role record that no user has',
+      takesIfMatch: true,
+      handler: async ({ params, ifMatch }, context) => {
+        await changePeople(control, context, async transaction => {
+          await deleteRole(transaction, { tenantId: context.tenant.id, id: idOf(params.id), ifMatch });
+          return noResult;
+        });
+      },
+    }),
+  ];
+}

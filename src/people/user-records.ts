@@ -1,0 +1,87 @@
+import { z } from 'zod';
+import { scopes } from '../control/scopes.ts';
+import { problem } from '../errors.ts';
+import { namesStrongly } from '../http/entity-tags.ts';
+import { lengths, longId, text } from '../http/fields.ts';
+import { Representation } from '../http/representation.ts';
+import { Entity } from '../resources/entity.ts';
+import { fieldProblem } from '../resources/record.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
+import type { PeopleTransaction } from './change-people.ts';
+import { requireMayGrant, requireMayManage } from './permission-rules.ts';
+import { type UserView, userById } from './user-statements.ts';
+
+/** What administrators decide about a user. */
+export const userFields = z.object({
+  FirstName: text({ max: lengths.name }),
+  LastName: text({ max: lengths.name }),
+  Role: text({ max: lengths.name }),
+  Scope: z.enum(scopes),
+  EntityId: longId().nullable().default(null),
+});
+
+/** A user whom a change is about. */
+export interface ManagedUser {
+  readonly id: number;
+  /** Of the user's role. */
+  readonly permissions: string[];
+  readonly isConfirmed: boolean;
+  readonly isInvited: boolean;
+}
+
+const managedUser = `
+  select u.id::float8 as id, r.permissions, u.confirmed_at is not null as "isConfirmed", u.invited_at is not null as "isInvited"
+    from users u join roles r on r.id = u.role_id
+   where u.tenant_id = $1 and u.id = $2`;
+
+/**
+ * Returns a user whom the caller may manage. Does not lock the row: other administrators wait for the lock of the
+ * people, and the user's own changes (a password, a confirmation) touch other columns.
+ * @param ifMatch the header `If-Match`
+ * @throws {Problem} `not_found`; `forbidden` when the user has a permission that the caller lacks; `precondition_failed`
+ */
+export async function findManagedUser(
+  { query, permissions }: PeopleTransaction,
+  tenantId: number,
+  id: number | undefined,
+  ifMatch?: string,
+): Promise<ManagedUser> {
+  const [user] = id ? await query<ManagedUser>('managed_user', managedUser, [tenantId, id]) : [];
+  if (!user) throw problem('not_found');
+  requireMayManage(user.permissions, permissions);
+  if (ifMatch !== undefined) {
+    const { name, text, values } = userById({ tenantId }, user.id);
+    const [viewed] = await query<UserView>(name, text, values);
+    if (!namesStrongly(ifMatch, Representation.of(viewed).tag)) throw problem('precondition_failed');
+  }
+  return user;
+}
+
+const roleByName = 'select id::float8 as id, permissions from roles where tenant_id = $1 and name = $2';
+
+/**
+ * Returns the id of a role that the caller may give to somebody.
+ * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the caller may not grant it
+ */
+export async function findGrantableRole(
+  { query, permissions }: PeopleTransaction,
+  tenantId: number,
+  name: string,
+): Promise<number> {
+  const [role] = await query<{ id: number; permissions: string[] }>('role_by_name', roleByName, [tenantId, name]);
+  if (!role) throw fieldProblem('Role', 'is not a role', 'unknown_reference');
+  requireMayGrant(role.permissions, permissions);
+  return role.id;
+}
+
+/**
+ * Checks that the tenant has a business entity. The check runs in the database of the tenant, before the transaction of
+ * the change, which awaits nothing but its own queries; so a concurrent delete of the entity may pass unseen.
+ * @returns a function for that transaction, which throws `validation_failed` unless the tenant has the entity
+ */
+export async function checkEntity({ em, caller }: RequestContext, id: number | null): Promise<() => void> {
+  const exists = id === null || (caller.scope === 'All' && (await em.count(Entity, { id })) > 0);
+  return () => {
+    if (!exists) throw fieldProblem('EntityId', 'is not an entity', 'unknown_reference');
+  };
+}

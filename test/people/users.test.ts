@@ -1,0 +1,267 @@
+import { randomUUID } from 'node:crypto';
+import { expect } from 'chai';
+import { addSampleUser, controlSql } from '../auth/sample-users.ts';
+import { expectNotLogged, expectNotStored } from '../auth/secrets.ts';
+import type { ApiResponse, Client } from '../support/client.ts';
+import { type MailServer, startMailServer } from '../support/mail-server.ts';
+import { createWorld, type World } from '../support/world.ts';
+import { changed, expectProblem, invitation, newAddress, rolesPath, usersPath } from './people-world.ts';
+
+const password = 'correct horse battery staple';
+
+describe('users of a tenant', () => {
+  let mail: MailServer;
+  let world: World;
+  let admin: Client;
+  let globex: Client;
+
+  before(async () => {
+    mail = await startMailServer();
+    world = await createWorld({ SMTP_URL: mail.url });
+    await controlSql(world, `update tenants set features = '{selfRegistration}' where id = ?`, [world.acme.id]);
+    admin = await world.login(world.acme);
+    globex = await world.login(world.globex);
+  });
+  after(async () => {
+    await world.close();
+    await mail.close();
+  });
+
+  const named = () => ({ 'X-Tenant': world.acme.guid });
+  const accept = (token: string, newPassword = password, headers = named()): Promise<ApiResponse> =>
+    world.anonymous.post('/api/v1/auth/reset-password', { token, newPassword }, headers);
+  const login = (email: string): Promise<ApiResponse> =>
+    world.anonymous.post('/api/v1/auth/login', { email, password }, named());
+  /** Waits for a mail that is requested after all others, so that those would have arrived. */
+  const lastMail = async (): Promise<void> => {
+    const { email } = await addSampleUser(world, world.acme);
+    await world.anonymous.post('/api/v1/auth/reset-password', { email }, named());
+    await mail.waitForToken(email);
+  };
+
+  it('a user record has the declared fields, and the time of the last login', async () => {
+    const { id, guid, email, password: own } = await addSampleUser(world, world.acme);
+    const before = await admin.get(`${usersPath}/${id}`);
+    expect(before.status).to.equal(200);
+    const { CreatedAt, ConfirmedAt, ...fields } = before.body;
+    expect(fields).to.deep.equal({
+      Id: id,
+      Guid: guid,
+      Email: email,
+      FirstName: 'Per',
+      LastName: 'Son',
+      Role: 'Member',
+      Scope: 'All',
+      EntityId: null,
+      IsDisabled: false,
+      LastLoginAt: null,
+    });
+    const start = new Date().toISOString();
+    await world.login(world.acme, { email, password: own });
+    const after = await admin.get(`${usersPath}/${id}`);
+    expect(after.body.LastLoginAt >= start, after.body.LastLoginAt).to.equal(true);
+    expect(after.body).to.deep.equal({ ...before.body, LastLoginAt: after.body.LastLoginAt });
+    const unchanged = await admin.get(`${usersPath}/${id}`, { 'If-None-Match': after.headers.get('etag') ?? '' });
+    expect(unchanged.status).to.equal(304);
+  });
+
+  it('the pages of the list contain each user of the tenant once, and no user of another tenant', async () => {
+    for (let i = 0; i < 3; i++) await addSampleUser(world, world.acme);
+    const other = await addSampleUser(world, world.globex);
+    const ids: number[] = [];
+    for (;;) {
+      const after = ids.length > 0 ? `&after=${ids.at(-1)}` : '';
+      const page: { Id: number }[] = (await admin.get(`${usersPath}?limit=2${after}`)).body;
+      if (page.length === 0) break;
+      expect(page.length).to.be.at.most(2);
+      ids.push(...page.map(({ Id }) => Id));
+    }
+    const stored = await controlSql<{ id: string }>(world, 'select id from users where tenant_id = ? order by id', [
+      world.acme.id,
+    ]);
+    expect(ids).to.deep.equal(stored.map(({ id }) => Number(id)));
+    expectProblem(await admin.get(`${usersPath}/${other.id}`), 404, 'not_found');
+  });
+
+  it('an invited user sets the first password with the token of the mail, once, and cannot log in before', async () => {
+    const sent = invitation({ Email: 'Nora.Newman@People.Test', IsDisabled: true, Id: 1, ConfirmedAt: '2020-01-01' });
+    const invited = await admin.post(usersPath, sent);
+    expect(invited.status).to.equal(201);
+    expect(invited.headers.get('location')).to.equal(`${usersPath}/${invited.body.Id}`);
+    const email = 'nora.newman@people.test';
+    expect(invited.body).to.include({ Email: email, Role: 'Member', Scope: 'All', IsDisabled: false });
+    expect([invited.body.ConfirmedAt, invited.body.LastLoginAt]).to.deep.equal([null, null]);
+
+    const token = await mail.waitForToken(email);
+    expect(mail.messagesTo(email)[0]?.content).to.include('acme Ltd').and.not.include(password);
+    expectProblem(await login(email), 401, 'invalid_credentials');
+    expectProblem(
+      await world.anonymous.post('/api/v1/auth/login', { email, password: 'none' }, named()),
+      401,
+      'invalid_credentials',
+    );
+    expectProblem(await accept(token, password, { 'X-Tenant': world.globex.guid }), 400, 'validation_failed');
+    expect((await accept(token)).status).to.equal(204);
+    expectProblem(await accept(token), 400, 'validation_failed');
+    expect((await login(email)).status).to.equal(200);
+    const { body } = await admin.get(`${usersPath}/${invited.body.Id}`);
+    expect([body.ConfirmedAt, body.LastLoginAt]).to.not.include(null);
+    await expectNotStored(world, [token]);
+    expectNotLogged(world, [token, email]);
+  });
+
+  it('an expired invitation sets no password', async () => {
+    const { Email, ...rest } = invitation();
+    const { body } = await admin.post(usersPath, { Email, ...rest });
+    const token = await mail.waitForToken(Email);
+    await controlSql(world, `update mail_tokens set expires_at = now() - interval '1 s' where user_id = ?`, [body.Id]);
+    expectProblem(await accept(token), 400, 'validation_failed');
+    expectProblem(await login(Email), 401, 'invalid_credentials');
+  });
+
+  it('a second invitation replaces the first: its fields are stored, and the first token is no longer valid', async () => {
+    const sent = invitation();
+    const first = await admin.post(usersPath, sent);
+    const firstToken = await mail.waitForToken(sent.Email);
+    const again = await admin.post(usersPath, { ...sent, FirstName: 'Nadia', Role: 'Administrator', Scope: 'Self' });
+    expect([again.status, again.body.Id]).to.deep.equal([201, first.body.Id]);
+    expect(again.body).to.include({ FirstName: 'Nadia', Role: 'Administrator', Scope: 'Self' });
+    const token = await mail.waitForToken(sent.Email, 2);
+    expectProblem(await accept(firstToken), 400, 'validation_failed');
+    expect((await accept(token)).status).to.equal(204);
+    expect((await login(sent.Email)).status).to.equal(200);
+  });
+
+  it('an address that a user of the tenant has cannot be invited, and one of another tenant can', async () => {
+    const { email } = await addSampleUser(world, world.acme);
+    const refused = await admin.post(usersPath, invitation({ Email: email.toUpperCase() }));
+    expectProblem(refused, 400, 'duplicate');
+    expect(refused.body.errors).to.deep.equal({ Email: ['is taken'] });
+    const other = await globex.post(usersPath, invitation({ Email: email }));
+    const fresh = await globex.post(usersPath, invitation());
+    const shape = ({ status, headers, body }: ApiResponse) => [status, Object.keys(body), [...headers.keys()].sort()];
+    expect(shape(other)).to.deep.equal(shape(fresh));
+    expect(other.body.Guid).to.not.equal(undefined);
+  });
+
+  it('a registration of an invited address, before or after the invitation, never sets the password', async () => {
+    const attacker = { password: 'the password of an attacker', firstName: 'Mallory', lastName: 'X' };
+    const before = newAddress();
+    await world.anonymous.post('/api/v1/auth/register', { email: before, ...attacker }, named());
+    const registered = await mail.waitForToken(before);
+    const listed = (await admin.get(`${usersPath}?limit=1000`)).body.find(
+      ({ Email }: { Email: string }) => Email === before,
+    );
+    expect(listed).to.include({ Role: 'Member', Scope: 'Self', ConfirmedAt: null });
+    expectProblem(
+      await admin.put(`${usersPath}/${listed.Id}`, {
+        FirstName: 'N',
+        LastName: 'N',
+        Role: 'Administrator',
+        Scope: 'All',
+      }),
+      403,
+      'forbidden',
+    );
+    expect((await admin.post(usersPath, invitation({ Email: before, Role: 'Administrator' }))).status).to.equal(201);
+    const token = await mail.waitForToken(before, 2);
+    const confirm = await world.anonymous.post('/api/v1/auth/confirm', { token: registered }, named());
+    expectProblem(confirm, 400, 'validation_failed');
+
+    const after = newAddress();
+    await admin.post(usersPath, invitation({ Email: after, Role: 'Administrator' }));
+    await mail.waitForToken(after);
+    const register = await world.anonymous.post('/api/v1/auth/register', { email: after, ...attacker }, named());
+    expect(register.status).to.equal(202);
+    await lastMail();
+    expect(mail.messagesTo(after)).to.have.length(1);
+    expect((await accept(token)).status).to.equal(204);
+    expect((await login(before)).status).to.equal(200);
+  });
+
+  it('an invitation that is repeated with its key makes one user, one audit entry and one mail', async () => {
+    const sent = invitation();
+    const key = { 'Idempotency-Key': randomUUID() };
+    const responses = await Promise.all([1, 2, 3].map(() => admin.post(usersPath, sent, key)));
+    responses.push(await admin.post(usersPath, sent, key));
+    for (const { status, body } of responses) expect([status, body]).to.deep.equal([201, responses[0]?.body]);
+    const replayed = responses.map(({ headers }) => headers.get('idempotency-replayed'));
+    expect(replayed.sort()).to.deep.equal([null, 'true', 'true', 'true'].sort());
+    expectProblem(await admin.post(usersPath, { ...sent, FirstName: 'Other' }, key), 422, 'idempotency_key_reused');
+    await lastMail();
+    expect(mail.messagesTo(sent.Email)).to.have.length(1);
+    const audit = await admin.get(`/api/v1/AuditLog?resource=User&key=${responses[0]?.body.Id}`);
+    expect(audit.body).to.have.length(1);
+
+    const role = { Name: 'Once', Permissions: ['orders.read'] };
+    const once = { 'Idempotency-Key': randomUUID() };
+    const [first, second] = [await admin.post(rolesPath, role, once), await admin.post(rolesPath, role, once)];
+    expect([first.status, second.status, second.body]).to.deep.equal([201, 201, first.body]);
+  });
+
+  it('If-Match refuses a change of a user or role that has changed since', async () => {
+    const { id } = await addSampleUser(world, world.acme);
+    const path = `${usersPath}/${id}`;
+    const read = await admin.get(path);
+    const tag = { 'If-Match': read.headers.get('etag') ?? '' };
+    const put = await admin.put(path, changed(read, { LastName: 'Changed' }), tag);
+    expect([put.status, put.body.LastName]).to.deep.equal([200, 'Changed']);
+    expect((await admin.get(path)).headers.get('etag')).to.equal(put.headers.get('etag'));
+    expectProblem(await admin.put(path, changed(read), tag), 412, 'precondition_failed');
+    expectProblem(await admin.delete(`${path}/sessions`, tag), 412, 'precondition_failed');
+
+    const role = await admin.post(rolesPath, { Name: 'Tagged', Permissions: [] });
+    const rolePath = `${rolesPath}/${role.body.Id}`;
+    const roleTag = { 'If-Match': role.headers.get('etag') ?? '' };
+    expect((await admin.get(rolePath)).headers.get('etag')).to.equal(role.headers.get('etag'));
+    const fields = { Name: 'Tagged', Permissions: ['orders.read'] };
+    expect((await admin.put(rolePath, fields, roleTag)).status).to.equal(200);
+    expectProblem(await admin.put(rolePath, fields, roleTag), 412, 'precondition_failed');
+    expectProblem(await admin.delete(rolePath, roleTag), 412, 'precondition_failed');
+    expect((await admin.delete(rolePath, { 'If-Match': '*' })).status).to.equal(204);
+  });
+
+  it('a role that somebody has is not deleted, and neither Administrator nor Member is changed', async () => {
+    const role = await admin.post(rolesPath, { Name: 'Held', Permissions: ['orders.read', 'orders.read'] });
+    expect(role.body.Permissions).to.deep.equal(['orders.read']);
+    expectProblem(await admin.post(rolesPath, { Name: 'hELD', Permissions: [] }), 400, 'duplicate');
+    const invited = await admin.post(usersPath, invitation({ Role: 'Held' }));
+    expectProblem(await admin.delete(`${rolesPath}/${role.body.Id}`), 400, 'in_use');
+    await admin.put(`${usersPath}/${invited.body.Id}`, changed(invited, { Role: 'Member' }));
+    expect((await admin.delete(`${rolesPath}/${role.body.Id}`)).status).to.equal(204);
+    expectProblem(await admin.get(`${rolesPath}/${role.body.Id}`), 404, 'not_found');
+    const { body: roles } = await admin.get(rolesPath);
+    for (const { Id, Name, Permissions } of roles.filter(({ Name }: { Name: string }) => /^(Adm|Mem)/.test(Name))) {
+      expectProblem(await admin.put(`${rolesPath}/${Id}`, { Name: `${Name}2`, Permissions }), 403, 'forbidden');
+      expectProblem(await admin.delete(`${rolesPath}/${Id}`), 403, 'forbidden');
+    }
+  });
+});
+
+describe('limits of invitations', () => {
+  it('an address receives at most 3 invitations in 15 minutes; a further one gets 429, a repeated one its response', async () => {
+    const mail = await startMailServer();
+    const world = await createWorld({ SMTP_URL: mail.url, RATE_LIMIT_MAILS: '3/15m' });
+    try {
+      const admin = await world.login(world.acme);
+      const sent = invitation();
+      const key = { 'Idempotency-Key': randomUUID() };
+      const first = await admin.post(usersPath, sent, key);
+      await mail.waitForToken(sent.Email, 1);
+      for (const count of [2, 3]) {
+        expect((await admin.post(usersPath, sent)).status).to.equal(201);
+        await mail.waitForToken(sent.Email, count);
+      }
+      const limited = await admin.post(usersPath, sent);
+      expectProblem(limited, 429, 'rate_limited');
+      expect(Number(limited.headers.get('retry-after'))).to.be.within(1, 900);
+      const again = await admin.post(usersPath, sent, key);
+      expect([again.status, again.body]).to.deep.equal([201, first.body]);
+      expect((await admin.post(usersPath, invitation())).status, 'another address').to.equal(201);
+      expect(mail.messagesTo(sent.Email)).to.have.length(3);
+    } finally {
+      await world.close();
+      await mail.close();
+    }
+  });
+});
