@@ -1,10 +1,12 @@
 import type { Context, Middleware } from 'koa';
-import { z } from 'zod';
+import type { z } from 'zod';
 import { enforceScope } from './auth/enforce-scope.ts';
 import { problem } from './errors.ts';
 import { readIdempotencyKey } from './http/idempotency-key.ts';
+import { Page } from './http/lists/list-page.ts';
 import { readBody } from './http/read-body.ts';
-import { readFields, readQuery } from './http/read-fields.ts';
+import { readFields } from './http/read-fields.ts';
+import { type QueryInput, readParameters } from './http/read-parameters.ts';
 import { Representation } from './http/representation.ts';
 import { type ResponseFilter, responseFilter } from './http/response-filter.ts';
 import type { Routers } from './http/routers.ts';
@@ -42,16 +44,24 @@ export function respond(route: TenantRoute): Middleware {
     const strict = prefersStrict(ctx.req.headers.prefer as string | undefined);
     if (strict) ctx.set('Preference-Applied', 'handling=strict');
     const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
-    const query = route.query || strict ? readParameters(ctx, route, strict) : {};
+    const parameters: QueryInput = route.query || route.list || strict ? readParameters(ctx, route, strict) : noQuery;
     const ifMatch = route.takesIfMatch ? ctx.req.headers['if-match'] : undefined;
-    const input = { body: body as never, query: query as never, params: ctx.params, ifMatch };
+    const input = { body: body as never, ...(parameters as QueryInput<never>), params: ctx.params, ifMatch };
     const key = route.takesIdempotencyKey ? ctx.req.headers['idempotency-key'] : undefined;
     if (key !== undefined) context.makeRepeatable(readIdempotencyKey(key as string), [ctx.path, body]);
     const result = await route.handler(input, context);
     if (context?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
     deadline.check(); // the request has been answered
+    if (result instanceof Page) return sendPage(ctx, route, result);
     await sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
   };
+}
+
+const noQuery: QueryInput = { query: {} };
+
+function sendPage(ctx: Context, route: TenantRoute, { representation, next }: Page): void | Promise<void> {
+  if (next !== undefined) ctx.set('Link', `<${next}>; rel="next"`);
+  return sendResponse(ctx, route, representation);
 }
 
 /** JSON is limited to the declared fields; a response of another media type is sent as the handler returns it. */
@@ -71,17 +81,6 @@ async function readInput(
   const unknown = strict ? unknownNames(Object.keys(body), contract, 'is not a field of this request') : {};
   if (route.method === 'POST' && caller) enforceScope(body, caller);
   return readFields(contract, body, unknown);
-}
-
-const noParameters = z.object({});
-
-function readParameters(ctx: Context, { query = noParameters }: TenantRoute, strict: boolean): object {
-  const search = new URLSearchParams(ctx.querystring);
-  return readQuery(
-    query,
-    search,
-    strict ? unknownNames(search.keys(), query, 'is not a parameter of this request') : {},
-  );
 }
 
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);

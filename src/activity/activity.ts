@@ -3,8 +3,10 @@ import { z } from 'zod';
 import { toRow } from '../casing.ts';
 import { problem } from '../errors.ts';
 import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from '../http/fields.ts';
+import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
+import { readPage } from '../lists/read-page.ts';
 import { type Condition, TableStatements } from '../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { Caller } from '../tenancy/request-context.ts';
@@ -44,6 +46,16 @@ const view = z
   .meta({ title: 'Activity' });
 const table = new TableStatements(Activity, view);
 
+const query = z.object({ limit: limit(), userId: queryId(), entityId: queryId() });
+const list = listContract({
+  view,
+  query,
+  order: { CreatedAt: 'desc', Id: 'desc' },
+  key: 'Id',
+  search: ['Comment', 'Screen'],
+  longTexts: ['Comment'],
+});
+
 const entry = z.object({
   ActivityCode: int32(),
   UserId: longId().nullable().optional(),
@@ -82,14 +94,16 @@ export function activityRoutes(): TenantRoute[] {
       path,
       access: 'full.read',
       summary: 'The newest activities, of a user, an entity, or all',
-      query: z.object({ limit: limit(), userId: queryId(), entityId: queryId() }),
+      query,
+      list,
       response: z.array(view),
-      handler: async ({ query: { limit, userId, entityId } }, context) => {
+      handler: async ({ query: { limit, userId, entityId }, list }, context) => {
         const conditions: (Condition | undefined)[] = [
           visible(context.caller),
           userId === undefined ? undefined : ['user_id = ?', userId],
           entityId === undefined ? undefined : ['entity_id = ?', entityId],
         ];
+        if (list) return (await readPage(list, { table, conditions, read: select => context.read(select) })) as never;
         const newestFirst = { createdAt: 'desc', id: 'desc' } as const;
         const rows = await context.read(table.selectJson(conditions, { orderBy: newestFirst, limit }));
         return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;

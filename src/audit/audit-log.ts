@@ -2,9 +2,11 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { pascalCase } from '../casing.ts';
 import { type ControlDatabase, queryStatement } from '../control/database.ts';
-import { limit, longId, queryId, text, timestamp } from '../http/fields.ts';
+import { guid, limit, longId, queryId, text, timestamp } from '../http/fields.ts';
+import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
-import { type Condition, TableStatements } from '../postgres/table-statements.ts';
+import { readPage } from '../lists/read-page.ts';
+import { type Condition, type Statement, TableStatements } from '../postgres/table-statements.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 import type { Caller } from '../tenancy/request-context.ts';
 
@@ -40,7 +42,7 @@ const view = z
     Id: longId(),
     CreatedAt: timestamp(),
     UserId: longId().nullable(),
-    UserGuid: z.string().nullable(),
+    UserGuid: guid().nullable(),
     Action: z.enum(actions),
     Resource: z.string(),
     Key: z.string(),
@@ -53,6 +55,8 @@ const view = z
 
 const table = new TableStatements(AuditEntry, view);
 const name = text({ max: 255 }).optional();
+const query = z.object({ limit: limit(), resource: name, key: name, userId: queryId() });
+const list = listContract({ view, query, order: { Id: 'desc' }, key: 'Id', search: ['Resource', 'Key'] });
 
 /** The resources whose records, and audit entries, are in the control database. */
 const controlResources = ['User', 'Role'];
@@ -69,9 +73,10 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
         'Every change of a record has one entry, written in the same transaction. `resource` is a name such as ' +
         '`Country`, `key` the id or code of a record. The entries of `User` and `Role` are returned only when `resource` ' +
         'names one of them, and need the permission `users.read` too.',
-      query: z.object({ limit: limit(), resource: name, key: name, userId: queryId() }),
+      query,
+      list,
       response: z.array(view),
-      handler: async ({ query: { limit, resource, key, userId } }, context) => {
+      handler: async ({ query: { limit, resource, key, userId }, list }, context) => {
         const { caller, tenant } = context;
         const isControl = resource !== undefined && controlResources.includes(resource);
         if (isControl) requireUsersRead(caller);
@@ -82,8 +87,10 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
           key === undefined ? undefined : ['record_key = ?', key],
           userId === undefined ? undefined : ['user_id = ?', userId],
         ];
-        const select = table.select(conditions, { orderBy: { id: 'desc' }, limit });
-        const rows = await (isControl ? queryStatement(control, select) : context.read(select));
+        const read = (statement: Statement) =>
+          isControl ? queryStatement(control, statement) : context.read(statement);
+        if (list) return (await readPage(list, { table, conditions, read, toResponse: entryText })) as never;
+        const rows = await read(table.select(conditions, { orderBy: { id: 'desc' }, limit }));
         return (await Representation.ofList(entriesOf(rows))) as never;
       },
     }),
@@ -97,12 +104,18 @@ function requireUsersRead({ permissions }: Caller): void {
 
 /** The entries of a response, each as JSON text, made one at a time: a page may have 1,000 entries of 32 KB. */
 function* entriesOf(rows: Row[]): Iterable<string> {
-  for (const row of rows) {
-    const { Before, After, CreatedAt } = row as { Before: Row | null; After: Row | null; CreatedAt: string };
-    // The sessions of the control database may have another time zone than UTC.
-    const createdAt = toFieldValue('created_at', CreatedAt);
-    yield JSON.stringify({ ...row, CreatedAt: createdAt, Before: toFields(Before), After: toFields(After) });
-  }
+  for (const row of rows) yield entryOf(row);
+}
+
+function entryText(json: string): string {
+  return entryOf(JSON.parse(json));
+}
+
+function entryOf(row: Row): string {
+  const { Before, After, CreatedAt } = row as { Before: Row | null; After: Row | null; CreatedAt: string };
+  // The sessions of the control database may have another time zone than UTC.
+  const createdAt = toFieldValue('created_at', CreatedAt);
+  return JSON.stringify({ ...row, CreatedAt: createdAt, Before: toFields(Before), After: toFields(After) });
 }
 
 /** The columns of a row as fields of the API: names in PascalCase, timestamps in UTC to the millisecond. */

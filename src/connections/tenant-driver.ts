@@ -85,14 +85,14 @@ export class TenantDriver extends PostgreSqlDriver {
 
   /** Returns the rows of a reading statement. If the connection is lost meanwhile, reads once more on another one. */
   async read(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
-    return this.#read(select.name, async client => (await client.query<RowValues>(select)).rows, deadline);
+    return this.#read(select, async client => (await client.query<RowValues>(select)).rows, deadline);
   }
 
   /** Returns the rows of a reading statement of a resource, and whether they may be cached. Retries as `read` does. */
   async readCacheable(select: Statement, resource: string, deadline?: Deadline): Promise<ReadResult> {
     const key = resourceLockKey(resource);
     return this.#read(
-      select.name,
+      select,
       async client => {
         // In one round trip, but one after the other: the lock is tried before the rows are read.
         const [state, { rows }] = await client.sendTogether(() => [
@@ -128,9 +128,13 @@ export class TenantDriver extends PostgreSqlDriver {
   }
 
   /** Reads on a connection, in turn if the statement has large results (`LargeReads`). */
-  #read<T>(statement: string, query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
+  #read<T>(
+    { name, group = '' }: Statement,
+    query: (client: TenantClient) => Promise<T>,
+    deadline?: Deadline,
+  ): Promise<T> {
     return this.#largeReads.run(
-      statement,
+      name || group,
       read => this.#retryOnce(client => client.receiveFor(read, () => query(client)), deadline),
       deadline,
     );

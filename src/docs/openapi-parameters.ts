@@ -1,8 +1,9 @@
 import type { z } from 'zod';
 import type { TenantRoute } from '../tenancy/define-route.ts';
+import { listParameters } from './openapi-list-parameters.ts';
 import type { Json } from './openapi-schemas.ts';
 
-/** The parameters of a route: `X-Tenant`, `If-Match`, `Idempotency-Key`, path parameters, query parameters. */
+/** The parameters of a route: `X-Tenant`, `If-Match`, `Idempotency-Key`, and those of its path, query and list. */
 export function parameters(route: TenantRoute): Json[] {
   return [
     ...tenantHeader(route),
@@ -10,6 +11,7 @@ export function parameters(route: TenantRoute): Json[] {
     ...idempotencyKeyHeader(route),
     ...pathParameters(route),
     ...queryParameters(route),
+    ...listParameters(route),
   ];
 }
 
@@ -57,7 +59,9 @@ const pathDescriptions: Record<string, string> = {
 
 const queryDescriptions: Record<string, string> = {
   limit: 'The maximum number of records: 20 by default. A value above 1,000 counts as 1,000.',
-  after: 'Return the records whose id is greater than this one: the last id of the previous page.',
+  after:
+    'Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next ' +
+    'page, as in the `Link` header of the page before.',
   includeDeleted: 'Whether to include records that are marked as deleted.',
   userId: 'Return only entries of this user.',
   entityId: 'Return only entries of this entity.',
@@ -78,6 +82,7 @@ function queryParameters({ query }: TenantRoute): Json[] {
 function querySchema(name: string, defaultValue: unknown): Json {
   const withDefault = defaultValue === undefined ? {} : { default: defaultValue };
   if (typeof defaultValue === 'boolean') return { type: 'boolean', ...withDefault };
-  if (/^(limit|after|.*Id)$/.test(name)) return { type: 'integer', minimum: 1, ...withDefault };
+  if (name === 'after') return { type: ['integer', 'string'] };
+  if (/^(limit|.*Id)$/.test(name)) return { type: 'integer', minimum: 1, ...withDefault };
   return { type: 'string', ...withDefault };
 }

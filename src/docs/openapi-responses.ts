@@ -9,6 +9,7 @@ export function successResponses({
   cache,
   mayBeEmpty,
   hasTag,
+  list,
 }: TenantRoute): Json {
   const requestId = { 'X-Request-Id': { $ref: '#/components/headers/RequestId' } };
   const empty = { description: 'Success, without a body.', headers: requestId };
@@ -18,6 +19,7 @@ export function successResponses({
     ...requestId,
     ...(status === 201 ? { Location: { $ref: '#/components/headers/Location' } } : {}),
     ...(cache === 'revalidate' || hasTag ? etag : {}),
+    ...(list ? { Link: { $ref: '#/components/headers/Link' } } : {}),
   };
   const content = { [mediaTypeOf(contentType)]: { schema: responseSchema(response) } };
   const success = { [status]: { description: status === 201 ? 'Created.' : 'Success.', headers, content } };
@@ -35,6 +37,12 @@ export const responseHeaders = {
   Location: { description: 'The path of the new record.', schema: { type: 'string', format: 'uri-reference' } },
   ETag: {
     description: 'Send it back as `If-None-Match` of a read, or as `If-Match` of a change.',
+    schema: { type: 'string' },
+  },
+  Link: {
+    description:
+      'The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter ' +
+      'that the plain list does not have.',
     schema: { type: 'string' },
   },
   RetryAfter: { description: 'The number of seconds to wait.', schema: { type: 'integer', minimum: 1 } },

@@ -7,6 +7,9 @@ export const int32 = () => z.int32();
 /** A long id: 1 … 2⁵³−1, the range in which every JSON number is exact. */
 export const longId = () => z.int().min(1).max(Number.MAX_SAFE_INTEGER);
 
+/** A GUID in a response. */
+export const guid = () => z.string().meta({ format: 'uuid' });
+
 /** A time in a response: always ISO 8601 in UTC. */
 export const timestamp = () => z.iso.datetime();
 

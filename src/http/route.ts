@@ -1,4 +1,6 @@
 import type { z } from 'zod';
+import type { ListContract } from './lists/list-contract.ts';
+import type { ListQuery } from './lists/list-query.ts';
 
 /** The rate limits that a route can have: `login` counts by client and account, the others by client. */
 export type RouteLimit = 'login' | 'account' | 'token';
@@ -17,6 +19,8 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly description?: string | undefined;
   /** Parameters of the query string; undefined = the route ignores all. */
   readonly query?: z.ZodObject | undefined;
+  /** How clients may sort, filter, search and page the list that the route returns. */
+  readonly list?: ListContract | undefined;
   /** Fields of the JSON body; undefined = the route reads no body. */
   readonly body?: z.ZodObject | undefined;
   /** A valid body, for the documentation. */
@@ -52,6 +56,8 @@ export interface Route<Access = unknown, Context = unknown> {
 export interface RouteInput<Body, Query = Record<never, never>> {
   readonly body: Body;
   readonly query: Query;
+  /** What the request asks of a list beyond the plain one; the handler then returns a `Page`. */
+  readonly list?: ListQuery | undefined;
   /** Path parameters, decoded. */
   readonly params: Readonly<Record<string, string>>;
   /** The header `If-Match`. */

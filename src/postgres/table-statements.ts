@@ -2,10 +2,13 @@ import { DateTimeType, DecimalType, type EntityClass, EntitySchema } from '@mikr
 import pg from 'pg';
 import type { z } from 'zod';
 import { camelCase, snakeCase } from '../casing.ts';
+import { continuations, type KeysetKey } from './keyset.ts';
 
-/** SQL with its values. Each connection prepares it once, under `name`. */
+/** SQL with its values. Each connection prepares it once, under `name`; with an empty name, it is not prepared. */
 export interface Statement {
   readonly name: string;
+  /** Names the statements that return results of about the same size, if they have no name of their own. */
+  readonly group?: string;
   readonly text: string;
   readonly values: unknown[];
   readonly types?: pg.CustomTypesConfig;
@@ -27,6 +30,20 @@ interface SelectOptions {
   /** The direction of each property to order by. */
   orderBy?: Readonly<Record<string, 'asc' | 'desc'>>;
   limit?: number | undefined;
+}
+
+interface PageOptions {
+  /** The order of the records, which no two records share. */
+  keys: readonly PageKey[];
+  /** The keys of the record before the page, as `selectPage` returned them. */
+  after?: readonly (string | null)[] | undefined;
+  limit?: number | undefined;
+}
+
+interface PageKey {
+  readonly property: string;
+  readonly direction: 'asc' | 'desc';
+  readonly isNullable: boolean;
 }
 
 /** MikroORM's metadata of a property, as far as it is known before any connection. */
@@ -53,14 +70,14 @@ export class TableStatements {
     this.#name = meta.tableName;
     this.#properties = meta.properties as unknown as Record<string, Property>;
     this.#fields = Object.keys(view.shape)
-      .map(field => `${this.#source(camelCase(field))} as "${field}"`)
+      .map(field => `${this.sourceOf(camelCase(field))} as "${field}"`)
       .join(', ');
     this.#jsonFields = Object.keys(view.shape)
       .map(field => `${this.#jsonSource(camelCase(field))} as "${field}"`)
       .join(', ');
     this.#columns = Object.keys(this.#properties)
       .filter(property => !this.#properties[property]?.formula)
-      .map(property => `${this.#source(property)} as "${property}"`)
+      .map(property => `${this.sourceOf(property)} as "${property}"`)
       .join(', ');
   }
 
@@ -87,6 +104,30 @@ export class TableStatements {
     return statement(text, values);
   }
 
+  /**
+   * Selects the records after another one, in any order. Each row has `json`, a record as in `selectJson`, and `keys`, the
+   * values of the keys as PostgreSQL prints them. Null counts as larger than every value.
+   *
+   * The statement is not prepared: clients combine filters and orders, and each connection would keep each combination. Its
+   * plan is made for its values.
+   */
+  selectPage(conditions: Conditions, { keys, after, limit }: PageOptions): Statement {
+    const values: unknown[] = [];
+    const keysetKeys = keys.map(key => ({ ...key, sql: this.sourceOf(key.property) }));
+    const order = orderOf(keysetKeys);
+    const max = limit === undefined ? '' : ` limit $${values.push(limit)}`;
+    // Each part is one range of an index. The parts exclude each other.
+    const parts = (after ? continuations(keysetKeys, after) : [[]]).map(
+      range =>
+        `(select ${this.#name}.* from ${this.#name}${where([...conditions, ...range], values)} order by ${order}${max})`,
+    );
+    const text = `
+      select (select row_to_json(record)::text from (select ${this.#jsonFields}) record) as json,
+             array[${keys.map(({ property }) => this.#keyText(property)).join(', ')}] as keys
+        from (${parts.join(' union all ')}) ${this.#name} order by ${order}${max}`;
+    return { name: '', group: `page of ${this.#name}`, ...encoded(text, values) };
+  }
+
   /** Returns all properties of the entity, timestamps as text, and locks the rows until the transaction ends. */
   selectForUpdate(conditions: Conditions): Statement {
     const values: unknown[] = [];
@@ -96,7 +137,7 @@ export class TableStatements {
 
   insert(row: RowValues): Statement {
     const properties = Object.keys(row);
-    const columns = properties.map(property => this.#source(property)).join(', ');
+    const columns = properties.map(property => this.sourceOf(property)).join(', ');
     const parameters = properties.map((_, i) => `$${i + 1}`).join(', ');
     const text = `insert into ${this.#name} (${columns}) values (${parameters}) returning ${this.#fields}`;
     return statement(text, Object.values(row));
@@ -104,7 +145,7 @@ export class TableStatements {
 
   update(row: RowValues, conditions: Conditions): Statement {
     const values: unknown[] = Object.values(row);
-    const assignments = Object.keys(row).map((property, i) => `${this.#source(property)} = $${i + 1}`);
+    const assignments = Object.keys(row).map((property, i) => `${this.sourceOf(property)} = $${i + 1}`);
     const text = `update ${this.#name} set ${assignments.join(', ')}${where(conditions, values)}`;
     return statement(`${text} returning ${this.#fields}`, values);
   }
@@ -120,7 +161,7 @@ export class TableStatements {
     { orderBy = {}, limit }: SelectOptions = {},
     values: unknown[],
   ): string {
-    const order = Object.entries(orderBy).map(([property, direction]) => `${this.#source(property)} ${direction}`);
+    const order = Object.entries(orderBy).map(([property, direction]) => `${this.sourceOf(property)} ${direction}`);
     const text = `select ${fields} from ${this.#name}${where(conditions, values)}`;
     const ordered = order.length > 0 ? `${text} order by ${order.join(', ')}` : text;
     return limit === undefined ? ordered : `${ordered} limit $${values.push(limit)}`;
@@ -128,10 +169,17 @@ export class TableStatements {
 
   /** SQL of a value that PostgreSQL writes into JSON as `responseTypes` and `JSON.stringify` do. */
   #jsonSource(property: string): string {
-    const source = this.#source(property);
+    const source = this.sourceOf(property);
     if (this.#isOfType(property, DecimalType)) return `trim_scale(${source})`;
     if (!this.#isOfType(property, DateTimeType)) return source;
     return `to_char(${source} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+  }
+
+  /** SQL of the text of a key, with which it compares as equal: a timestamp in UTC, with microseconds. */
+  #keyText(property: string): string {
+    const source = this.sourceOf(property);
+    if (!this.#isOfType(property, DateTimeType)) return `${source}::text`;
+    return `to_char(${source} at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US+00')`;
   }
 
   #isOfType(property: string, type: typeof DateTimeType | typeof DecimalType): boolean {
@@ -140,7 +188,7 @@ export class TableStatements {
   }
 
   /** The column of a property, or the SQL of a computed one. */
-  #source(property: string): string {
+  sourceOf(property: string): string {
     const { formula, fieldName } = this.#properties[property] ?? {};
     return formula?.(this.#name) ?? fieldName ?? snakeCase(property);
   }
@@ -165,9 +213,17 @@ function statement(text: string, values: unknown[]): Statement {
     name = `statement_${names.size}`;
     names.set(text, name);
   }
+  return { name, ...encoded(text, values) };
+}
+
+function encoded(text: string, values: unknown[]): Omit<Statement, 'name'> {
   // `pg` would write dates in this process's time zone, without the seconds that offsets had in the past.
-  const encoded = values.map(value => (value instanceof Date ? value.toISOString() : value));
-  return { name, text, values: encoded, types: responseTypes };
+  const texts = values.map(value => (value instanceof Date ? value.toISOString() : value));
+  return { text, values: texts, types: responseTypes };
+}
+
+function orderOf(keys: readonly KeysetKey[]): string {
+  return keys.map(({ sql, direction }) => `${sql} ${direction}`).join(', ');
 }
 
 const { INT8, NUMERIC, TIMESTAMPTZ } = pg.types.builtins;

@@ -28,6 +28,7 @@ export const countries = defineResource({
   lookup: { property: 'countryCode', param: 'code' },
   access: { read: 'user', write: 'settings.write' },
   orderBy: { countryName: 'asc', countryCode: 'asc' },
+  search: ['countryCode', 'countryName'],
   view: z.object({
     CountryCode: z.string(),
     CountryName: z.string(),

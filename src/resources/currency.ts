@@ -32,6 +32,7 @@ export const currencies = defineResource({
   unique: 'code',
   access: { read: 'user', write: 'settings.write' },
   orderBy: { code: 'asc' },
+  search: ['code', 'name'],
   view: z.object({
     Id: int32(),
     Code: z.string(),

@@ -31,6 +31,7 @@ export const entityStatuses = defineResource({
   key: { id: maxInt32 },
   access: { read: 'full.read', write: 'full.manage' },
   orderBy: { weighting: 'asc', id: 'asc' },
+  search: ['title'],
   view: z.object({ Id: int32(), Title: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
   create: z.object({ Title: title, Weighting: weighting.default(0) }),
   update: z.object({ Title: title.optional(), Weighting: weighting.optional() }),

@@ -40,6 +40,8 @@ export const entities = defineResource({
   key: { id: Number.MAX_SAFE_INTEGER },
   access: { read: 'user', write: 'full.manage' },
   orderBy: { id: 'asc' },
+  search: ['name'],
+  computed: ['statusTitle'],
   paged: true,
   scopedBy: 'id',
   view: z.object({

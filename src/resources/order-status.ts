@@ -25,6 +25,7 @@ export const orderStatuses = defineResource({
   key: { id: maxInt32 },
   access: { read: 'user', write: 'settings.write' },
   orderBy: { weighting: 'asc', id: 'asc' },
+  search: ['name'],
   view: z.object({ Id: int32(), Name: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
   create: z.object({ Name: text({ max: lengths.name }), Weighting: int32().default(0) }),
   example: { Name: 'Shipped', Weighting: 30 },

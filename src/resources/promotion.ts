@@ -132,6 +132,8 @@ export const promotions = defineResource({
   lookup: { property: 'promoCode', param: 'promoCode' },
   access: { read: 'user', write: 'pricing.write' },
   orderBy: { promoCode: 'asc' },
+  search: ['promoCode', 'name'],
+  longTexts: ['description'],
   view: z.object({
     Id: int32(),
     PromoCode: z.string(),

@@ -26,6 +26,8 @@ export const systemOptions = defineResource({
   key: { id: maxInt32 },
   access: { read: 'user', write: 'settings.write' },
   orderBy: { systemOptionTypeId: 'asc', id: 'asc' },
+  search: ['value'],
+  longTexts: ['value'],
   view: z.object({
     Id: int32(),
     SystemOptionTypeId: int32(),

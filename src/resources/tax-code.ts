@@ -28,6 +28,7 @@ export const taxCodes = defineResource({
   lookup: { property: 'code', param: 'code' },
   access: { read: 'user', write: 'settings.write' },
   orderBy: { code: 'asc' },
+  search: ['code', 'name'],
   view: z.object({
     Id: int32(),
     Code: z.string(),

@@ -26,6 +26,7 @@ export const unitsOfMeasure = defineResource({
   lookup: { property: 'code', param: 'code' },
   access: { read: 'user', write: 'settings.write' },
   orderBy: { code: 'asc' },
+  search: ['code', 'name'],
   view: z.object({ Id: int32(), Code: z.string(), Name: z.string(), CreatedAt: timestamp() }),
   create: z.object({ Code: text({ max: lengths.code }), Name: text({ max: lengths.name }) }),
   example: { Code: 'KG', Name: 'Kilogram' },

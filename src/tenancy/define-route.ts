@@ -38,6 +38,7 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   summary: string;
   description?: string | undefined;
   query?: Query | undefined;
+  list?: Route['list'];
   body?: Body;
   example?: z.input<Body>;
   bodyLimit?: number;

@@ -232,7 +232,7 @@ describe('activities', () => {
     });
 
     it('unknown query parameters of the list of activities are ignored', async () => {
-      expect(await idsOf('?limit=1&UserId=99999&LIMIT=0&sort=asc&offset=-1&select[]=x')).to.have.lengthOf(1);
+      expect(await idsOf('?limit=1&UserId=99999&LIMIT=0&order=asc&offset=-1&select[]=x')).to.have.lengthOf(1);
     });
 
     it('the list of activities contains no activity of another tenant', async () => {

@@ -1748,6 +1748,8 @@ export interface components {
         Location: string;
         /** @description Send it back as `If-None-Match` of a read, or as `If-Match` of a change. */
         ETag: string;
+        /** @description The path of the next page, with `rel="next"`: of a list that has more records, if the request has a parameter that the plain list does not have. */
+        Link: string;
         /** @description The number of seconds to wait. */
         RetryAfter: number;
         /** @description What is missing or wrong in the credentials. */
@@ -2144,8 +2146,8 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description Return the records whose id is greater than this one: the last id of the previous page. */
-                after?: number;
+                /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
+                after?: number | string;
             };
             header?: never;
             path?: never;
@@ -2678,7 +2680,58 @@ export interface operations {
     };
     getEntityStatus: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Title, Weighting, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Title" | "-Title" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Return only records with this text in `Title`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    Title?: string;
+                    Weighting?: number;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Title` compares so: `filter[Title][gte]=…`, `filter[Title][lte]=…`, `filter[Title][gt]=…`, `filter[Title][lt]=…`, `filter[Title][prefix]=…`, `filter[Title][contains]=…`. */
+                "filter[Title]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Weighting` compares so: `filter[Weighting][gte]=…`, `filter[Weighting][lte]=…`, `filter[Weighting][gt]=…`, `filter[Weighting][lt]=…`. */
+                "filter[Weighting]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2690,6 +2743,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2899,6 +2953,65 @@ export interface operations {
             query?: {
                 /** @description Whether to include records that are marked as deleted. */
                 includeDeleted?: boolean;
+                /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of CountryCode, CountryName, IsDeleted, DeletedAt, CreatedAt. */
+                sort?: ("CountryCode" | "-CountryCode" | "CountryName" | "-CountryName" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Return only records with this text in `CountryCode` or `CountryName`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    CountryCode?: string;
+                    CountryName?: string;
+                    IsDeleted?: boolean;
+                    /** Format: date-time */
+                    DeletedAt?: string;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                };
+                /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`. */
+                "filter[CountryCode]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `CountryName` compares so: `filter[CountryName][gte]=…`, `filter[CountryName][lte]=…`, `filter[CountryName][gt]=…`, `filter[CountryName][lt]=…`, `filter[CountryName][prefix]=…`, `filter[CountryName][contains]=…`. */
+                "filter[CountryName]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`. */
+                "filter[DeletedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
             };
             header?: never;
             path?: never;
@@ -2911,6 +3024,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3153,7 +3267,58 @@ export interface operations {
     };
     getOrderStatuses: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Name, Weighting, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Name" | "-Name" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Return only records with this text in `Name`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    Name?: string;
+                    Weighting?: number;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
+                "filter[Name]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Weighting` compares so: `filter[Weighting][gte]=…`, `filter[Weighting][lte]=…`, `filter[Weighting][gt]=…`, `filter[Weighting][lt]=…`. */
+                "filter[Weighting]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3165,6 +3330,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3372,7 +3538,60 @@ export interface operations {
     };
     getUnitsOfMeasure: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    Code?: string;
+                    Name?: string;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Code` compares so: `filter[Code][gte]=…`, `filter[Code][lte]=…`, `filter[Code][gt]=…`, `filter[Code][lt]=…`, `filter[Code][prefix]=…`, `filter[Code][contains]=…`. */
+                "filter[Code]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
+                "filter[Name]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3384,6 +3603,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3631,7 +3851,59 @@ export interface operations {
     };
     getSystemOptions: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, SystemOptionTypeId, IsActive, CreatedAt. */
+                sort?: ("Id" | "-Id" | "SystemOptionTypeId" | "-SystemOptionTypeId" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Return only records with this text in `Value`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    SystemOptionTypeId?: number;
+                    Value?: string;
+                    IsActive?: boolean;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `SystemOptionTypeId` compares so: `filter[SystemOptionTypeId][gte]=…`, `filter[SystemOptionTypeId][lte]=…`, `filter[SystemOptionTypeId][gt]=…`, `filter[SystemOptionTypeId][lt]=…`. */
+                "filter[SystemOptionTypeId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Value` compares so: `filter[Value][gte]=…`, `filter[Value][lte]=…`, `filter[Value][gt]=…`, `filter[Value][lt]=…`, `filter[Value][prefix]=…`, `filter[Value][contains]=…`. */
+                "filter[Value]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3643,6 +3915,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -3942,7 +4215,119 @@ export interface operations {
     };
     getPromotions: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, PromoCode, Name, DiscountType, DiscountValue, CurrencyId, StartsAt, EndsAt, IsActive, CreatedAt. */
+                sort?: ("Id" | "-Id" | "PromoCode" | "-PromoCode" | "Name" | "-Name" | "DiscountType" | "-DiscountType" | "DiscountValue" | "-DiscountValue" | "CurrencyId" | "-CurrencyId" | "StartsAt" | "-StartsAt" | "EndsAt" | "-EndsAt" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Return only records with this text in `PromoCode` or `Name`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    PromoCode?: string;
+                    Name?: string;
+                    Description?: string;
+                    /** @enum {string} */
+                    DiscountType?: "Percentage" | "Amount";
+                    DiscountValue?: number;
+                    CurrencyId?: number;
+                    /** Format: date-time */
+                    StartsAt?: string;
+                    /** Format: date-time */
+                    EndsAt?: string;
+                    IsActive?: boolean;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `PromoCode` compares so: `filter[PromoCode][gte]=…`, `filter[PromoCode][lte]=…`, `filter[PromoCode][gt]=…`, `filter[PromoCode][lt]=…`, `filter[PromoCode][prefix]=…`, `filter[PromoCode][contains]=…`. */
+                "filter[PromoCode]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
+                "filter[Name]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Description` compares so: `filter[Description][gte]=…`, `filter[Description][lte]=…`, `filter[Description][gt]=…`, `filter[Description][lt]=…`, `filter[Description][prefix]=…`, `filter[Description][contains]=…`, `filter[Description][null]=…`. */
+                "filter[Description]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `DiscountValue` compares so: `filter[DiscountValue][gte]=…`, `filter[DiscountValue][lte]=…`, `filter[DiscountValue][gt]=…`, `filter[DiscountValue][lt]=…`. */
+                "filter[DiscountValue]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`. */
+                "filter[CurrencyId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `StartsAt` compares so: `filter[StartsAt][gte]=…`, `filter[StartsAt][lte]=…`, `filter[StartsAt][gt]=…`, `filter[StartsAt][lt]=…`, `filter[StartsAt][null]=…`. */
+                "filter[StartsAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `EndsAt` compares so: `filter[EndsAt][gte]=…`, `filter[EndsAt][lte]=…`, `filter[EndsAt][gt]=…`, `filter[EndsAt][lt]=…`, `filter[EndsAt][null]=…`. */
+                "filter[EndsAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3954,6 +4339,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4234,6 +4620,92 @@ export interface operations {
             query?: {
                 /** @description Whether to include records that are marked as deleted. */
                 includeDeleted?: boolean;
+                /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Symbol, DecimalPlaces, IsDeleted, DeletedAt, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Symbol" | "-Symbol" | "DecimalPlaces" | "-DecimalPlaces" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    Code?: string;
+                    Name?: string;
+                    Symbol?: string;
+                    DecimalPlaces?: number;
+                    IsDeleted?: boolean;
+                    /** Format: date-time */
+                    DeletedAt?: string;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Code` compares so: `filter[Code][gte]=…`, `filter[Code][lte]=…`, `filter[Code][gt]=…`, `filter[Code][lt]=…`, `filter[Code][prefix]=…`, `filter[Code][contains]=…`. */
+                "filter[Code]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
+                "filter[Name]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Symbol` compares so: `filter[Symbol][gte]=…`, `filter[Symbol][lte]=…`, `filter[Symbol][gt]=…`, `filter[Symbol][lt]=…`, `filter[Symbol][prefix]=…`, `filter[Symbol][contains]=…`, `filter[Symbol][null]=…`. */
+                "filter[Symbol]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `DecimalPlaces` compares so: `filter[DecimalPlaces][gte]=…`, `filter[DecimalPlaces][lte]=…`, `filter[DecimalPlaces][gt]=…`, `filter[DecimalPlaces][lt]=…`. */
+                "filter[DecimalPlaces]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `DeletedAt` compares so: `filter[DeletedAt][gte]=…`, `filter[DeletedAt][lte]=…`, `filter[DeletedAt][gt]=…`, `filter[DeletedAt][lt]=…`, `filter[DeletedAt][null]=…`. */
+                "filter[DeletedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
             };
             header?: never;
             path?: never;
@@ -4246,6 +4718,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4504,7 +4977,69 @@ export interface operations {
     };
     getTaxCodes: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Code, Name, Rate, IsActive, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Rate" | "-Rate" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    Code?: string;
+                    Name?: string;
+                    Rate?: number;
+                    IsActive?: boolean;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Code` compares so: `filter[Code][gte]=…`, `filter[Code][lte]=…`, `filter[Code][gt]=…`, `filter[Code][lt]=…`, `filter[Code][prefix]=…`, `filter[Code][contains]=…`. */
+                "filter[Code]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
+                "filter[Name]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Rate` compares so: `filter[Rate][gte]=…`, `filter[Rate][lte]=…`, `filter[Rate][gt]=…`, `filter[Rate][lt]=…`. */
+                "filter[Rate]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4516,6 +5051,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -4776,8 +5312,76 @@ export interface operations {
             query?: {
                 /** @description The maximum number of records: 20 by default. A value above 1,000 counts as 1,000. */
                 limit?: number;
-                /** @description Return the records whose id is greater than this one: the last id of the previous page. */
-                after?: number;
+                /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
+                after?: number | string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Name, EntityType, StatusId, CurrencyId, CountryCode, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Name" | "-Name" | "EntityType" | "-EntityType" | "StatusId" | "-StatusId" | "CurrencyId" | "-CurrencyId" | "CountryCode" | "-CountryCode" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Return only records with this text in `Name`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    Name?: string;
+                    /** @enum {string} */
+                    EntityType?: "supplier" | "customer";
+                    StatusId?: number;
+                    CurrencyId?: number;
+                    CountryCode?: string;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
+                "filter[Name]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `StatusId` compares so: `filter[StatusId][gte]=…`, `filter[StatusId][lte]=…`, `filter[StatusId][gt]=…`, `filter[StatusId][lt]=…`. */
+                "filter[StatusId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `CurrencyId` compares so: `filter[CurrencyId][gte]=…`, `filter[CurrencyId][lte]=…`, `filter[CurrencyId][gt]=…`, `filter[CurrencyId][lt]=…`, `filter[CurrencyId][null]=…`. */
+                "filter[CurrencyId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `CountryCode` compares so: `filter[CountryCode][gte]=…`, `filter[CountryCode][lte]=…`, `filter[CountryCode][gt]=…`, `filter[CountryCode][lt]=…`, `filter[CountryCode][prefix]=…`, `filter[CountryCode][contains]=…`, `filter[CountryCode][null]=…`. */
+                "filter[CountryCode]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
             };
             header?: never;
             path?: never;
@@ -4790,6 +5394,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5047,6 +5652,95 @@ export interface operations {
                 userId?: number;
                 /** @description Return only entries of this entity. */
                 entityId?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, ActivityCode, UserId, EntityId, Screen, IPAddress. */
+                sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "ActivityCode" | "-ActivityCode" | "UserId" | "-UserId" | "EntityId" | "-EntityId" | "Screen" | "-Screen" | "IPAddress" | "-IPAddress")[];
+                /** @description Return only records with this text in `Comment` or `Screen`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                    ActivityCode?: number;
+                    UserId?: number;
+                    Comment?: string;
+                    EntityId?: number;
+                    Screen?: string;
+                    IPAddress?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
+                /** @description Return only records whose `ActivityCode` compares so: `filter[ActivityCode][gte]=…`, `filter[ActivityCode][lte]=…`, `filter[ActivityCode][gt]=…`, `filter[ActivityCode][lt]=…`. */
+                "filter[ActivityCode]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`. */
+                "filter[UserId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `Comment` compares so: `filter[Comment][gte]=…`, `filter[Comment][lte]=…`, `filter[Comment][gt]=…`, `filter[Comment][lt]=…`, `filter[Comment][prefix]=…`, `filter[Comment][contains]=…`, `filter[Comment][null]=…`. */
+                "filter[Comment]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`. */
+                "filter[EntityId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `Screen` compares so: `filter[Screen][gte]=…`, `filter[Screen][lte]=…`, `filter[Screen][gt]=…`, `filter[Screen][lt]=…`, `filter[Screen][prefix]=…`, `filter[Screen][contains]=…`, `filter[Screen][null]=…`. */
+                "filter[Screen]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`. */
+                "filter[IPAddress]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                };
             };
             header?: never;
             path?: never;
@@ -5058,6 +5752,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -5142,6 +5837,95 @@ export interface operations {
                 key?: string;
                 /** @description Return only entries of this user. */
                 userId?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, CreatedAt, UserId, UserGuid, Action, Resource, Key, IPAddress, TraceId. */
+                sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "UserGuid" | "-UserGuid" | "Action" | "-Action" | "Resource" | "-Resource" | "Key" | "-Key" | "IPAddress" | "-IPAddress" | "TraceId" | "-TraceId")[];
+                /** @description Return only records with this text in `Resource` or `Key`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                    UserId?: number;
+                    /** Format: uuid */
+                    UserGuid?: string;
+                    /** @enum {string} */
+                    Action?: "create" | "update" | "delete";
+                    Resource?: string;
+                    Key?: string;
+                    IPAddress?: string;
+                    TraceId?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
+                /** @description Return only records whose `UserId` compares so: `filter[UserId][gte]=…`, `filter[UserId][lte]=…`, `filter[UserId][gt]=…`, `filter[UserId][lt]=…`, `filter[UserId][null]=…`. */
+                "filter[UserId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `UserGuid` compares so: `filter[UserGuid][null]=…`. */
+                "filter[UserGuid]"?: {
+                    null?: boolean;
+                };
+                /** @description Return only records whose `Resource` compares so: `filter[Resource][gte]=…`, `filter[Resource][lte]=…`, `filter[Resource][gt]=…`, `filter[Resource][lt]=…`, `filter[Resource][prefix]=…`, `filter[Resource][contains]=…`. */
+                "filter[Resource]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Key` compares so: `filter[Key][gte]=…`, `filter[Key][lte]=…`, `filter[Key][gt]=…`, `filter[Key][lt]=…`, `filter[Key][prefix]=…`, `filter[Key][contains]=…`. */
+                "filter[Key]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `IPAddress` compares so: `filter[IPAddress][gte]=…`, `filter[IPAddress][lte]=…`, `filter[IPAddress][gt]=…`, `filter[IPAddress][lt]=…`, `filter[IPAddress][prefix]=…`, `filter[IPAddress][contains]=…`, `filter[IPAddress][null]=…`. */
+                "filter[IPAddress]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `TraceId` compares so: `filter[TraceId][gte]=…`, `filter[TraceId][lte]=…`, `filter[TraceId][gt]=…`, `filter[TraceId][lt]=…`, `filter[TraceId][prefix]=…`, `filter[TraceId][contains]=…`, `filter[TraceId][null]=…`. */
+                "filter[TraceId]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                    null?: boolean;
+                };
             };
             header?: never;
             path?: never;
@@ -5153,6 +5937,7 @@ export interface operations {
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {

@@ -1,7 +1,10 @@
 import { z } from 'zod';
+import { camelCase } from '../../casing.ts';
 import { problem } from '../../errors.ts';
 import { limit, queryId } from '../../http/fields.ts';
+import { listContract } from '../../http/lists/list-contract.ts';
 import { Representation } from '../../http/representation.ts';
+import { readPage } from '../../lists/read-page.ts';
 import type { Condition } from '../../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { includeDeleted } from './read-routes.ts';
@@ -11,6 +14,7 @@ import { documentation, type ResourceDefinition } from './resource-definition.ts
 /** GET of the collection: a page of records, or all of them. */
 export function listRoute(resource: ResourceDefinition): TenantRoute {
   const { name, path, access, table, view, orderBy, paged } = resource;
+  const query = paged ? z.object({ limit: limit(), after: queryId() }) : includeDeleted(resource);
   return defineRoute({
     ...documentation(resource),
     method: 'GET',
@@ -18,11 +22,14 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
     access: access.read,
     cache: 'revalidate',
     summary: paged ? `A page of ${name} records` : `All ${name} records`,
-    query: (paged ? z.object({ limit: limit(), after: queryId() }) : includeDeleted(resource)) as
-      | z.ZodObject
-      | undefined,
+    query: query as z.ZodObject | undefined,
+    list: listOf(resource, query),
     response: z.array(view),
-    handler: async ({ query }, context) => {
+    handler: async ({ query, list }, context) => {
+      if (list) {
+        const conditions = visibleTo(resource, context.caller, query);
+        return (await readPage(list, { table, conditions, read: select => context.read(select) })) as never;
+      }
       const page = query as { limit?: number; after?: number; includeDeleted?: boolean };
       const after: Condition | undefined = page.after === undefined ? undefined : ['id > ?', page.after];
       const select = () =>
@@ -32,5 +39,19 @@ export function listRoute(resource: ResourceDefinition): TenantRoute {
         return Representation.ofList(rows.map(({ json }) => json as string));
       });
     },
+  });
+}
+
+function listOf({ view, key, orderBy, search, computed, longTexts }: ResourceDefinition, query?: z.ZodObject) {
+  const fields = Object.keys(view.shape);
+  const fieldOf = (property: string) => fields.find(field => camelCase(field) === property) ?? property;
+  return listContract({
+    view,
+    query,
+    order: Object.fromEntries(Object.entries(orderBy).map(([property, direction]) => [fieldOf(property), direction])),
+    key: 'id' in key ? 'Id' : fieldOf(key.code),
+    search: search.map(fieldOf),
+    computed: computed?.map(fieldOf),
+    longTexts: longTexts?.map(fieldOf),
   });
 }

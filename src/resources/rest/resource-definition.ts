@@ -20,6 +20,9 @@ export interface ResourceDefinition extends CommonOptions {
   readonly update?: z.ZodObject;
   readonly example: Record<string, unknown>;
   readonly scopedBy?: string;
+  readonly search: readonly string[];
+  readonly computed?: readonly string[];
+  readonly longTexts?: readonly string[];
   readonly validate?: (record: RowValues, em: EntityManager, before: RowValues) => Promise<void>;
   readonly table: TableStatements;
   /** The path of one record. */

@@ -42,6 +42,12 @@ export interface ResourceOptions<
   /** The property with the code that no two records share, if `lookup` does not name it. */
   unique?: keyof Row & string;
   orderBy: QueryOrderMap<Row>;
+  /** The properties that the list parameter `q` searches: codes and names. */
+  search: readonly (keyof Row & string)[];
+  /** The properties that are read from another table. The list can neither be sorted nor filtered by them. */
+  computed?: readonly (keyof Row & string)[];
+  /** The properties with texts of up to 4,000 characters. The list cannot be sorted by them. */
+  longTexts?: readonly (keyof Row & string)[];
   /** The fields of a response, in their order. Each is a property of the entity. */
   view: ViewOf<Row, View>;
   /** The fields that POST accepts. */

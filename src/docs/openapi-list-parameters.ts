@@ -1,0 +1,124 @@
+import { type ListContract, operatorsOf, sortableNames } from '../http/lists/list-contract.ts';
+import type { FieldKind, ListField } from '../http/lists/list-field.ts';
+import type { TenantRoute } from '../tenancy/define-route.ts';
+import type { Json } from './openapi-schemas.ts';
+
+/** The parameters that a list takes beside those of its own: `limit`, `after`, `sort`, `q`, `filter` and its operators. */
+export function listParameters({ list }: TenantRoute): Json[] {
+  if (!list) return [];
+  const own = new Set(Object.keys(list.query.shape));
+  const fields = fieldsOf(list);
+  const paging = [limitParameter, afterParameter].filter(({ name }) => !own.has(name));
+  return [
+    ...paging,
+    sortParameter(list),
+    searchParameter(list),
+    equalityParameter(fields),
+    ...fields.filter(field => operatorsOf(field).length > 0).map(operators),
+  ];
+}
+
+const inQuery = { in: 'query', required: false };
+
+const limitParameter = {
+  name: 'limit',
+  ...inQuery,
+  description: 'The maximum number of records in a page. A value above 1,000 counts as 1,000.',
+  schema: { type: 'integer', minimum: 1 },
+};
+
+const afterParameter = {
+  name: 'after',
+  ...inQuery,
+  description:
+    'The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters.',
+  schema: { type: 'string' },
+};
+
+function fieldsOf({ fields }: ListContract): ListField[] {
+  return [...new Set(fields.values())];
+}
+
+function sortParameter(list: ListContract): Json {
+  const names = sortableNames(list);
+  const [first = '', second = first] = names;
+  return {
+    name: 'sort',
+    ...inQuery,
+    description: `Fields in the order of their weight, descending with \`-\`: of ${names.join(', ')}.`,
+    style: 'form',
+    explode: false,
+    schema: { type: 'array', items: { type: 'string', enum: names.flatMap(name => [name, `-${name}`]) } },
+    examples: { ascending: { value: [first] }, descending: { value: [`-${second}`] } },
+  };
+}
+
+function searchParameter({ search }: ListContract): Json {
+  const names = search.map(({ name }) => `\`${name}\``).join(' or ');
+  const description = `Return only records with this text in ${names}, in any letter case.`;
+  return { name: 'q', ...inQuery, description, schema: { type: 'string' } };
+}
+
+function equalityParameter(fields: ListField[]): Json {
+  const properties = Object.fromEntries(fields.map(field => [field.name, valueSchema(field)]));
+  return {
+    name: 'filter',
+    ...inQuery,
+    description:
+      'Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values.',
+    style: 'deepObject',
+    explode: true,
+    schema: { type: 'object', properties, additionalProperties: false },
+    examples: { none: { value: {} }, one: { value: exampleOf(fields) } },
+  };
+}
+
+function operators(field: ListField): Json {
+  const names = operatorsOf(field);
+  const properties = Object.fromEntries(
+    names.map(name => [name, name === 'null' ? { type: 'boolean' } : valueSchema(field)]),
+  );
+  return {
+    name: `filter[${field.name}]`,
+    ...inQuery,
+    description: `Return only records whose \`${field.name}\` compares so: ${names.map(name => `\`filter[${field.name}][${name}]=…\``).join(', ')}.`,
+    style: 'deepObject',
+    explode: true,
+    schema: { type: 'object', properties, additionalProperties: false },
+    examples: { none: { value: {} } },
+  };
+}
+
+function exampleOf(fields: ListField[]): Json {
+  const [field] = fields;
+  return field ? { [field.name]: exampleValues[field.kind] } : {};
+}
+
+const exampleValues: Record<FieldKind, unknown> = {
+  text: 'EUR',
+  choice: 'EUR',
+  integer: 1,
+  decimal: 20,
+  boolean: true,
+  timestamp: '2026-01-31T12:00:00Z',
+  uuid: '0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e',
+};
+
+function valueSchema({ kind, values }: ListField): Json {
+  switch (kind) {
+    case 'text':
+      return { type: 'string' };
+    case 'choice':
+      return { type: 'string', enum: values };
+    case 'integer':
+      return { type: 'integer' };
+    case 'decimal':
+      return { type: 'number' };
+    case 'boolean':
+      return { type: 'boolean' };
+    case 'timestamp':
+      return { type: 'string', format: 'date-time' };
+    case 'uuid':
+      return { type: 'string', format: 'uuid' };
+  }
+}

@@ -1,0 +1,100 @@
+import { z } from 'zod';
+import { camelCase } from '../../casing.ts';
+import { type FieldKind, type ListField, listField } from './list-field.ts';
+
+export interface SortKey {
+  readonly field: ListField;
+  readonly direction: 'asc' | 'desc';
+}
+
+/** What clients may ask of a list: how it may be sorted, filtered, searched and paged. */
+export interface ListContract {
+  /** By name and by its camelCase spelling: the fields of the view, without lists and objects. */
+  readonly fields: ReadonlyMap<string, ListField>;
+  /** The order of the list without `sort`. Ends with the key, so that no two records are equal in it. */
+  readonly order: readonly SortKey[];
+  /** The field that no two records share. */
+  readonly key: ListField;
+  /** The fields that `q` searches. */
+  readonly search: readonly ListField[];
+  /** The parameters that the list has without `sort`, `filter`, `q` and a cursor. */
+  readonly query: z.ZodObject;
+  /** `query` without `limit` and `after`. */
+  readonly otherParameters: z.ZodObject;
+}
+
+interface ListOptions {
+  view: z.ZodObject;
+  /** The parameters of the plain list. One that has `limit` is paged already: `limit` alone is then no new parameter. */
+  query?: z.ZodObject | undefined;
+  /** The direction of each field that orders the plain list. */
+  order: Readonly<Record<string, 'asc' | 'desc'>>;
+  key: string;
+  /** The fields that `q` searches: codes and names. */
+  search: readonly string[];
+  /**
+   * The fields that the list can neither be sorted nor filtered by, because they are read from another table.
+   */
+  computed?: readonly string[] | undefined;
+  /** The fields with long texts, which the list cannot be sorted by: a cursor holds the values of the sorted fields. */
+  longTexts?: readonly string[] | undefined;
+}
+
+/** @throws when an option names a field that is not in the view, or that has no order */
+export function listContract(options: ListOptions): ListContract {
+  const { view, query = z.object({}), order, key, search, computed = [], longTexts = [] } = options;
+  const fields = new Map<string, ListField>();
+  for (const [name, schema] of Object.entries(view.shape)) {
+    const field = computed.includes(name)
+      ? undefined
+      : listField(name, schema as z.ZodType, { isSortable: !longTexts.includes(name) });
+    if (!field) continue;
+    fields.set(name, field);
+    fields.set(camelCase(name), field);
+  }
+  const named = (name: string): ListField => {
+    const field = fields.get(name);
+    if (!field) throw new Error(`the list has no field ${name}`);
+    return field;
+  };
+  const keys = Object.entries(order).map(([name, direction]) => ({ field: named(name), direction }));
+  return {
+    fields,
+    order: withKey(keys, named(key)),
+    key: named(key),
+    search: search.map(named),
+    query,
+    otherParameters: z.object(
+      Object.fromEntries(Object.entries(query.shape).filter(([name]) => name !== 'limit' && name !== 'after')),
+    ),
+  };
+}
+
+/** Adds the key in the direction of the last field, so that one index serves the field in both directions. */
+export function withKey(keys: readonly SortKey[], key: ListField): SortKey[] {
+  if (keys.some(({ field }) => field === key)) return [...keys];
+  return [...keys, { field: key, direction: keys.at(-1)?.direction ?? 'asc' }];
+}
+
+const comparisons = ['gte', 'lte', 'gt', 'lt'] as const;
+export type Operator = 'equal' | (typeof comparisons)[number] | 'prefix' | 'contains' | 'null';
+
+const operatorsOfKind: Record<FieldKind, readonly Operator[]> = {
+  text: [...comparisons, 'prefix', 'contains'],
+  integer: comparisons,
+  decimal: comparisons,
+  timestamp: comparisons,
+  boolean: [],
+  choice: [],
+  uuid: [],
+};
+
+/** The operators of a filter by a field, beside equality. */
+export function operatorsOf({ kind, isNullable }: ListField): readonly Operator[] {
+  return isNullable ? [...operatorsOfKind[kind], 'null'] : operatorsOfKind[kind];
+}
+
+/** The names of the fields that a list can be sorted by. */
+export function sortableNames({ fields }: ListContract): string[] {
+  return [...new Set(fields.values())].filter(({ isSortable }) => isSortable).map(({ name }) => name);
+}

@@ -1,0 +1,109 @@
+import { z } from 'zod';
+import type { FieldError } from '../../field-error.ts';
+import { moment } from '../fields.ts';
+
+const maxInt32 = 2 ** 31 - 1;
+
+export type FieldKind = 'text' | 'choice' | 'integer' | 'decimal' | 'boolean' | 'timestamp' | 'uuid';
+
+/** A field of a view that a list can be filtered by. */
+export interface ListField {
+  readonly name: string;
+  readonly kind: FieldKind;
+  readonly isNullable: boolean;
+  readonly isSortable: boolean;
+  /** Of an integer: the largest absolute value of its column. */
+  readonly max: number;
+  /** Of a choice: its values. */
+  readonly values: readonly string[];
+}
+
+/** Returns the field of a view; undefined for a list or an object, which has no order. */
+export function listField(
+  name: string,
+  schema: z.ZodType,
+  { isSortable }: { isSortable: boolean },
+): ListField | undefined {
+  const isNullable = schema instanceof z.ZodNullable;
+  const inner = isNullable ? (schema.unwrap() as z.ZodType) : schema;
+  const kind = kindOf(inner);
+  if (!kind) return undefined;
+  const values = inner instanceof z.ZodEnum ? inner.options.map(String) : [];
+  const max = inner instanceof z.ZodNumberFormat && inner.format === 'int32' ? maxInt32 : Number.MAX_SAFE_INTEGER;
+  return { name, kind, isNullable, isSortable, max, values };
+}
+
+function kindOf(schema: z.ZodType): FieldKind | undefined {
+  if (schema instanceof z.ZodISODateTime) return 'timestamp';
+  if (schema instanceof z.ZodEnum) return 'choice';
+  if (schema instanceof z.ZodBoolean) return 'boolean';
+  if (schema instanceof z.ZodNumberFormat) return 'integer';
+  if (schema instanceof z.ZodNumber) return 'decimal';
+  if (schema instanceof z.ZodString) return schema.meta()?.format === 'uuid' ? 'uuid' : 'text';
+  return undefined;
+}
+
+/** A value that SQL compares, as text; or what is wrong with it. */
+export type FieldValue = { readonly value: string; readonly error?: undefined } | { readonly error: FieldError };
+
+/** Reads the value of a filter. */
+export function readValue(field: ListField, text: string): FieldValue {
+  switch (field.kind) {
+    case 'text':
+      if (text.includes('\0'))
+        return { error: { message: 'must not contain control characters', code: 'invalid_text' } };
+      return { value: text.normalize('NFC') };
+    case 'choice':
+      return choice(text, field.values);
+    case 'boolean':
+      return choice(text, ['true', 'false']);
+    case 'integer':
+      if (!/^-?\d{1,20}$/.test(text))
+        return { error: { message: 'must be a whole number', code: 'wrong_type', expected: 'int' } };
+      if (Math.abs(Number(text)) > field.max) return { error: { message: 'is out of range', code: 'out_of_range' } };
+      return { value: text };
+    case 'decimal':
+      if (!/^-?\d{1,20}(\.\d{1,20})?$/.test(text))
+        return { error: { message: 'must be a number', code: 'wrong_type', expected: 'number' } };
+      return { value: text };
+    case 'uuid':
+      if (!uuid.test(text)) return { error: { message: 'must be a UUID', code: 'wrong_format' } };
+      return { value: text };
+    case 'timestamp':
+      return readMoment(text);
+  }
+}
+
+/**
+ * Reads the value that a cursor holds: as PostgreSQL prints it. Null stands for null.
+ * @returns undefined for a value that the field cannot have, which SQL would refuse
+ */
+export function readCursorValue(field: ListField, text: string | null): string | null | undefined {
+  if (text === null) return field.isNullable ? null : undefined;
+  if (field.kind === 'timestamp') return isPrintedTimestamp(text) ? text : undefined;
+  if (field.kind === 'text' || field.kind === 'choice') return text.includes('\0') ? undefined : text;
+  const { value, error } = { value: undefined, ...readValue(field, text) };
+  return error ? undefined : value;
+}
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+function choice(text: string, values: readonly string[]): FieldValue {
+  if (values.includes(text)) return { value: text };
+  return { error: { message: `must be one of ${values.join(', ')}`, code: 'not_allowed', values } };
+}
+
+function readMoment(text: string): FieldValue {
+  const { success, data, error } = moment().safeParse(text);
+  if (success) return { value: data.toISOString() };
+  return error.issues[0]?.code === 'custom'
+    ? { error: { message: 'is out of range', code: 'out_of_range' } }
+    : { error: { message: 'must be a date and time such as 2026-01-31T12:00:00Z', code: 'wrong_format' } };
+}
+
+/** `2026-01-31 12:00:00.123456+00`, and a date that exists. */
+function isPrintedTimestamp(text: string): boolean {
+  const [, date, time] = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d{1,6})?\+00$/.exec(text) ?? [];
+  const moment = new Date(`${date}T${time}Z`);
+  return !Number.isNaN(moment.getTime()) && moment.toISOString() === `${date}T${time}.000Z` && date !== '0000-01-01';
+}

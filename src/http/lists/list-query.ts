@@ -1,0 +1,186 @@
+import type { FieldError, FieldErrors } from '../../field-error.ts';
+import { fieldErrorOf } from '../field-error-of.ts';
+import { limit } from '../fields.ts';
+import {
+  type ListContract,
+  type Operator,
+  operatorsOf,
+  type SortKey,
+  sortableNames,
+  withKey,
+} from './list-contract.ts';
+import { bindingOf, readCursor } from './list-cursor.ts';
+import { type ListField, readValue } from './list-field.ts';
+
+/** A condition on a field: one value, or for equality any of several. */
+export interface Filter {
+  readonly field: ListField;
+  readonly operator: Operator;
+  readonly values: readonly string[];
+}
+
+/** What a request asks of a list. */
+export interface ListQuery {
+  /** Maximum number of records; undefined = all. */
+  readonly limit: number | undefined;
+  readonly sort: readonly SortKey[];
+  readonly filters: readonly Filter[];
+  /** The text that one of the fields of `search` contains. */
+  readonly q: string | undefined;
+  readonly search: readonly ListField[];
+  /** The values of the sorted fields of the record before the page, as PostgreSQL prints them. */
+  readonly after: readonly (string | null)[] | undefined;
+  /** Identifies list, order and filters: a cursor counts only for those that it was made for. */
+  readonly binding: string;
+  readonly path: string;
+  /** The parameters of the request that the list knows. */
+  readonly parameters: URLSearchParams;
+}
+
+const isFilter = (name: string): boolean => name === 'filter' || name.startsWith('filter[');
+const single = ['sort', 'q', 'limit', 'after'];
+
+/** True for the parameters that every list takes beside those of its own. */
+export function isListParameter(name: string): boolean {
+  return single.includes(name) || isFilter(name);
+}
+
+/**
+ * True when a request uses a parameter that the plain list does not have, and so gets a page with a `Link`. A number as
+ * `after` is one of the plain list, if that has the parameter: a cursor is never a number.
+ */
+export function usesListQuery({ query }: ListContract, search: URLSearchParams): boolean {
+  for (const [name, value] of search) {
+    if (!isListParameter(name)) continue;
+    if (!Object.hasOwn(query.shape, name)) return true;
+    if (name === 'after' && !/^\d*$/.test(value)) return true;
+  }
+  return false;
+}
+
+/**
+ * Reads the parameters of a list.
+ * @param errors gets an entry for each invalid parameter; the result then must not be used
+ */
+export function readListQuery(
+  contract: ListContract,
+  path: string,
+  search: URLSearchParams,
+  errors: FieldErrors,
+): ListQuery {
+  for (const name of single)
+    if (search.getAll(name).length > 1 || [...search.keys()].some(key => key.startsWith(`${name}[`)))
+      errors[name] = [{ message: 'must be given once, as a plain value', code: 'ambiguous' }];
+  const sort = readSort(contract, search.get('sort'), errors);
+  const filters = readFilters(contract, search, errors);
+  const q = readSearchText(search.get('q'), errors);
+  const others = Object.keys(contract.otherParameters.shape).map(name => [name, search.get(name)] as const);
+  const binding = bindingOf([
+    path,
+    sort.map(({ field, direction }) => [field.name, direction]),
+    filters.map(({ field, operator, values }) => [field.name, operator, values.toSorted()]),
+    q,
+    others,
+  ]);
+  const cursor = search.get('after');
+  const after = cursor === null ? undefined : readCursor(cursor, binding, sort);
+  if (cursor !== null && !after) errors.after ??= [wrongCursor];
+  const names = [...search].filter(([name]) => isListParameter(name) || others.some(([other]) => other === name));
+  const parameters = new URLSearchParams(names);
+  return {
+    limit: readLimit(contract, search.get('limit'), errors),
+    sort,
+    filters,
+    q,
+    search: contract.search,
+    after,
+    binding,
+    path,
+    parameters,
+  };
+}
+
+const wrongCursor: FieldError = {
+  message: 'must be the cursor of a Link header of the same list, with the same sort and filters',
+  code: 'wrong_format',
+};
+
+function readLimit({ query }: ListContract, text: string | null, errors: FieldErrors): number | undefined {
+  if (text === null && !Object.hasOwn(query.shape, 'limit')) return undefined;
+  const { data, error } = limit().safeParse(text ?? undefined);
+  if (error?.issues[0]) errors.limit ??= [fieldErrorOf(error.issues[0], text)];
+  return data;
+}
+
+function readSearchText(text: string | null, errors: FieldErrors): string | undefined {
+  if (text?.includes('\0')) errors.q ??= [{ message: 'must not contain control characters', code: 'invalid_text' }];
+  return text?.normalize('NFC') || undefined;
+}
+
+/** `Name,-CreatedAt` → Name ascending, then CreatedAt descending, then the key. */
+function readSort(contract: ListContract, text: string | null, errors: FieldErrors): SortKey[] {
+  if (text === null) return [...contract.order];
+  const keys: SortKey[] = [];
+  for (const item of text.split(',')) {
+    const field = contract.fields.get(item.replace(/^-/, ''));
+    if (!field?.isSortable) {
+      errors.sort ??= [{ message: unknownSort(item, contract), code: 'unknown', values: sortableNames(contract) }];
+    } else if (keys.some(key => key.field === field)) {
+      errors.sort ??= [{ message: `names ${field.name} twice`, code: 'ambiguous' }];
+    } else {
+      keys.push({ field, direction: item.startsWith('-') ? 'desc' : 'asc' });
+    }
+  }
+  return withKey(keys, contract.key);
+}
+
+/** Only a name that looks like one is repeated: it is no secret that was put into the wrong parameter. */
+function unknownSort(item: string, contract: ListContract): string {
+  const name = /^-?[A-Za-z]{1,40}$/.test(item) ? item.replace(/^-/, '') : 'this';
+  return `cannot be by ${name}, only by ${sortableNames(contract).join(', ')}`;
+}
+
+function readFilters(contract: ListContract, search: URLSearchParams, errors: FieldErrors): Filter[] {
+  const filters = new Map<string, { field: ListField; operator: Operator; values: string[] }>();
+  for (const [parameter, text] of search) {
+    if (!isFilter(parameter)) continue;
+    const [, name = '', operatorName] = /^filter\[(\w*)\](?:\[(\w*)\])?$/.exec(parameter) ?? [];
+    const field = contract.fields.get(name);
+    const operator = (operatorName ?? 'equal') as Operator;
+    const error = field ? errorOf(field, operator, text) : unknownField;
+    if (!field || error) {
+      errors[parameter] ??= [error ?? unknownField];
+      continue;
+    }
+    const id = `${field.name} ${operator}`;
+    const filter = filters.get(id) ?? { field, operator, values: [] };
+    filters.set(id, filter);
+    filter.values.push(readText(field, operator, text));
+    if (operator !== 'equal' && filter.values.length > 1)
+      errors[parameter] ??= [{ message: 'must be given once', code: 'ambiguous' }];
+  }
+  // In one order, so that a cursor counts for the same filters in any order.
+  return [...filters].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, filter]) => filter);
+}
+
+const unknownField: FieldError = { message: 'names no field that this list can be filtered by', code: 'unknown' };
+
+function errorOf(field: ListField, operator: Operator, text: string): FieldError | undefined {
+  const allowed = operatorsOf(field);
+  if (operator !== 'equal' && !allowed.includes(operator)) {
+    const message =
+      allowed.length > 0 ? `has no such operator, only ${allowed.join(', ')}` : 'has no operator: only equality';
+    return { message, code: 'unknown', values: allowed };
+  }
+  if (operator === 'null')
+    return text === 'true' || text === 'false'
+      ? undefined
+      : { message: 'must be one of true, false', code: 'not_allowed', values: ['true', 'false'] };
+  return readValue(field, text).error;
+}
+
+function readText(field: ListField, operator: Operator, text: string): string {
+  if (operator === 'null') return text;
+  const read = readValue(field, text);
+  return read.error ? text : read.value;
+}

@@ -1,0 +1,31 @@
+import type { Context } from 'koa';
+import { z } from 'zod';
+import { isListParameter, type ListQuery, readListQuery, usesListQuery } from './lists/list-query.ts';
+import { readQuery } from './read-fields.ts';
+import type { Route } from './route.ts';
+import { unknownNames } from './strict-handling.ts';
+
+export interface QueryInput<Query = object> {
+  readonly query: Query;
+  readonly list?: ListQuery | undefined;
+}
+
+const noParameters = z.object({});
+
+/**
+ * Reads the query string of a request: the parameters of the route, and those of its list.
+ * @param strict whether unknown parameters are refused; otherwise they are ignored
+ * @throws {Problem} `validation_failed`, which names every invalid parameter
+ */
+export function readParameters(
+  ctx: Pick<Context, 'path' | 'querystring'>,
+  { query = noParameters, list }: Pick<Route, 'query' | 'list'>,
+  strict: boolean,
+): QueryInput {
+  const search = new URLSearchParams(ctx.querystring);
+  const names = [...search.keys()].filter(name => !(list && isListParameter(name)));
+  const errors = strict ? unknownNames(names, query, 'is not a parameter of this request') : {};
+  if (!list || !usesListQuery(list, search)) return { query: readQuery(query, search, errors) };
+  const listQuery = readListQuery(list, ctx.path, search, errors);
+  return { query: readQuery(list.otherParameters, search, errors), list: listQuery };
+}
