@@ -10,7 +10,14 @@ import { expect } from 'chai';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { Client } from './support/client.ts';
-import { type RunningScript, runScript, type ScriptResult, startNpm, startScript } from './support/command-line.ts';
+import {
+  type RunningScript,
+  runScript,
+  type ScriptResult,
+  startNpm,
+  startProgram,
+  startScript,
+} from './support/command-line.ts';
 import { eventually } from './support/eventually.ts';
 import { rawRequest, sendRaw } from './support/raw-http.ts';
 import { postgresUrl } from './support/test-server.ts';
@@ -51,6 +58,7 @@ describe('npm start', function () {
       PORT: String(await freePort()),
       MANAGEMENT_PORT: String(await freePort()),
       SHUTDOWN_DELAY: '0s',
+      RATE_LIMIT_LOGIN: '100/15m', // the tests log in more often than a user may
     };
     const { user, password } = await start();
     credentials = { email: user, password: password ?? '' };
@@ -186,6 +194,31 @@ describe('npm start', function () {
       expect((await fetch(`${service.managementUrl}/health/${path}`)).status).to.equal(200);
     expect((await fetch(`${service.url}/health/ready`)).status, 'never on the public port').not.to.equal(200);
     expect((await postmaster(folder)) ?? 0).to.be.greaterThan(0);
+  });
+
+  it('the printed lines, pasted into a shell, list the countries and entities of the demo tenant', async () => {
+    const { output } = await running();
+    const lines = /^ +TOKEN=\$\([^]*?\n\n/m.exec(`${output.stdout}\n`)?.[0] ?? '';
+    const { code, stdout } = await startProgram('bash', ['-c', lines], {}).ended;
+    expect(code).to.equal(0);
+    const [countries, entities] = stdout
+      .replace('][', ']\n[')
+      .split('\n')
+      .map(text => JSON.parse(text));
+    expect(countries).to.have.length(249);
+    expect(entities.map(({ EntityType }: { EntityType: string }) => EntityType)).to.include.members([
+      'customer',
+      'supplier',
+    ]);
+  });
+
+  it('no list of the demo tenant is empty at the first start', async () => {
+    const client = await logIn(await running());
+    const lists = 'Countries Currency UnitsOfMeasure OrderStatuses TaxCodes SystemOptions Promotions Entities Activity';
+    for (const list of lists.split(' ')) {
+      const { status, body } = await client.get(`/api/v1/${list}`);
+      expect([status, body.length > 1], list).to.deep.equal([200, true]);
+    }
   });
 
   it('the command line works while the service runs', async () => {

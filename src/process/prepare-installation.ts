@@ -6,8 +6,9 @@ import { openControlDatabase } from '../control/database.ts';
 import type { Installation } from '../installation.ts';
 import { requireControlHead } from '../operator/control-head.ts';
 import { migrateTenants } from '../operator/migrations/migrate-tenants.ts';
+import { provisionDemoTenant } from '../operator/provisioning/demo-records.ts';
 import { readManifest } from '../operator/provisioning/manifest.ts';
-import { type Provisioned, provision } from '../operator/provisioning/provision.ts';
+import type { Provisioned } from '../operator/provisioning/provision.ts';
 import { createServiceLogin, isOperatorLogin } from '../operator/service-login.ts';
 
 /** An installation on which the service can run. */
@@ -39,7 +40,7 @@ export async function prepareInstallation(
 /** Provisions the demo tenant and migrates all tenants to head. */
 async function provisionDemo(installation: Installation): Promise<Provisioned> {
   const manifest = await readManifest(fileURLToPath(new URL('../../tenants/demo.json', import.meta.url)));
-  const demo = await provision(installation, createPasswords(), manifest);
+  const demo = await provisionDemoTenant(installation, createPasswords(), manifest);
   const failed = (await migrateTenants(installation)).outcomes.filter(outcome => outcome.state === 'failed');
   for (const { slug, error } of failed) console.error(`Tenant ${slug} could not be migrated: ${error}`);
   return demo;

@@ -13,10 +13,12 @@ export function welcome({ host, port, managementPort }: Addresses, { tenant, cre
   const password = admin?.password ?? '<password>';
   const email = admin?.email ?? 'admin@demo.test';
   const headers = `-H 'X-Tenant: ${tenant.guid}' -H 'Content-Type: application/json'`;
+  const login = `curl -s ${base}/api/v1/auth/login ${headers} -d '{"email":"${email}","password":"${password}"}'`;
   const setPassword = `npm run -s tenant -- user password ${tenant.slug} ${email}`;
   return [
     '',
     `  Sales back office    ${base}`,
+    `  Guide, explorer      ${base}/docs  ${base}/swagger`,
     `  Health               http://127.0.0.1:${managementPort}/health/ready`,
     `  Demo tenant          ${tenant.guid}`,
     `  Demo user            ${email}`,
@@ -25,7 +27,12 @@ export function welcome({ host, port, managementPort }: Addresses, { tenant, cre
       : `  Password             was shown at the first start; to set a new one: ${setPassword}`,
     '',
     '  Log in:',
-    `  curl -s ${base}/api/v1/auth/login ${headers} -d '{"email":"${email}","password":"${password}"}'`,
+    `  ${login}`,
+    '',
+    '  Log in, and read the first lists:',
+    `  TOKEN=$(${login} | sed -n 's/.*"accessToken":"\\([^"]*\\)".*/\\1/p')`,
+    `  curl -s ${base}/api/v1/Countries -H "Authorization: Bearer $TOKEN"`,
+    `  curl -s ${base}/api/v1/Entities -H "Authorization: Bearer $TOKEN"`,
     '',
   ].join('\n');
 }

@@ -209,6 +209,10 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
 }
 
 /** Runs SQL on a tenant database as superuser. */
-export function sql<Row extends object>(tenant: TestTenant, text: string, values: unknown[] = []): Promise<Row[]> {
+export function sql<Row extends object>(
+  tenant: Pick<TestTenant, 'adminUrl'>,
+  text: string,
+  values: unknown[] = [],
+): Promise<Row[]> {
   return withConnection(tenant.adminUrl, async client => (await client.query(text, values)).rows as Row[]);
 }

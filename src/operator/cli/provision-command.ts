@@ -7,6 +7,7 @@ import type { Provisioned } from '../provisioning/provision.ts';
 import { summarise } from '../tenants/read-tenants.ts';
 import { withInstallation } from './command.ts';
 import { type OutputOptions, printPart, printResult, printText } from './output.ts';
+import { packsOption } from './packs-commands.ts';
 import { withSpinner } from './spinner.ts';
 import { fieldsText } from './text-table.ts';
 
@@ -17,6 +18,7 @@ interface ProvisionOptions extends OutputOptions {
   feature: string[];
   server?: string;
   adminEmail?: string;
+  packs?: string[];
 }
 
 /** Adds `provision`: creates one tenant from arguments or a manifest, or many tenants from a folder of manifests. */
@@ -34,9 +36,16 @@ export function addProvisionCommand(tenant: Command): void {
       '--admin-email <address>',
       'e-mail address of the first administrator; the password is generated and shown only once',
     )
+    .option(
+      packsOption[0],
+      'packs of reference data to begin with, separated by commas; list them: packs list',
+      packsOption[2],
+    )
     .option('--json', 'print one JSON document on stdout; for a folder, one line for each manifest')
     .action(
       withInstallation(async (installation, slug: string | undefined, options: ProvisionOptions) => {
+        if (options.file && options.packs)
+          throw new OperatorError('Write the packs into the manifest: "packs": ["countries"]', { usage: true });
         if (options.file && (await isFolder(options.file))) {
           return provisionManifests(installation, options.file, options);
         }
@@ -96,12 +105,13 @@ function textOf({ tenant, created, logins }: Provisioned): string {
 }
 
 async function manifestOf(slug: string | undefined, options: ProvisionOptions): Promise<Manifest> {
-  const { name, appId, feature, server, adminEmail } = options;
+  const { name, appId, feature, server, adminEmail, packs } = options;
   if (!slug || !name || !adminEmail) {
     throw new OperatorError('Give a slug, --name and --admin-email, or give --file', { usage: true });
   }
   const { checkManifest } = await import('../provisioning/manifest.ts');
-  return checkManifest({ slug, name, appId, features: feature, server, admin: { email: adminEmail } }, 'the arguments');
+  const admin = { email: adminEmail };
+  return checkManifest({ slug, name, appId, features: feature, server, admin, packs }, 'the arguments');
 }
 
 async function isFolder(path: string): Promise<boolean> {

@@ -5,6 +5,7 @@ import { addDoctorCommand } from './doctor-command.ts';
 import { addKeyCommands } from './key-commands.ts';
 import { addMigrateCommand } from './migrate-command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { addPacksCommands } from './packs-commands.ts';
 import { addPoolCommands } from './pool-commands.ts';
 import { addProcessesCommand } from './processes-command.ts';
 import { addProvisionCommand } from './provision-command.ts';
@@ -27,6 +28,7 @@ export function tenantCommand(): Command {
   addStatusCommand(tenant);
   addStateCommands(tenant);
   addPoolCommands(tenant.command('pool').description('warm databases, made ahead for new tenants'));
+  addPacksCommands(tenant.command('packs').description('reference data of public standards, for tenants'));
   addServerCommands(tenant.command('server').description('PostgreSQL servers that tenants are placed on'));
   addProcessesCommand(tenant);
   addUserCommands(tenant.command('user').description('users of a tenant'));

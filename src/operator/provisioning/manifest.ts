@@ -4,6 +4,7 @@ import { isEmail } from '../../auth/email.ts';
 import { scopes } from '../../control/scopes.ts';
 import { lengths, text } from '../../http/fields.ts';
 import { OperatorError } from '../../operator-error.ts';
+import { packNames } from '../packs/read-pack.ts';
 
 const email = text({ max: lengths.email }).refine(isEmail, 'must be an e-mail address');
 const name = text({ max: lengths.name });
@@ -32,6 +33,8 @@ const manifest = z.strictObject({
   /** Without it, the server with the most room. */
   server: name.optional(),
   admin: z.strictObject({ email, firstName: name.default('First'), lastName: name.default('Administrator') }),
+  /** Packs of reference data that the tenant begins with. */
+  packs: z.array(z.enum(packNames, `must be one of ${packNames.join(', ')}`)).default([]),
   users: z.array(user).default([]),
   entities: z.array(z.strictObject({ name, entityType: z.enum(['supplier', 'customer']) })).default([]),
 });

@@ -10,6 +10,8 @@ import type { Installation } from '../../installation.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
+import { applyPacks } from '../packs/apply-packs.ts';
+import { readPack } from '../packs/read-pack.ts';
 import { compatibleFrom } from '../schema/schema-steps.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { addSigningKey } from '../tenants/keys.ts';
@@ -64,15 +66,16 @@ export async function provision(
 }
 
 /**
- * Adds the entities and users of the manifest. Replaces the users that a killed run has added: their passwords are
+ * Adds the packs, entities and users of the manifest. Replaces the users that a killed run has added: their passwords are
  * lost.
  */
-async function populateFrom(
+export async function populateFrom(
   installation: Installation,
   passwords: Passwords,
   manifest: Manifest,
   tenant: Tenant,
 ): Promise<Provisioned['logins']> {
+  await addPacks(installation, tenant, manifest);
   const entityIds = await makeEntities(installation, tenant, manifest);
   const admin = { ...manifest.admin, role: 'Administrator', scope: 'All' as const, entity: undefined };
   return installation.control.em.fork().transactional(async em => {
@@ -122,6 +125,14 @@ async function reserve(em: EntityManager, installation: Installation, manifest: 
 async function nextNumber(em: EntityManager): Promise<number> {
   const [row] = await em.execute<{ id: string }[]>(`select nextval(pg_get_serial_sequence('tenants', 'id')) as id`);
   return Number(row?.id);
+}
+
+/** Applies the packs of the manifest. */
+async function addPacks({ servers }: Installation, tenant: Tenant, { packs: names }: Manifest): Promise<void> {
+  if (names.length === 0) return;
+  const packs = await Promise.all(names.map(readPack));
+  const url = databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName);
+  await withConnection(url, client => applyPacks(client, packs));
 }
 
 /** Inserts the entities of the manifest, unless they exist. @returns their ids by name */

@@ -1,0 +1,68 @@
+import type pg from 'pg';
+import { changeChannel, changeTopics } from '../../control/change-topics.ts';
+import type { Tenant } from '../../control/fleet-entities.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { migrationNames } from '../../postgres/migration-names.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { type AppliedPack, applyPacks } from './apply-packs.ts';
+import { type ComparedRow, comparePack } from './compare-pack.ts';
+import { type Pack, type PackName, readPack } from './read-pack.ts';
+
+/** Compares packs with the data of a tenant. @throws {OperatorError} when the tenant has no data to compare */
+export async function compareTenantPacks(
+  installation: Installation,
+  slug: string,
+  names: readonly PackName[],
+): Promise<{ pack: Pack; compared: ComparedRow[] }[]> {
+  const packs = await Promise.all(names.map(readPack));
+  const tenant = await findTenant(installation, slug);
+  await requireComparable(tenant);
+  return withTenant(installation, tenant, async client => {
+    const result: { pack: Pack; compared: ComparedRow[] }[] = [];
+    for (const pack of packs) result.push({ pack, compared: await comparePack(client, pack) });
+    return result;
+  });
+}
+
+/**
+ * Adds what a tenant lacks of packs, and makes every process read the tenant's data again.
+ * @throws {OperatorError} when the tenant is deleted or not at the version of this build, or a table is full
+ */
+export async function applyTenantPacks(
+  installation: Installation,
+  slug: string,
+  names: readonly PackName[],
+): Promise<AppliedPack[]> {
+  const packs = await Promise.all(names.map(readPack));
+  return withConnection(installation.controlUrl, async control => {
+    await acquireLock(control, lockSpaces.tenant, (await findTenant(installation, slug)).id);
+    const tenant = await findTenant(installation, slug);
+    await requireComparable(tenant);
+    if (tenant.status === 'deleted')
+      throw new OperatorError(`${slug} is deleted. Restore it first: npm run -s tenant -- restore ${slug}`);
+    const applied = await withTenant(installation, tenant, client => applyPacks(client, packs));
+    await control.query('select pg_notify($1, $2)', [changeChannel, `${changeTopics.responses}:${tenant.guid}`]);
+    return applied;
+  });
+}
+
+async function requireComparable({ slug, status, schemaVersion }: Tenant): Promise<void> {
+  if (status === 'provisioning')
+    throw new OperatorError(`${slug} is not ready yet. Run its tenant provision command again`);
+  if (schemaVersion !== (await migrationNames('tenant')).at(-1))
+    throw new OperatorError(
+      `${slug} is not at the version of this build. Migrate it first: npm run -s tenant -- migrate ${slug}`,
+    );
+}
+
+async function withTenant<T>(
+  { servers }: Installation,
+  { server, databaseName }: Tenant,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  return withConnection(databaseUrl(servers.adminUrl(server), databaseName), work);
+}

@@ -1,0 +1,164 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import type { Client } from '../../support/client.ts';
+import { runScript, startScript } from '../../support/command-line.ts';
+import { eventually } from '../../support/eventually.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+import { createWorld, sql, type World } from '../../support/world.ts';
+
+const counts = { countries: 249, currencies: 155, units: 113 };
+
+describe('packs of reference data', () => {
+  let world: World;
+  let admin: Client;
+
+  before(async () => {
+    world = await createWorld();
+    admin = await world.login(world.acme);
+  });
+  after(() => world.close());
+
+  const tenant = (...args: string[]) => runScript('scripts/tenant.ts', [...args, '--json'], world.environment);
+
+  async function packs(...args: string[]) {
+    const { code, stdout, stderr } = await tenant('packs', ...args);
+    expect([code, stderr]).to.deep.equal([0, '']);
+    return JSON.parse(stdout);
+  }
+
+  it('packs list counts the rows that a tenant lacks, and packs diff names them', async () => {
+    const listed = await packs('list', 'acme');
+    expect(listed.map(({ pack, rows, missing }: Record<string, unknown>) => [pack, rows, missing])).to.deep.equal(
+      Object.entries(counts).map(([pack, rows]) => [pack, rows, rows]),
+    );
+    const missing = await packs('diff', 'acme', '--packs', 'units');
+    expect(missing).to.have.length(counts.units);
+    expect(missing).to.deep.include({ pack: 'units', code: 'KGM', state: 'missing', differences: {} });
+  });
+
+  it('packs apply adds what is missing, keeps what the tenant changed or deleted, and writes audit entries', async () => {
+    await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Our euro', DecimalPlaces: 4 });
+    const { body: dollar } = await admin.post('/api/v1/Currency', { Code: 'USD', Name: 'US Dollar' });
+    await admin.delete(`/api/v1/Currency/${dollar.Id}`);
+    const { body: kilo } = await admin.post('/api/v1/UnitsOfMeasure', { Code: 'kgm', Name: 'Kilo' });
+    await admin.delete(`/api/v1/UnitsOfMeasure/${kilo.Id}`);
+    const { body: metre } = await admin.post('/api/v1/UnitsOfMeasure', { Code: 'MTR', Name: 'Metre' });
+    await admin.put(`/api/v1/UnitsOfMeasure/${metre.Id}`, { Code: 'M', Name: 'Metre' });
+    // The empty list is cached, and must not be returned once the pack is applied.
+    expect((await admin.get('/api/v1/Countries')).status).to.equal(404);
+
+    const applied = await packs('apply', 'acme');
+    expect(applied.map(({ edition, ...row }: { edition: string }) => row)).to.deep.equal([
+      { pack: 'countries', added: 249, same: 0, changed: 0, deleted: 0 },
+      { pack: 'currencies', added: 153, same: 0, changed: 1, deleted: 1 },
+      { pack: 'units', added: 111, same: 0, changed: 0, deleted: 2 },
+    ]);
+    await eventually(async () => (await admin.get('/api/v1/Countries')).body.length === counts.countries, 5_000);
+    const { body: currencies } = await admin.get('/api/v1/Currency');
+    const euro = currencies.find(({ Code }: { Code: string }) => Code === 'EUR');
+    expect(euro).to.include({ Name: 'Our euro', DecimalPlaces: 4 });
+    expect(currencies.map(({ Code }: { Code: string }) => Code))
+      .to.include('JPY')
+      .and.not.include('USD');
+    for (const code of ['KGM', 'MTR'])
+      expect((await admin.get(`/api/v1/UnitsOfMeasure/code/${code}`)).status, code).to.equal(404);
+    const [entry] = (await admin.get('/api/v1/AuditLog?resource=Country&key=CH')).body;
+    expect(entry).to.include({ Action: 'create', UserId: null, Before: null });
+    expect(entry.After).to.include({ CountryName: 'Switzerland' });
+
+    const differing = await packs('diff', 'acme', '--packs', 'currencies');
+    expect(differing.map(({ code, state }: Record<string, string>) => `${code} ${state}`)).to.deep.equal([
+      'EUR changed',
+      'USD deleted',
+    ]);
+    expect(differing[0].differences.DecimalPlaces).to.deep.equal({ pack: 2, tenant: 4 });
+    const again = await packs('apply', 'acme', '--packs', 'units,currencies,countries');
+    expect(again.map(({ added }: { added: number }) => added)).to.deep.equal([0, 0, 0]);
+    const globex = await world.login(world.globex);
+    expect((await globex.get('/api/v1/Countries')).status, 'another tenant').to.equal(404);
+  });
+
+  it('a run of packs apply that is killed in the middle has added nothing, and the next one adds everything', async () => {
+    const countRows = async () => {
+      const [row] = await sql<{ count: number }>(
+        world.globex,
+        'select (select count(*) from countries)::int + (select count(*) from units_of_measure)::int as count',
+      );
+      return row?.count;
+    };
+    await withConnection(world.globex.adminUrl, async client => {
+      await client.query('begin; lock table units_of_measure in exclusive mode');
+      const { process: child, ended } = startScript(
+        'scripts/tenant.ts',
+        ['packs', 'apply', 'globex'],
+        world.environment,
+      );
+      const waits = `select from pg_stat_activity where datname = $1 and wait_event_type = 'Lock'`;
+      await eventually(async () => (await client.query(waits, [world.globex.database])).rowCount);
+      child.kill('SIGKILL');
+      expect((await ended).signal).to.equal('SIGKILL');
+      await client.query('rollback');
+      await eventually(async () => !(await client.query(waits, [world.globex.database])).rowCount);
+    });
+    expect(await countRows()).to.equal(0);
+    await packs('apply', 'globex');
+    expect(await countRows()).to.equal(counts.countries + counts.units);
+  });
+
+  it('packs apply that would exceed the maximum size of a table adds nothing, and says so', async () => {
+    const tenant = await world.provision('small');
+    await sql(tenant, `update table_sizes set max_rows = 50 where table_name = 'currencies'`);
+    // A table of less than 256 KiB is not compared with its maximum.
+    await sql(
+      tenant,
+      `insert into currencies (code, name, is_deleted, deleted_at)
+        select 'X' || n, repeat(md5(n::text), 300), true, now() from generate_series(1, 40) n`,
+    );
+    const { code, stderr } = await runScript('scripts/tenant.ts', ['packs', 'apply', 'small'], world.environment);
+    expect(code).to.equal(1);
+    expect(stderr).to.match(/^The pack currencies has 155 rows .* Nothing was added\.\n$/);
+    expect(await sql(tenant, 'select from countries')).to.have.length(0);
+  });
+
+  it('a tenant begins with the packs of its manifest or of --packs, and with none unless they are named', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'backoffice-packs-'));
+    const file = join(folder, 'packed.json');
+    const manifest = { slug: 'packed', name: 'Packed', admin: { email: 'admin@packed.test' }, packs: ['countries'] };
+    await writeFile(file, JSON.stringify(manifest));
+    for (const args of [
+      ['--file', file],
+      ['optioned', '--name', 'O', '--admin-email', 'admin@o.test', '--packs', 'units,currencies'],
+    ]) {
+      const { code, stdout, stderr } = await tenant('provision', ...args);
+      expect([code, stderr]).to.deep.equal([0, '']);
+      const adminUrl = databaseUrl(postgresUrl(), JSON.parse(stdout).database);
+      const [row] = await sql<object>(
+        { adminUrl },
+        `select (select count(*)::int from countries) as countries, (select count(*)::int from currencies) as currencies,
+                (select count(*)::int from units_of_measure) as units`,
+      );
+      const none = { countries: 0, currencies: 0, units: 0 };
+      const { countries, ...others } = counts;
+      expect(row).to.deep.equal(args[0] === '--file' ? { ...none, countries } : { ...none, ...others });
+    }
+    await rm(folder, { recursive: true });
+  });
+
+  it('an unknown pack is wrong usage, the error names the packs, and the command ends at once', async function () {
+    this.timeout(25_000); // an idle connection of the control database would keep a command alive for 30 s
+    for (const args of [
+      ['packs', 'apply', 'acme', '--packs', 'planets'],
+      ['provision', 'never', '--name', 'N', '--admin-email', 'a@n.test', '--packs', 'planets'],
+    ]) {
+      const { code, stderr } = await runScript('scripts/tenant.ts', args, world.environment);
+      expect(code).to.equal(2);
+      expect(stderr)
+        .to.include('countries, currencies, units')
+        .and.not.match(/\bat .*\.ts/);
+    }
+  });
+});
