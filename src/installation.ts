@@ -39,7 +39,8 @@ export interface Installation extends InstallationAccess {
  */
 export async function openInstallation(config: Config, kind?: ProcessIdentity['kind']): Promise<Installation> {
   const access = await openAccess(config);
-  const { openControlDatabase } = await import('./control/database.ts'); // commands that do without start sooner
+  // Commands that do without it start sooner.
+  const { closeControlDatabase, openControlDatabase } = await import('./control/database.ts');
   // One connection, which asks for more. The start on an embedded PostgreSQL comes before the budget.
   const maxControl = (): number => (access.embedded ? config.controlConnections : 1);
   const member = kind && { process: newProcess(kind), maxControl };
@@ -50,7 +51,7 @@ export async function openInstallation(config: Config, kind?: ProcessIdentity['k
     member,
     statements: control.em,
     close: async () => {
-      await control.close(true);
+      await closeControlDatabase(control);
       await access.close();
     },
   };
