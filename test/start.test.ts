@@ -198,7 +198,7 @@ describe('npm start', function () {
 
   it('the printed lines, pasted into a shell, list the countries and entities of the demo tenant', async () => {
     const { output } = await running();
-    const lines = /^ +TOKEN=\$\([^]*?\n\n/m.exec(`${output.stdout}\n`)?.[0] ?? '';
+    const lines = /^ +TOKEN=\$\((.+\n)+/m.exec(`${output.stdout}\n`)?.[0] ?? '';
     const { code, stdout } = await startProgram('bash', ['-c', lines], {}).ended;
     expect(code).to.equal(0);
     const [countries, entities] = stdout
