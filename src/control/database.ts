@@ -31,11 +31,30 @@ export function controlOptions(url: string): Options {
 
 /** MikroORM's driver, whose entity managers keep the values out of the statements. */
 class ControlDriver extends PostgreSqlDriver {
-  declare protected readonly connection: BoundConnection;
+  declare protected readonly connection: ControlConnection;
 
   constructor(config: ConstructorParameters<typeof PostgreSqlDriver>[0]) {
     super(config);
-    this.connection = new BoundConnection(config);
+    this.connection = new ControlConnection(config);
+  }
+}
+
+class ControlConnection extends BoundConnection {
+  #pool: pg.Pool | undefined;
+
+  override async getNativeClient(): Promise<pg.Pool> {
+    this.#pool = await super.getNativeClient();
+    return this.#pool;
+  }
+
+  /**
+   * Also ends a pool that was only used through `getNativeClient`: Kysely ends it only after a query of its own, and the
+   * idle connections would keep the process alive for 30 s.
+   */
+  override async close(force?: boolean): Promise<void> {
+    await super.close(force);
+    if (this.#pool && !this.#pool.ending) await this.#pool.end();
+    this.#pool = undefined;
   }
 }
 

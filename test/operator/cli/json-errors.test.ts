@@ -61,6 +61,13 @@ describe('errors of the command line', () => {
     });
   });
 
+  it('a command that fails before its first query through the entity manager ends without a wait of 30 s', async () => {
+    const startedAt = performance.now();
+    const { code, stderr } = await run(['session', 'revoke', 'acme']);
+    expect([code, stderr]).to.deep.equal([2, 'Give either the id of a session, or --user with an e-mail address.\n']);
+    expect(performance.now() - startedAt).to.be.below(20_000);
+  });
+
   it('Ctrl-C before the first tenant is migrated ends migrate at once with exit code 130', async () => {
     await withConnection(world.installation.controlUrl, async client => {
       await client.query('begin; lock table migration_runs in access exclusive mode');
