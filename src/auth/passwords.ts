@@ -3,9 +3,15 @@ import { availableParallelism } from 'node:os';
 import { hash, verify } from '@node-rs/argon2';
 import { HashQueue, type HashRequester } from './hash-queue.ts';
 
+/** The work of a hash: memory in KiB, and iterations. */
+export interface HashWork {
+  readonly memoryCost: number;
+  readonly timeCost: number;
+}
+
 /** argon2id with the parameters of OWASP's password storage cheat sheet: 19 MiB, two iterations, parallelism 1. */
-const parameters = { algorithm: 2 /* argon2id */, memoryCost: 19_456, timeCost: 2, parallelism: 1 };
-const currentPrefix = '$argon2id$v=19$m=19456,t=2,p=1$';
+const defaultWork: HashWork = { memoryCost: 19_456, timeCost: 2 };
+const variant = { algorithm: 2 /* argon2id */, parallelism: 1 };
 const argon2Hash = /^\$argon2id\$v=19\$m=(\d{1,5}),t=(\d),p=(\d)\$[\w+/]{11,}\$[\w+/]{16,}$/;
 
 /**
@@ -46,8 +52,13 @@ export function hashConcurrency(processes: number): number {
   return Math.max(1, Math.min(3, Math.floor((availableParallelism() - 1) / processes)));
 }
 
-/** @param concurrency hashes at a time */
-export function createPasswords(concurrency = hashConcurrency(1)): Passwords {
+/**
+ * @param concurrency hashes at a time
+ * @param work of new hashes
+ */
+export function createPasswords(concurrency = hashConcurrency(1), work = defaultWork): Passwords {
+  const parameters = { ...variant, ...work };
+  const currentPrefix = `$argon2id$v=19$m=${work.memoryCost},t=${work.timeCost},p=${variant.parallelism}$`;
   const { usage, run, countHash } = createLimiter(concurrency, maxQueue);
   const decoy = hash(randomBytes(16), parameters);
   return {
@@ -63,7 +74,7 @@ export function createPasswords(concurrency = hashConcurrency(1)): Passwords {
         } catch {
           return verifyDecoy(); // the hash is not base64, or has too little memory for its lanes
         }
-        const missingMemory = Math.ceil((workOf(parameters) - workOf(stored)) / parameters.timeCost);
+        const missingMemory = Math.ceil((kibWritten(work) - kibWritten(stored)) / work.timeCost);
         if (missingMemory > 0) {
           countHash();
           await hash(normalise(password), { ...parameters, memoryCost: Math.max(missingMemory, bounds.memory[0]) });
@@ -75,10 +86,8 @@ export function createPasswords(concurrency = hashConcurrency(1)): Passwords {
   };
 }
 
-type Work = Pick<typeof parameters, 'memoryCost' | 'timeCost'>;
-
 /** Returns the parameters of a stored hash; undefined for another algorithm, and for parameters beyond `bounds`. */
-function readParameters(storedHash: string): Work | undefined {
+function readParameters(storedHash: string): HashWork | undefined {
   const found = argon2Hash.exec(storedHash);
   if (!found) return undefined;
   const [memoryCost = 0, timeCost = 0, lanes = 0] = found.slice(1).map(Number);
@@ -92,7 +101,7 @@ function isWithin([min, max]: readonly [number, number], value: number): boolean
 }
 
 /** Returns the work of a hash in KiB written: argon2 fills its memory once per iteration (RFC 9106 §3.2). */
-function workOf({ memoryCost, timeCost }: Work): number {
+function kibWritten({ memoryCost, timeCost }: HashWork): number {
   return memoryCost * timeCost;
 }
 

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect } from 'chai';
+import { createPasswords } from '../../src/auth/passwords.ts';
 import { type ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
@@ -13,7 +14,7 @@ describe('crowd of logins', () => {
   let behindProxy: Client;
 
   before(async () => {
-    world = await createWorld();
+    world = await createWorld({}, createPasswords());
     behindProxy = new Client((await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' })).url);
   });
   after(() => world.close());

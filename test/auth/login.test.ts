@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { hash } from '@node-rs/argon2';
 import { expect } from 'chai';
+import { createPasswords } from '../../src/auth/passwords.ts';
 import { readInstallationIdentity } from '../../src/control/installation-id.ts';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
 import type { ApiResponse } from '../support/client.ts';
@@ -27,7 +28,7 @@ describe('login', () => {
   const sessionOf = (response: ApiResponse): string => String(claimsOf(response.body.accessToken).sid);
 
   before(async () => {
-    world = await createWorld();
+    world = await createWorld({}, createPasswords());
     known = await addSampleUser(world, world.acme);
     unconfirmed = await addSampleUser(world, world.acme);
     disabled = await addSampleUser(world, world.acme);

@@ -61,8 +61,17 @@ export interface World {
   close(): Promise<void>;
 }
 
-/** @param environment environment variables that extend or override the defaults */
-export async function createWorld(environment: Record<string, string> = {}): Promise<World> {
+/** Passwords whose hashes take 0.1 ms of CPU time, against 20 ms in the service. */
+const createQuickPasswords = (): Passwords => createPasswords(undefined, { memoryCost: 8, timeCost: 1 });
+
+/**
+ * @param environment environment variables that extend or override the defaults
+ * @param passwords by default, hashing takes almost no time
+ */
+export async function createWorld(
+  environment: Record<string, string> = {},
+  passwords = createQuickPasswords(),
+): Promise<World> {
   const name = `world_${randomBytes(5).toString('hex')}`;
   await withConnection(postgresUrl(), async client => {
     // Copying files takes a third of the CPU time that copying through the write-ahead log takes.
@@ -95,7 +104,6 @@ export async function createWorld(environment: Record<string, string> = {}): Pro
   const logs: string[] = [];
   const log = pino({ level: 'trace' }, { write: line => void logs.push(line) });
   const installation = await openInstallation(config);
-  const passwords = createPasswords();
   const clock = { offsetSeconds: 0, monotonicOffsetMs: 0 };
   const now = () => Date.now() + clock.offsetSeconds * 1_000;
   const monotonicNow = () => performance.now() + clock.monotonicOffsetMs;
