@@ -11,6 +11,8 @@ const max = 12;
 const controlConnections = 3; // two, and the change feed
 const room = 1; // for commands and new processes
 const budget = max + 2 * controlConnections + room;
+/** Between two requests of a client: the clients use every connection, and leave CPU time to the commands. */
+const pauseMs = 50;
 const settings = {
   CONNECTION_BUDGET: String(budget),
   CONTROL_CONNECTIONS: '2',
@@ -67,13 +69,15 @@ describe('connection budget of several processes', () => {
         for (const name of names) seen.add(name);
         peak = Math.max(peak, rows.length);
         tenantPeak = Math.max(tenantPeak, names.length);
-        await new Promise(resolve => setTimeout(resolve, 20));
+        await delay(20);
       }
     };
     const statuses = new Set<number>();
     const request = async (url: string, client: Client): Promise<void> => {
-      while (isRunning)
+      while (isRunning) {
         statuses.add((await client.at(url).get('/api/v1/EntityStatus', { 'Cache-Control': 'no-cache' })).status);
+        await delay(pauseMs);
+      }
     };
     const load = [sample(), ...urls.flatMap(url => [...clients, ...clients].map(client => request(url, client)))];
     await work();
