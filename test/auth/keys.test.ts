@@ -9,8 +9,8 @@ import { disableKey, rotateKey } from '../../src/operator/tenants/keys.ts';
 import { listKeys } from '../../src/operator/tenants/read-tenants.ts';
 import { startServer } from '../../src/server.ts';
 import { Client } from '../support/client.ts';
-import { runScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
+import { runCommand } from '../support/run-command.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 import { controlSql } from './sample-users.ts';
 import { expectNotLogged } from './secrets.ts';
@@ -248,7 +248,7 @@ describe('signing keys', () => {
       const [unused] = [await login()];
 
       const oldKey = world.environment.MASTER_KEY ?? '';
-      const registered = await runScript('scripts/control.ts', ['register-key', '--json'], {
+      const registered = await runCommand('scripts/control.ts', ['register-key', '--json'], {
         ...world.environment,
         MASTER_KEY_PREVIOUS: masterKey,
       });
@@ -266,7 +266,7 @@ describe('signing keys', () => {
       }
       expect((await legacy(between.url)).status).to.equal(200);
 
-      const resealed = await runScript('scripts/control.ts', ['reseal', '--json'], {
+      const resealed = await runCommand('scripts/control.ts', ['reseal', '--json'], {
         ...world.environment,
         ...environment,
       });
@@ -322,7 +322,7 @@ describe('signing keys', () => {
         expect(log).to.include('tenant_secrets_unusable');
         for (const secret of [wrong, masterKey, world.environment.MASTER_KEY ?? '-', world.acme.database])
           expect(log.includes(secret)).to.equal(false);
-        const { code, stdout, stderr } = await runScript('scripts/control.ts', ['reseal'], {
+        const { code, stdout, stderr } = await runCommand('scripts/control.ts', ['reseal'], {
           ...world.environment,
           MASTER_KEY: wrong,
         });

@@ -10,6 +10,7 @@ import { registerNextKey, resealSecrets } from '../../src/operator/master-key-ch
 import { withConnection } from '../../src/postgres/connection.ts';
 import { type RunningServer, startServer } from '../../src/server.ts';
 import { runScript } from '../support/command-line.ts';
+import { runCommand } from '../support/run-command.ts';
 import { controlTemplate, postgresUrl } from '../support/test-server.ts';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -38,9 +39,9 @@ describe('master key of an installation', () => {
       const wrong = { ...world.environment, ...keys };
       const results = await Promise.all([
         runScript('src/main.ts', [], wrong),
-        runScript('scripts/tenant.ts', ['list'], wrong),
-        runScript('scripts/control.ts', ['reseal'], wrong),
-        runScript('scripts/control.ts', ['migrate'], wrong),
+        runCommand('scripts/tenant.ts', ['list'], wrong),
+        runCommand('scripts/control.ts', ['reseal'], wrong),
+        runCommand('scripts/control.ts', ['migrate'], wrong),
       ]);
       for (const { code, stdout, stderr } of results) {
         expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });

@@ -4,6 +4,7 @@ import pg from 'pg';
 import type { Client } from '../support/client.ts';
 import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
+import { runCommand } from '../support/run-command.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 
@@ -88,7 +89,7 @@ describe('connection budget of several processes', () => {
   }
 
   const listProcesses = async (): Promise<{ pid: number; servers: { granted: number; held: number }[] }[]> =>
-    JSON.parse((await runScript('scripts/tenant.ts', ['processes', '--json'], world.environment)).stdout);
+    JSON.parse((await runCommand('scripts/tenant.ts', ['processes', '--json'], world.environment)).stdout);
 
   it('two processes under load never have more connections together than the budget of the server', async () => {
     let running: Awaited<ReturnType<typeof listProcesses>> = [];
@@ -130,7 +131,7 @@ describe('connection budget of several processes', () => {
       const [process, ...others] = await listProcesses();
       return others.length === 0 && (process?.servers[0]?.granted ?? 0) >= max + controlConnections;
     });
-    const { stdout } = await runScript('scripts/tenant.ts', ['server', 'list', '--json'], world.environment);
+    const { stdout } = await runCommand('scripts/tenant.ts', ['server', 'list', '--json'], world.environment);
     const [server] = JSON.parse(stdout);
     expect(server.granted).to.be.at.least(max);
     expect(server.held).to.be.at.most(server.granted);

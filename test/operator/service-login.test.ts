@@ -7,7 +7,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { sqlState } from '../../src/postgres/database-error.ts';
 import { startServer } from '../../src/server.ts';
 import { Client } from '../support/client.ts';
-import { runScript } from '../support/command-line.ts';
+import { runCommand } from '../support/run-command.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const insufficientPrivilege = '42501';
@@ -17,7 +17,7 @@ describe('login of the service', () => {
   let serviceUrl: string;
 
   const makeLogin = async (): Promise<string> => {
-    const { code, stdout, stderr } = await runScript(
+    const { code, stdout, stderr } = await runCommand(
       'scripts/control.ts',
       ['service-login', '--json'],
       world.environment,
@@ -153,7 +153,7 @@ describe('login of the service', () => {
 
   it('a command that runs with the login of the service fails with one sentence that says so', async () => {
     const environment = { ...world.environment, DATABASE_URL: serviceUrl };
-    const { code, stderr } = await runScript('scripts/tenant.ts', ['suspend', 'acme'], environment);
+    const { code, stderr } = await runCommand('scripts/tenant.ts', ['suspend', 'acme'], environment);
     expect(code).to.equal(1);
     expect(stderr.trim().split('\n')).to.have.length(1);
     expect(stderr).to.contain('the login lacks a privilege').and.contain('DATABASE_URL');

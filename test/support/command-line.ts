@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
+export const root = fileURLToPath(new URL('../..', import.meta.url));
 /** The options of Node with which the npm scripts start a program. */
-const nodeOptions = ['require-node.js', 'v8-flags.ts'].flatMap(file => ['--import', join(root, 'src', file)]);
+export const nodeOptions = ['require-node.js', 'v8-flags.ts'].flatMap(file => ['--import', join(root, 'src', file)]);
 
 /** Exit status and output of a process that has ended. */
 export interface ScriptResult {

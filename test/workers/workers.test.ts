@@ -1,8 +1,9 @@
 import { Agent, request } from 'node:http';
 import { expect } from 'chai';
-import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
+import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
+import { runCommand } from '../support/run-command.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
@@ -82,7 +83,7 @@ describe('PROCESSES', () => {
   });
 
   it('the command line lists each worker as a process', async () => {
-    const { stdout } = await runScript('scripts/tenant.ts', ['processes', '--json'], world.environment);
+    const { stdout } = await runCommand('scripts/tenant.ts', ['processes', '--json'], world.environment);
     const pids = JSON.parse(stdout).map(({ pid }: { pid: number }) => pid);
     expect(pids).to.include.members(workerPids());
   });

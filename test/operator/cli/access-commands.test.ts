@@ -4,8 +4,9 @@ import { claimsOf } from '../../auth/forge.ts';
 import { addSampleUser, controlSql, type SampleUser } from '../../auth/sample-users.ts';
 import { expectNotLogged, expectNotStored } from '../../auth/secrets.ts';
 import type { Client } from '../../support/client.ts';
-import { runScript, type ScriptResult } from '../../support/command-line.ts';
+import type { ScriptResult } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { createWorld, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -35,7 +36,7 @@ describe('access commands', () => {
   after(() => world.close());
 
   const tenant = (args: string[], environment: Record<string, string> = {}): Promise<ScriptResult> =>
-    runScript('scripts/tenant.ts', args, { ...world.environment, ...environment });
+    runCommand('scripts/tenant.ts', args, { ...world.environment, ...environment });
 
   /** Runs a command that must succeed. @returns what it printed */
   async function text(args: string[]): Promise<string> {
@@ -323,7 +324,7 @@ describe('access commands', () => {
     it('control reseal under the same master key seals every secret again while the service serves', async () => {
       const client = await login();
       const before = await controlSql(world, 'select secret from signing_keys order by kid');
-      const { code, stdout, stderr } = await runScript('scripts/control.ts', ['reseal'], world.environment);
+      const { code, stdout, stderr } = await runCommand('scripts/control.ts', ['reseal'], world.environment);
       expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
       expect(stdout).to.match(/^\d+ secrets are sealed under MASTER_KEY\.\n$/);
       expect(await controlSql(world, 'select secret from signing_keys order by kid')).to.not.deep.equal(before);

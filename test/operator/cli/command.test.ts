@@ -9,6 +9,7 @@ import { Client } from '../../support/client.ts';
 import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 
@@ -25,7 +26,7 @@ describe('command line', () => {
   after(() => world.close());
 
   const tenant = (args: string[], input?: string): Promise<ScriptResult> =>
-    runScript('scripts/tenant.ts', args, world.environment, input);
+    runCommand('scripts/tenant.ts', args, world.environment, input);
 
   /** Runs a command with --json that must succeed. @returns the document that it printed */
   async function json<Document>(args: string[], input?: string): Promise<Document> {
@@ -107,7 +108,7 @@ describe('command line', () => {
       ];
       await Promise.all(
         wrong.map(async ([settings, message]) => {
-          const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['list'], {
+          const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['list'], {
             ...world.environment,
             ...settings,
           });
@@ -317,7 +318,7 @@ describe('command line', () => {
           override up() { this.addSql('create index concurrently titles on entity_statuses (title)'); }
         }`);
       try {
-        const { code, stdout, stderr } = await runScript(
+        const { code, stdout, stderr } = await runCommand(
           build.file('scripts/tenant.ts'),
           ['migrate', '--all'],
           world.environment,
@@ -375,7 +376,7 @@ describe('command line', () => {
       ]);
       const applied = both.flatMap(({ stdout }) => JSON.parse(stdout).applied as string[]);
       expect(applied).to.deep.equal(await migrationNames('control'));
-      const lastRun = await runScript('scripts/control.ts', ['migrate'], environment);
+      const lastRun = await runCommand('scripts/control.ts', ['migrate'], environment);
       expect([lastRun.code, lastRun.stdout]).to.deep.equal([0, 'Nothing to do.\n']);
     });
 
@@ -385,7 +386,8 @@ describe('command line', () => {
       await sql(twice, 'drop schema public cascade');
       await sql(twice, 'create schema public');
       await world.control.em.fork().nativeUpdate(Tenant, { id: twice.id }, { schemaVersion: null });
-      const both = await Promise.all([tenant(['migrate', 'twice', '--json']), tenant(['migrate', 'twice', '--json'])]);
+      const migrate = () => runScript('scripts/tenant.ts', ['migrate', 'twice', '--json'], world.environment);
+      const both = await Promise.all([migrate(), migrate()]);
       for (const { code, stdout, stderr } of both) {
         expect({ code, stderr, stdout }).to.include({ code: 0, stderr: '' });
         // One process migrates the tenant. The other one waits for it, or finds the tenant at head.

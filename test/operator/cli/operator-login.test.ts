@@ -10,8 +10,8 @@ import { provision } from '../../../src/operator/provisioning/provision.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { startServer } from '../../../src/server.ts';
 import { Client } from '../../support/client.ts';
-import { runScript } from '../../support/command-line.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 
 const statuses = '/api/v1/EntityStatus';
@@ -49,10 +49,10 @@ describe('login of the operator', function () {
   );
 
   it('CREATEDB and CREATEROLE suffice to migrate, to provision and to create the service login', async () => {
-    const migrated = await runScript('scripts/control.ts', ['migrate'], environment);
+    const migrated = await runCommand('scripts/control.ts', ['migrate'], environment);
     expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
     for (const _ of ['create', 'change the password']) {
-      const made = await runScript('scripts/control.ts', ['service-login'], environment);
+      const made = await runCommand('scripts/control.ts', ['service-login'], environment);
       expect([made.code, made.stderr]).to.deep.equal([0, '']);
     }
 
@@ -83,7 +83,7 @@ describe('login of the operator', function () {
     try {
       expect(await loginsOfTenant(service.port, made.tenant, made.logins[0])).to.deep.equal([made.tenant.roleName]);
       const args = ['migrate', 'initech', '--despite-running'];
-      const migrated = await runScript(next.file('scripts/tenant.ts'), args, environment);
+      const migrated = await runCommand(next.file('scripts/tenant.ts'), args, environment);
       expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
       expect(await connectedRoles(made.tenant.databaseName)).to.deep.equal([]);
     } finally {

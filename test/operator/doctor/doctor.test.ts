@@ -3,8 +3,8 @@ import { readdir, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
 import { createSecretBox } from '../../../src/control/secret-box.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
-import { runScript } from '../../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { runCommand } from '../../support/run-command.ts';
 
 interface ReportedFinding {
   check: string;
@@ -40,7 +40,7 @@ describe('doctor', () => {
   });
   after(() => server.close());
 
-  const doctor = (...args: string[]) => runScript('scripts/tenant.ts', ['doctor', ...args], server.environment);
+  const doctor = (...args: string[]) => runCommand('scripts/tenant.ts', ['doctor', ...args], server.environment);
 
   const findFaults = async (fix = false): Promise<ReportedFinding[]> =>
     (await diagnose(server.installation, { fix })).findings;
@@ -493,7 +493,7 @@ describe('doctor', () => {
 
   it('doctor --fix with another master key is refused on the command line', async () => {
     const environment = { ...server.environment, MASTER_KEY: randomBytes(32).toString('base64') };
-    const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['doctor', '--fix'], environment);
+    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['doctor', '--fix'], environment);
     expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
     expect(stderr).to.match(/^MASTER_KEY is not the master key of this control database: .+\.\n$/);
   });

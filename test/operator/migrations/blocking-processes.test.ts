@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { controlHead } from '../../../src/control/control-version.ts';
 import { newProcess } from '../../../src/control/process-identity.ts';
-import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { createWorld, sql, type World } from '../../support/world.ts';
 
 describe('changes that running processes block', () => {
@@ -31,7 +31,7 @@ describe('changes that running processes block', () => {
 
   const query = <Row extends object>(text: string, values: unknown[] = []) =>
     world.control.em.fork().execute<Row[]>(text, values);
-  const tenant = (...args: string[]) => runScript(next.file('scripts/tenant.ts'), args, world.environment);
+  const tenant = (...args: string[]) => runCommand(next.file('scripts/tenant.ts'), args, world.environment);
   const versions = async () =>
     (await query<{ version: string }>('select schema_version as version from tenants order by slug')).map(
       ({ version }) => version,
@@ -91,7 +91,7 @@ describe('changes that running processes block', () => {
 
   it('control migrate is refused while a process runs that could not start again afterwards', async () => {
     const migrate = (...args: string[]) =>
-      runScript(nextControl.file('scripts/control.ts'), ['migrate', '--json', ...args], world.environment);
+      runCommand(nextControl.file('scripts/control.ts'), ['migrate', '--json', ...args], world.environment);
     const head = await controlHead();
     const { code, stderr } = await migrate();
     expect([code, JSON.parse(stderr).error.blockedBy]).to.deep.equal([1, [own(head)]]);

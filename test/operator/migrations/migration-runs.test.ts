@@ -4,6 +4,7 @@ import type { Client } from '../../support/client.ts';
 import { type RunningScript, runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 
@@ -53,7 +54,7 @@ describe('migration runs', function () {
 
   const query = <Row extends object>(text: string, values: unknown[] = []) =>
     world.control.em.fork().execute<Row[]>(text, values);
-  const runTenant = (args: string[]) => runScript(next.file('scripts/tenant.ts'), args, world.environment);
+  const runTenant = (args: string[]) => runCommand(next.file('scripts/tenant.ts'), args, world.environment);
   /** The process of the current build runs on, and stops serving the tenants that the next build migrates. */
   const migrate = (...args: string[]) => runTenant(['migrate', '--json', '--despite-running', ...args]);
   const linesOf = ({ stdout }: { stdout: string }): Outcome[] =>
@@ -236,7 +237,9 @@ describe('migration runs', function () {
   });
 
   it('two concurrent migration runs share the tenants, and each tenant is migrated once', async () => {
-    const both = await Promise.all([migrate('--all'), migrate('--all')]);
+    const args = ['migrate', '--json', '--despite-running', '--all'];
+    const run = () => runScript(next.file('scripts/tenant.ts'), args, world.environment);
+    const both = await Promise.all([run(), run()]);
     expect(both.map(({ code, stderr }) => [code, stderr])).to.deep.equal([
       [0, ''],
       [0, ''],
@@ -294,7 +297,7 @@ describe('migration runs', function () {
 
   it('a database that is newer than the build, or of another tenant, is not migrated', async () => {
     await migrate('acme');
-    const old = await runScript('scripts/tenant.ts', ['migrate', 'acme', '--json'], world.environment);
+    const old = await runCommand('scripts/tenant.ts', ['migrate', 'acme', '--json'], world.environment);
     expect(old.code).to.equal(1);
     expect(linesOf(old)[0]?.error).to.match(/labels, which this build does not know/);
     expect((await versions()).acme).to.equal(next.head);

@@ -6,9 +6,9 @@ import { compatibleFrom, readSchemaSteps } from '../../../src/operator/schema/sc
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { type RunningServer, startServer } from '../../../src/server.ts';
 import type { Client } from '../../support/client.ts';
-import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { type SilentProxy, startSilentProxy } from '../../support/silent-proxy.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, sql, type World } from '../../support/world.ts';
@@ -53,7 +53,7 @@ describe('requests during a migration', () => {
 
   async function migrate(): Promise<void> {
     const args = ['migrate', 'acme', '--despite-running'];
-    const { code, stderr } = await runScript(next.file('scripts/tenant.ts'), args, world.environment);
+    const { code, stderr } = await runCommand(next.file('scripts/tenant.ts'), args, world.environment);
     expect([code, stderr]).to.deep.equal([0, '']);
     expect((await sql(world.acme, 'select from labels')).length).to.equal(1);
   }
@@ -140,7 +140,7 @@ describe('requests during a compatible migration', () => {
       }
     };
     const workers = [load(1), load(2), load(3)];
-    const { code, stderr } = await runScript(
+    const { code, stderr } = await runCommand(
       next.file('scripts/tenant.ts'),
       ['migrate', 'acme', 'globex'],
       world.environment,

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { addClient } from '../../../src/operator/tenants/clients.ts';
 import type { Client } from '../../support/client.ts';
-import { runScript } from '../../support/command-line.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 
@@ -28,7 +28,7 @@ describe('clones of tenants', () => {
     await admin.post('/api/v1/Activity', { ActivityCode: 7, EntityId: 1, Comment: 'Copied' });
     await world.loginAs(world.acme, { scope: 'Self', entityId: 1, permissions: ['full.read'] });
     await addClient(world.installation, 'acme', world.acme.admin.email, 'Old program');
-    const { code, stdout, stderr } = await runScript(
+    const { code, stdout, stderr } = await runCommand(
       'scripts/tenant.ts',
       ['clone', 'acme', 'copy', '--json'],
       world.environment,
@@ -97,7 +97,7 @@ describe('clones of tenants', () => {
       ['clone', 'nobody', 'other'],
       ['clone', 'acme', 'copy'],
     ]) {
-      expect((await runScript('scripts/tenant.ts', args, world.environment)).code, args.join(' ')).to.equal(1);
+      expect((await runCommand('scripts/tenant.ts', args, world.environment)).code, args.join(' ')).to.equal(1);
     }
   });
 });

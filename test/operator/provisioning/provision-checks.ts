@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { Client } from '../../support/client.ts';
 import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
 import { sql, type TestTenant, type World } from '../../support/world.ts';
 
@@ -46,12 +47,18 @@ export function at({ database }: { database: string }): TestTenant {
  * @param world returns the world; called when one of the functions runs
  */
 export function provisionChecks(world: () => World) {
+  const provisionArguments = (args: string[]) => ['provision', ...args, '--json'];
   const runProvision = (...args: string[]): Promise<ScriptResult> =>
-    runScript('scripts/tenant.ts', ['provision', ...args, '--json'], world().environment);
+    runCommand('scripts/tenant.ts', provisionArguments(args), world().environment);
+  /** Runs in a process of its own. */
+  const startProvision = (...args: string[]): Promise<ScriptResult> =>
+    runScript('scripts/tenant.ts', provisionArguments(args), world().environment);
 
   /** Provisions a tenant and returns the printed document. */
-  async function provision(...args: string[]): Promise<PrintedTenant> {
-    const { code, stdout, stderr } = await runProvision(...args);
+  const provision = async (...args: string[]): Promise<PrintedTenant> => documentOf(await runProvision(...args));
+  const provisionAlone = async (...args: string[]): Promise<PrintedTenant> => documentOf(await startProvision(...args));
+
+  function documentOf({ code, stdout, stderr }: ScriptResult): PrintedTenant {
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
     return JSON.parse(stdout) as PrintedTenant;
   }
@@ -124,7 +131,7 @@ export function provisionChecks(world: () => World) {
     const twoAtOnce = <Result>(work: (number: number) => Promise<Result>, first: number): Promise<Result[]> =>
       Promise.all([work(first), work(first + 1)]);
     const startedAt = performance.now();
-    await twoAtOnce(number => provision(...argumentsOf(`not-killed-${number}`)), 1);
+    await twoAtOnce(number => provisionAlone(...argumentsOf(`not-killed-${number}`)), 1);
     const duration = performance.now() - startedAt;
     const killAndRepeat = async (kill: number): Promise<void> => {
       const slug = `killed-${kill}-of-${kills}`;
@@ -139,7 +146,7 @@ export function provisionChecks(world: () => World) {
       await running.ended;
       const [tenant] = await tenantsOf(slug);
       if (tenant?.status === 'provisioning') await expectNotServed(tenant.guid);
-      const { stdout, code } = await runProvision(...argumentsOf(slug));
+      const { stdout, code } = await startProvision(...argumentsOf(slug));
       if (tenant?.status === 'active') {
         // The process was killed after its last step.
         expect(code).to.equal(1);
@@ -153,5 +160,15 @@ export function provisionChecks(world: () => World) {
     for (let kill = 1; kill <= kills; kill += 2) await twoAtOnce(killAndRepeat, kill);
   }
 
-  return { runProvision, provision, expectServed, expectNotServed, expectComplete, tenantsOf, killAtMoments };
+  return {
+    runProvision,
+    startProvision,
+    provision,
+    provisionAlone,
+    expectServed,
+    expectNotServed,
+    expectComplete,
+    tenantsOf,
+    killAtMoments,
+  };
 }

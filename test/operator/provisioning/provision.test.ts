@@ -8,8 +8,9 @@ import { readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { Client } from '../../support/client.ts';
-import { runScript, startScript } from '../../support/command-line.ts';
+import { startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
 import { createWorld, sql, type World } from '../../support/world.ts';
 import { argumentsOf, at, provisionChecks } from './provision-checks.ts';
@@ -27,8 +28,17 @@ describe('provision of tenants', () => {
     await rm(folder, { recursive: true });
   });
 
-  const { runProvision, provision, expectServed, expectNotServed, expectComplete, tenantsOf, killAtMoments } =
-    provisionChecks(() => world);
+  const {
+    runProvision,
+    startProvision,
+    provision,
+    provisionAlone,
+    expectServed,
+    expectNotServed,
+    expectComplete,
+    tenantsOf,
+    killAtMoments,
+  } = provisionChecks(() => world);
 
   it('provision prints one document, whose administrator can log in and read three statuses', async () => {
     const document = await provision(...argumentsOf('vandelay'), '--app-id', 'vandelay-app');
@@ -102,7 +112,7 @@ describe('provision of tenants', () => {
     expect(second).to.deep.equal({ ...unchanged, created: false });
     const entities = await sql<{ name: string }>(at(first), 'select name from entities order by name');
     expect(entities.map(({ name }) => name)).to.deep.equal(['Endframe', 'Raviga']);
-    const text = await runScript('scripts/tenant.ts', ['provision', '--file', file], world.environment);
+    const text = await runCommand('scripts/tenant.ts', ['provision', '--file', file], world.environment);
     expect([text.code, text.stdout]).to.deep.equal([0, 'hooli exists already: nothing was changed.\n']);
   });
 
@@ -158,7 +168,7 @@ describe('provision of tenants', () => {
     ];
     await Promise.all(
       attempts.map(async args => {
-        const { code, stdout, stderr } = await runScript(
+        const { code, stdout, stderr } = await runCommand(
           'scripts/tenant.ts',
           ['provision', ...args],
           world.environment,
@@ -173,8 +183,8 @@ describe('provision of tenants', () => {
 
   it('of two concurrent provisions of one slug, one creates the tenant and the other fails', async () => {
     const both = await Promise.all([
-      runProvision(...argumentsOf('contested')),
-      runProvision(...argumentsOf('contested')),
+      startProvision(...argumentsOf('contested')),
+      startProvision(...argumentsOf('contested')),
     ]);
     expect(both.map(({ code }) => code).sort()).to.deep.equal([0, 1]);
     const created = both.find(({ code }) => code === 0);
@@ -184,7 +194,7 @@ describe('provision of tenants', () => {
 
   it('concurrent provisions of different slugs create each tenant', async () => {
     const slugs = ['one-of-three', 'two-of-three', 'three-of-three'];
-    const documents = await Promise.all(slugs.map(slug => provision(...argumentsOf(slug))));
+    const documents = await Promise.all(slugs.map(slug => provisionAlone(...argumentsOf(slug))));
     await Promise.all(documents.map(expectServed));
     expect(new Set(documents.map(({ guid }) => guid)).size).to.equal(3);
   });

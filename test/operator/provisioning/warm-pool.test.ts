@@ -13,6 +13,7 @@ import { lockKey, lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer, manifestOf } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
 
 describe('warm pool', () => {
   let server: DedicatedServer;
@@ -24,7 +25,7 @@ describe('warm pool', () => {
   after(() => server.close());
 
   const runTenant = (...args: string[]): Promise<ScriptResult> =>
-    runScript('scripts/tenant.ts', args, server.environment);
+    runCommand('scripts/tenant.ts', args, server.environment);
   const fill = async (size: number): Promise<FillResult | undefined> => (await fillPool(server.installation, size))[0];
   const poolLines = async () =>
     (await listPool(server.installation)).map(({ database, state }) => `${database} ${state}`);
@@ -177,8 +178,8 @@ describe('warm pool', () => {
     const before = await secret();
     await server.sql('create database other');
     const environment = { ...server.environment, DATABASE_URL: databaseUrl(server.url, 'other') };
-    const other = async (...args: string[]) => runScript('scripts/tenant.ts', args, environment);
-    expect((await runScript('scripts/control.ts', ['migrate'], environment)).code).to.equal(0);
+    const other = async (...args: string[]) => runCommand('scripts/tenant.ts', args, environment);
+    expect((await runCommand('scripts/control.ts', ['migrate'], environment)).code).to.equal(0);
     await server.sql(
       `update servers set prefix = 'office'; alter table tenants alter id restart with ${existing.id}`,
       'other',
@@ -200,7 +201,7 @@ describe('warm pool', () => {
     const url = databaseUrl(server.url, 'operator', { user: 'operator', password: 'secret' });
     const environment = { ...server.environment, DATABASE_URL: url };
     const run = async (script: string, ...args: string[]) => {
-      const { code, stdout, stderr } = await runScript(`scripts/${script}.ts`, args, environment);
+      const { code, stdout, stderr } = await runCommand(`scripts/${script}.ts`, args, environment);
       expect({ code, stderr }, stdout).to.deep.equal({ code: 0, stderr: '' });
       return stdout;
     };
@@ -276,11 +277,12 @@ describe('warm pool', () => {
       await writeFile(join(folder, 'bad.json'), '{ "slug": "postgres" }');
       await writeFile(join(folder, 'broken.json'), '{');
       await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
+      const start = (...args: string[]) => runScript('scripts/tenant.ts', args, server.environment);
       const [filling, ...runs] = await Promise.all([
-        runTenant('pool', 'fill', '--size', '12', '--json'),
-        runTenant('provision', '--file', folder, '--json'),
-        runTenant('provision', '--file', folder, '--json'),
-        runTenant('provision', '--file', folder, '--json'),
+        start('pool', 'fill', '--size', '12', '--json'),
+        start('provision', '--file', folder, '--json'),
+        start('provision', '--file', folder, '--json'),
+        start('provision', '--file', folder, '--json'),
       ]);
       expect(filling?.code, filling?.stderr).to.equal(0);
       const made = new Map<string, number>();

@@ -3,8 +3,8 @@ import { expect } from 'chai';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { readServerIdentity } from '../../../src/postgres/server-address.ts';
-import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { createWorld, type TestTenant, type World } from '../../support/world.ts';
 
@@ -28,7 +28,7 @@ describe('servers', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  const run = (args: string[], input = '') => runScript('scripts/tenant.ts', args, world.environment, input);
+  const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);
   const provision = async (slug: string, ...options: string[]): Promise<TestTenant & { server: string }> => {
     const args = ['provision', slug, '--name', slug, '--admin-email', `admin@${slug}.test`, '--json', ...options];
     const { code, stdout, stderr } = await run(args);
@@ -70,7 +70,7 @@ describe('servers', () => {
     expect(identity).to.match(/^\d+:\d+$/);
     expect(await addresses()).to.deep.equal([{ address, identity }]);
     await world.control.em.fork().execute('update servers set address = null, identity = null');
-    expect((await runScript('scripts/control.ts', ['migrate'], world.environment)).code).to.equal(0);
+    expect((await runCommand('scripts/control.ts', ['migrate'], world.environment)).code).to.equal(0);
     expect(await addresses()).to.deep.equal([{ address, identity }]);
     expect((await onDefault.get(path)).body).to.have.length(3);
 

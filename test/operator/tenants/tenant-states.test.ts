@@ -2,8 +2,8 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
-import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, type World } from '../../support/world.ts';
 
@@ -24,7 +24,7 @@ describe('states of a tenant', () => {
   });
   after(() => world.close());
 
-  const run = (...args: string[]) => runScript('scripts/tenant.ts', args, world.environment);
+  const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
   /** Waits until both servers respond in this way, for a second at most. */
   const bothRespond = (status: number, code?: string): Promise<unknown> =>
     eventually(async () => {
