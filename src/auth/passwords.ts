@@ -4,7 +4,7 @@ import { hash, verify } from '@node-rs/argon2';
 import { HashQueue, type HashRequester } from './hash-queue.ts';
 
 /** The work of a hash: memory in KiB, and iterations. */
-export interface HashWork {
+interface HashWork {
   readonly memoryCost: number;
   readonly timeCost: number;
 }
