@@ -9,6 +9,7 @@ import { addPacksCommands } from './packs-commands.ts';
 import { addPoolCommands } from './pool-commands.ts';
 import { addProcessesCommand } from './processes-command.ts';
 import { addProvisionCommand } from './provision-command.ts';
+import { addRoleCommands } from './role-commands.ts';
 import { addRollbackCommand } from './rollback-command.ts';
 import { addServerCommands } from './server-commands.ts';
 import { addSessionCommands } from './session-commands.ts';
@@ -32,6 +33,7 @@ export function tenantCommand(): Command {
   addServerCommands(tenant.command('server').description('PostgreSQL servers that tenants are placed on'));
   addProcessesCommand(tenant);
   addUserCommands(tenant.command('user').description('users of a tenant'));
+  addRoleCommands(tenant.command('role').description('roles of a tenant: named sets of permissions'));
   addKeyCommands(tenant.command('key').description("keys that sign a tenant's access tokens"));
   addSessionCommands(tenant.command('session').description('open logins of users'));
   addClientCommands(tenant.command('client').description('programs that use legacy tokens'));

@@ -17,6 +17,15 @@ interface AddOptions extends PasswordOptions {
   entity?: number;
 }
 
+interface ChangeOptions extends OutputOptions {
+  firstName?: string;
+  lastName?: string;
+  role?: string;
+  scope?: Scope;
+  /** False: `--no-entity`. */
+  entity?: number | false;
+}
+
 const passwordOption = ['--password-stdin', 'read the password from stdin instead of generating one'] as const;
 
 /** Adds the commands of `user`: the users of a tenant. */
@@ -63,6 +72,7 @@ export function addUserCommands(user: Command): void {
         printResult(options, users, () => tableText(users, 'No users.'));
       }),
     );
+  addChangeCommand(user);
   addStateCommand(user, 'disable', 'refuse the logins of a user and end all their sessions');
   addStateCommand(user, 'enable', 'allow the logins of a disabled user again');
   user
@@ -79,6 +89,34 @@ export function addUserCommands(user: Command): void {
         const password = options.passwordStdin ? await readSecret('Password') : generatePassword();
         const changed = await setPassword(installation, createPasswords(), slug, email, password);
         printLogin({ guid: changed.guid, email: changed.email }, password, options);
+      }),
+    );
+}
+
+function addChangeCommand(user: Command): void {
+  user
+    .command('change')
+    .description('change names, role, scope or entity of a user')
+    .argument('<slug>')
+    .argument('<email>')
+    .option('--first-name <name>', 'first name')
+    .option('--last-name <name>', 'last name')
+    .option('--role <role>', 'role of the tenant')
+    .addOption(new Option('--scope <scope>', 'data that the user may use: of the own entity, or all').choices(scopes))
+    .option('--entity <id>', 'entity that the user belongs to', parsePositive)
+    .option('--no-entity', 'the user belongs to no entity')
+    .option(...jsonOption)
+    .addHelpText(
+      'after',
+      '\nExample: npm run -s tenant -- user change acme bob@acme.test --role Administrator --scope All',
+    )
+    .action(
+      withInstallation(async (installation, slug: string, address: string, options: ChangeOptions) => {
+        const { changeUser } = await import('../tenants/change-user.ts');
+        const { firstName, lastName, role, scope, entity } = options;
+        const entityId = entity === false ? null : entity;
+        const changed = await changeUser(installation, slug, address, { firstName, lastName, role, scope, entityId });
+        printResult(options, changed, () => fieldsText(changed));
       }),
     );
 }

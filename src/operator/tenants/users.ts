@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { isEmail, normaliseEmail } from '../../auth/email.ts';
+import { deleteMailTokens } from '../../auth/mail-token.ts';
 import { passwordError } from '../../auth/new-password.ts';
 import type { Passwords } from '../../auth/passwords.ts';
 import { revokeSessionsOf, setPasswordHash } from '../../auth/sessions.ts';
@@ -91,7 +92,7 @@ export async function setPassword(
 const setDisabledAt = 'update users set disabled_at = case when $2::boolean then now() end where id = $1';
 
 /**
- * Disables a user, which also revokes all of the user's sessions, or enables the user again.
+ * Disables a user, which also revokes all of the user's sessions and mail tokens, or enables the user again.
  * @throws {OperatorError} when there is no such user
  */
 export async function setDisabled(
@@ -102,13 +103,15 @@ export async function setDisabled(
 ): Promise<User> {
   const user = await findUser(installation, slug, email);
   await transactControl(installation.control, async query => {
+    if (disabled) await deleteMailTokens(query, user.id); // before the user is changed, in the order of `usePasswordToken`
     await query('set_disabled', setDisabledAt, [user.id, disabled]);
     if (disabled) await revokeSessionsOf(query, user.id, 'user_disabled');
   });
   return user;
 }
 
-async function requireEntity({ servers }: Installation, tenant: Tenant, id: number): Promise<void> {
+/** @throws {OperatorError} unless the tenant has the business entity. `tenant.server` must be loaded */
+export async function requireEntity({ servers }: Installation, tenant: Tenant, id: number): Promise<void> {
   await withConnection(databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), async client => {
     const { rowCount } = await client.query('select from entities where id = $1', [id]);
     if (!rowCount) throw new OperatorError(`${tenant.slug} has no entity ${id}`);

@@ -1,0 +1,67 @@
+import { transactControl } from '../../control/database.ts';
+import { lockPeople } from '../../control/people-lock.ts';
+import type { Scope } from '../../control/scopes.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { noSuchRole } from './roles.ts';
+import { findTenant } from './tenants.ts';
+import { findUser, requireEntity } from './users.ts';
+
+/** What to change of a user; what is undefined stays as it is. */
+interface UserChanges {
+  firstName: string | undefined;
+  lastName: string | undefined;
+  role: string | undefined;
+  scope: Scope | undefined;
+  /** Null: no entity. */
+  entityId: number | null | undefined;
+}
+
+interface ChangedUser {
+  guid: string;
+  email: string;
+  firstName: string;
+  lastName: string;
+  role: string;
+  scope: Scope;
+  entityId: number | null;
+}
+
+const roleByName = 'select id from roles where tenant_id = $1 and name = $2';
+const changeColumns = `
+  update users u
+     set first_name = coalesce($2::text, first_name), last_name = coalesce($3::text, last_name),
+         role_id = coalesce($4::bigint, role_id), scope = coalesce($5::text, scope),
+         entity_id = case when $6::boolean then $7::bigint else entity_id end
+   where u.id = $1
+  returning guid, email, first_name as "firstName", last_name as "lastName",
+            (select name from roles r where r.id = u.role_id) as role, scope, entity_id::float8 as "entityId"`;
+
+/**
+ * Changes what an administrator of the tenant may change too. All processes apply it within a second.
+ * @throws {OperatorError} when nothing is to be changed, or there is no such user, role or entity
+ */
+export async function changeUser(
+  installation: Installation,
+  slug: string,
+  email: string,
+  { firstName, lastName, role, scope, entityId }: UserChanges,
+): Promise<ChangedUser> {
+  if ([firstName, lastName, role, scope, entityId].every(value => value === undefined))
+    throw new OperatorError('Name what to change: --role, --scope, --entity, --first-name or --last-name', {
+      usage: true,
+    });
+  const tenant = await findTenant(installation, slug);
+  const user = await findUser(installation, slug, email);
+  if (entityId) await requireEntity(installation, tenant, entityId);
+  return transactControl(installation.control, async query => {
+    await lockPeople(query, tenant.id);
+    const [found] =
+      role === undefined ? [] : await query<{ id: string }>('operator_role_id', roleByName, [tenant.id, role]);
+    if (role !== undefined && !found) throw noSuchRole(slug, role);
+    const values = [firstName, lastName, found?.id, scope, entityId !== undefined, entityId];
+    const [changed] = await query<ChangedUser>('operator_change_user', changeColumns, [user.id, ...values]);
+    if (!changed) throw new OperatorError(`${slug} has no user ${email}`);
+    return changed;
+  });
+}

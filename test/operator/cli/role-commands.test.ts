@@ -1,0 +1,101 @@
+import { expect } from 'chai';
+import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
+import type { Client } from '../../support/client.ts';
+import { runScript } from '../../support/command-line.ts';
+import { eventually } from '../../support/eventually.ts';
+import { createWorld, sql, type World } from '../../support/world.ts';
+
+describe('commands for roles and users', () => {
+  let world: World;
+  let admin: Client;
+
+  before(async () => {
+    world = await createWorld();
+    admin = await world.login(world.acme);
+  });
+  after(() => world.close());
+
+  const tenant = (...args: string[]) => runScript('scripts/tenant.ts', args, world.environment);
+  async function json<Document>(...args: string[]): Promise<Document> {
+    const { code, stdout, stderr } = await tenant(...args, '--json');
+    expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
+    return JSON.parse(stdout) as Document;
+  }
+  const newestEntry = async (resource: string, key: unknown) =>
+    (await admin.get(`/api/v1/AuditLog?resource=${resource}&key=${key}&limit=1`)).body[0];
+
+  it('an operator adds, grants, revokes, lists and removes a role, and the audit log has each change', async () => {
+    const added = await json('role', 'add', 'acme', 'Buyer', 'orders.write', 'orders.read');
+    expect(added).to.deep.equal({ name: 'Buyer', users: 0, permissions: ['orders.read', 'orders.write'] });
+    const user = await addSampleUser(world, world.acme, { role: 'Buyer' });
+    const client = await world.login(world.acme, user);
+    const granted = await json<{ permissions: string[] }>('role', 'grant', 'acme', 'Buyer', 'full.read', 'orders.read');
+    expect(granted.permissions).to.deep.equal(['orders.read', 'orders.write', 'full.read']);
+    const fresh = await world.login(world.acme, user);
+    expect((await client.get('/api/v1/EntityStatus')).status, 'a token of before').to.equal(403);
+    expect((await fresh.get('/api/v1/EntityStatus')).status).to.equal(200);
+    const { stdout } = await tenant('role', 'revoke', 'acme', 'Buyer', 'full.read');
+    expect(stdout).to.match(/^name +Buyer\nusers +1\npermissions +orders\.read orders\.write\n$/);
+    await eventually(async () => (await fresh.get('/api/v1/EntityStatus')).status === 403, 1_000);
+
+    const roles = await json<{ name: string; users: number }[]>('role', 'list', 'acme');
+    expect(roles.map(({ name, users }) => [name, users])).to.deep.equal([
+      ['Administrator', 1],
+      ['Buyer', 1],
+      ['Member', 0],
+    ]);
+    const held = await tenant('role', 'remove', 'acme', 'Buyer');
+    expect([held.code, held.stderr]).to.deep.equal([
+      1,
+      'Users of acme have the role Buyer. Give them another: npm run -s tenant -- user change acme EMAIL --role ROLE\n',
+    ]);
+    await json('user', 'change', 'acme', user.email, '--role', 'Member');
+    expect(await json('role', 'remove', 'acme', 'Buyer')).to.deep.equal({ name: 'Buyer', state: 'removed' });
+    const entries = await controlSql<{ action: string; user_id: null }>(
+      world,
+      `select action, user_id, database_user from audit_log where resource = 'Role' and coalesce(before, after) ->> 'name' = 'Buyer' order by id`,
+    );
+    expect(entries.map(({ action }) => action)).to.deep.equal(['create', 'update', 'update', 'delete']);
+    for (const entry of entries) expect(entry).to.include({ user_id: null, database_user: 'postgres' });
+  });
+
+  it('an operator changes role, scope, entity and names of a user, and a running service applies them within 1 s', async () => {
+    const user = await addSampleUser(world, world.acme);
+    const client = await world.login(world.acme, user);
+    const [entity] = await sql<{ id: string }>(
+      world.acme,
+      `insert into entities (name, entity_type, status_id) values ('One', 'customer', 1) returning id`,
+    );
+    const names = ['--first-name', 'Ada', '--last-name', 'Late'];
+    const access = ['--role', 'Administrator', '--scope', 'Self', '--entity', String(entity?.id)];
+    const changed = await json<object>('user', 'change', 'acme', user.email, ...names, ...access);
+    const expected = { firstName: 'Ada', lastName: 'Late', role: 'Administrator', scope: 'Self' };
+    expect(changed).to.deep.equal({ guid: user.guid, email: user.email, ...expected, entityId: Number(entity?.id) });
+    await eventually(async () => {
+      const { body } = await client.get('/api/v1/auth/me');
+      return body.role === 'Administrator' && body.scope === 'Self' && body.userEntityId === Number(entity?.id);
+    }, 1_000);
+    const without = await json<object>('user', 'change', 'acme', user.email, '--no-entity');
+    expect(without).to.deep.equal({ guid: user.guid, email: user.email, ...expected, entityId: null });
+    const entry = await newestEntry('User', user.id);
+    expect([entry.UserId, entry.Before.EntityId, entry.After.EntityId]).to.deep.equal([null, Number(entity?.id), null]);
+  });
+
+  it('a wrong command for roles or users names the mistake, and changes nothing', async () => {
+    const roles = () => controlSql(world, 'select * from roles order by id');
+    const before = await roles();
+    for (const [args, code, text] of [
+      [['role', 'add', 'acme', 'member'], 1, 'acme has a role member already'],
+      [['role', 'grant', 'acme', 'Member', 'orders.fly'], 2, 'Unknown permission orders.fly'],
+      [['role', 'revoke', 'acme', 'Nobody', 'orders.read'], 1, 'acme has no role Nobody. List its roles'],
+      [['role', 'remove', 'acme', 'Member'], 1, 'Every tenant has the role Member'],
+      [['user', 'change', 'acme', world.acme.admin.email], 2, 'Name what to change'],
+      [['user', 'change', 'acme', world.acme.admin.email, '--entity', '4711'], 1, 'acme has no entity 4711'],
+    ] as const) {
+      const result = await tenant(...args);
+      expect([args, result.code]).to.deep.equal([args, code]);
+      expect(result.stderr).to.include(text);
+    }
+    expect(await roles()).to.deep.equal(before);
+  });
+});
