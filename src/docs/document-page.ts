@@ -1,45 +1,70 @@
 import { readFile } from 'node:fs/promises';
+import { posix } from 'node:path';
 import { renderDocument } from './markdown.ts';
 import { page } from './page.ts';
 
-/** The address of the service in the examples of `docs/*.md`. A rendered page has the real one in its place. */
+/** The address of the service in the examples of the documents. A rendered page has the real one in its place. */
 const exampleAddress = 'https://api.example.com';
 
-/** The pages of the service, by the link that leads to them from a file in `docs`. */
-const pageOf: Record<string, string> = {
-  'guide.md': '/docs',
-  'operators.md': '/docs/operators',
-  // These pages are generated. On a code host, the link leads to their source.
-  '../src/errors.ts': '/docs/errors',
-  '../src/routes.ts': '/docs/reference',
-  '../src/docs/openapi-document.ts': '/docs/openapi.json',
-  '../src/docs/swagger.ts': '/swagger',
-};
-
-interface DocumentPage {
-  /** Name of the file in the folder `docs`. */
-  file: string;
-  path: string;
-  title: string;
-  /** Address under which clients reach the service. */
-  base: string;
+/** A Markdown file of the repository that the service shows as a page. */
+export interface Document {
+  /** Path of the file in the repository. */
+  readonly file: string;
+  /** Path of the page on the service. */
+  readonly path: string;
+  readonly title: string;
 }
 
+const guidePage = (name: string, title: string): Document => ({
+  file: `docs/guide/${name}.md`,
+  path: `/docs/guide/${name}`,
+  title,
+});
+
+/** The pages of the guide, in the order in which they are read. */
+const guidePages: readonly Document[] = [
+  { file: 'docs/guide.md', path: '/docs', title: 'Overview' },
+  guidePage('first-call', 'First call'),
+  guidePage('lists', 'Lists'),
+  guidePage('safe-changes', 'Safe changes'),
+  guidePage('errors', 'Errors'),
+  guidePage('people', 'People'),
+  guidePage('limits', 'Limits'),
+  guidePage('upgrading', 'Upgrading'),
+];
+
+export const documents: readonly Document[] = [
+  ...guidePages,
+  { file: 'docs/operators.md', path: '/docs/operators', title: 'Operators' },
+];
+
+/** The pages of the service by the file of the repository that a link leads to. */
+const pageOf: Record<string, string> = {
+  ...Object.fromEntries(documents.map(({ file, path }) => [file, path])),
+  // These pages are generated. On a code host, the link leads to their source.
+  'src/errors.ts': '/docs/errors',
+  'src/routes.ts': '/docs/reference',
+  'src/docs/openapi-document.ts': '/docs/openapi.json',
+  'src/docs/swagger.ts': '/swagger',
+};
+
 /**
- * A page made from a Markdown file in the folder `docs`.
+ * A page made from a Markdown file.
+ * @param base address under which clients reach the service
  * @throws {Error} when a link of the file leads to no page of the service
  */
-export async function documentPage({ file, path, title, base }: DocumentPage): Promise<string> {
-  const text = await readFile(new URL(`../../docs/${file}`, import.meta.url), 'utf8');
+export async function documentPage({ file, path, title }: Document, base: string): Promise<string> {
+  const text = await readFile(new URL(`../../${file}`, import.meta.url), 'utf8');
   const { body, sections } = renderDocument(text.replaceAll(exampleAddress, base), target => servicePath(file, target));
-  return page({ path, title, sections, body });
+  const pages = guidePages.some(each => each.path === path) ? guidePages : [];
+  return page({ path, title, pages, sections, body });
 }
 
 /** `operators.md#capacity` → `/docs/operators#capacity`; a link within the page stays as it is. */
 function servicePath(file: string, target: string): string {
   const [linked = '', anchor] = target.split('#');
   if (linked === '') return target;
-  const path = pageOf[linked];
-  if (path === undefined) throw new Error(`docs/${file} links to ${target}, which is no page of the service`);
+  const path = pageOf[posix.join(posix.dirname(file), linked)];
+  if (path === undefined) throw new Error(`${file} links to ${target}, which is no page of the service`);
   return anchor === undefined ? path : `${path}#${anchor}`;
 }

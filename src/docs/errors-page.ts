@@ -15,7 +15,7 @@ const meanings: Record<ProblemCode, string> = {
     'brings it back.',
   in_use: 'The record cannot be deleted, because other records refer to it.',
   limit_reached:
-    'The tenant has as many records of this kind, or as much text in them, as [it may have](/docs#limits).',
+    'The tenant has as many records of this kind, or as much text in them, as [it may have](/docs/guide/limits).',
   unknown_record: 'The record to change or delete does not exist.',
   unauthorized: 'The request has no access token. Send one.',
   invalid_token: 'The access token was altered, was revoked, or was not issued by this service. Log in again.',

@@ -7,6 +7,8 @@ interface Page {
   /** Path of the page on the service. */
   path: string;
   title: string;
+  /** The pages that belong together with this one, itself included. */
+  pages?: readonly { path: string; title: string }[];
   sections: readonly Section[];
   body: Html;
 }
@@ -22,7 +24,7 @@ const navigation = [
 /**
  * A complete HTML page: header, list of sections, body. It needs no script; style.css fits it to phones and dark mode.
  */
-export function page({ path, title, sections, body }: Page): string {
+export function page({ path, title, pages = [], sections, body }: Page): string {
   return html`<!doctype html>
 <html lang="en">
 <head>
@@ -35,9 +37,12 @@ export function page({ path, title, sections, body }: Page): string {
 <body>
 ${header(path)}
 <div class="page">
-<nav class="contents" aria-label="On this page"><ul>
+<div class="contents">
+${pages.length > 0 ? html`<nav aria-label="Guide"><ul>${pages.map(each => html`<li>${link(each.path, each.title, path)}</li>`)}</ul></nav>` : ''}
+<nav aria-label="On this page"><ul>
 ${sections.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`)}
 </ul></nav>
+</div>
 <main>${body}</main>
 </div>
 </body>
@@ -47,8 +52,10 @@ ${sections.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`)}
 
 /** The header of every page: the links to all pages, with that of the page itself marked. */
 export function header(path: string): Html {
-  const links = navigation.map(
-    ([href, name]) => html` <a href="${href}"${href === path ? html` aria-current="page"` : ''}>${name}</a>`,
-  );
+  const links = navigation.map(([href, name]) => html` ${link(href, name, path)}`);
   return html`<header><nav aria-label="Documentation"><strong>Sales back office</strong>${links}</nav></header>`;
+}
+
+function link(href: string, name: string, path: string): Html {
+  return html`<a href="${href}"${href === path ? html` aria-current="page"` : ''}>${name}</a>`;
 }

@@ -3,7 +3,7 @@ import type { Context, Middleware } from 'koa';
 import { Representation } from '../http/representation.ts';
 import { sendRepresentation } from '../http/send-response.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
-import { documentPage } from './document-page.ts';
+import { documentPage, documents } from './document-page.ts';
 import { errorsPage } from './errors-page.ts';
 import { notFoundPage } from './not-found-page.ts';
 import { openApiDocument, openApiText } from './openapi-document.ts';
@@ -75,13 +75,10 @@ const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">
 
 function contentsByPath(routes: readonly TenantRoute[], base: string): Map<string, Content> {
   const htmlPage = (render: Content['render']): Content => ({ type: 'html', render });
-  const guide = { file: 'guide.md', path: '/docs', title: 'Guide', base };
-  const operators = { file: 'operators.md', path: '/docs/operators', title: 'Operators', base };
   return new Map<string, Content>([
-    ['/docs', htmlPage(() => documentPage(guide))],
+    ...documents.map((each): [string, Content] => [each.path, htmlPage(() => documentPage(each, base))]),
     ['/docs/reference', htmlPage(() => referencePage(openApiDocument(routes)))],
     ['/docs/errors', htmlPage(errorsPage)],
-    ['/docs/operators', htmlPage(() => documentPage(operators))],
     ['/docs/openapi.json', { type: 'json', render: () => openApiText(routes) }],
     ['/css/docs.css', { type: 'css', render: () => ownFile('style.css') }],
     ['/css/explorer.css', { type: 'css', render: () => ownFile('explorer.css') }],

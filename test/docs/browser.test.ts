@@ -52,9 +52,9 @@ describeInBrowser('documentation in a browser', (world, open) => {
   }
 
   it('the keyboard focuses and scrolls a code block that is wider than a phone', async () => {
-    const { page } = await open('/docs', { viewport: { width: 390, height: 800 } });
+    const { page } = await open('/docs/guide/first-call', { viewport: { width: 390, height: 800 } });
     const block = page.locator('pre').first();
-    await page.locator('nav.contents a').last().focus();
+    await page.locator('.contents a').last().focus();
     await page.keyboard.press('Tab');
     await block.and(page.locator(':focus')).waitFor();
     await page.keyboard.press('ArrowRight');
@@ -71,6 +71,7 @@ describeInBrowser('documentation in a browser', (world, open) => {
 
   it('a link opens its page at the section that it names', async () => {
     const { page, browserErrors } = await open('/docs');
+    await page.getByRole('navigation', { name: 'Guide' }).getByRole('link', { name: 'Errors' }).click();
     await page.getByRole('link', { name: 'All codes' }).click();
     await page.getByRole('link', { name: '503 Service Unavailable' }).click();
     await page.waitForURL('**/docs/errors#unavailable');

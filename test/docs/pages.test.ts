@@ -1,11 +1,12 @@
 import { type IncomingHttpHeaders, request } from 'node:http';
 import { expect } from 'chai';
+import { documents } from '../../src/docs/document-page.ts';
 import { problems } from '../../src/errors.ts';
 import type { Client } from '../support/client.ts';
 import { document } from '../support/contract.ts';
 import { createWorld, type World } from '../support/world.ts';
 
-const htmlPaths = ['/docs', '/docs/reference', '/docs/errors', '/docs/operators', '/swagger'];
+const htmlPaths = [...documents.map(({ path }) => path), '/docs/reference', '/docs/errors', '/swagger'];
 /** Every path of the documentation with its media type. */
 const mediaTypes: Record<string, string> = {
   ...Object.fromEntries(htmlPaths.map(path => [path, 'text/html; charset=utf-8'])),
