@@ -8,7 +8,7 @@ import type { RequestContext } from '../tenancy/request-context.ts';
 import { changePeople, noResult, type PeopleTransaction } from './change-people.ts';
 import { userDocumentation } from './user-documentation.ts';
 import { checkEntity, findGrantableRole, findManagedUser, type ManagedUser, userFields } from './user-records.ts';
-import { type UserView, userById, userView } from './user-statements.ts';
+import { type UserView, userById, userView, viewOf } from './user-statements.ts';
 
 type Change = (transaction: PeopleTransaction, user: ManagedUser) => Promise<void>;
 
@@ -26,15 +26,15 @@ export function changeUserRoutes({ control }: AuthServices, path: string): Tenan
     { params, ifMatch }: Pick<RouteInput<never>, 'params' | 'ifMatch'>,
     context: RequestContext,
     change: Change,
-  ): Promise<UserView> => {
+  ): Promise<UserView | undefined> => {
     const tenantId = context.tenant.id;
-    const [user] = await changePeople(control, context, async transaction => {
+    const rows = await changePeople(control, context, async transaction => {
       const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
       const user = await findManagedUser(transaction, tenantId, id, ifMatch);
       await change(transaction, user);
-      return userById({ tenantId }, user.id);
+      return userById([['tenant_id = ?', tenantId]], user.id);
     });
-    return user as unknown as UserView;
+    return viewOf<UserView>(rows);
   };
   return [
     defineRoute({

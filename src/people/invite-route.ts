@@ -8,7 +8,7 @@ import { changePeople } from './change-people.ts';
 import { inviteUser } from './invite-user.ts';
 import { userDocumentation } from './user-documentation.ts';
 import { checkEntity, userFields } from './user-records.ts';
-import { type UserView, userById, userView } from './user-statements.ts';
+import { type UserView, userById, userView, viewOf } from './user-statements.ts';
 
 /**
  * POST of a user: invites a person, by a mail with a token that sets the first password. The mail is sent after the
@@ -39,16 +39,16 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
       const account = { tenantGuid: tenant.guid, email: body.Email };
       const delayMs = await mailLimits.invitationDelay(account);
       let token: string | undefined;
-      const [user] = await changePeople(control, context, async transaction => {
+      const rows = await changePeople(control, context, async transaction => {
         if (delayMs > 0) throw tooManyInvitations(delayMs); // not for a repeated request, which sends no mail
         requireEntity();
         const invited = await inviteUser(transaction, tenant.id, body);
         token = invited.token;
-        return userById({ tenantId: tenant.id }, invited.id);
+        return userById([['tenant_id = ?', tenant.id]], invited.id);
       });
       const sent = token;
       if (sent !== undefined) background.run('invite', () => sendInvitation(services, tenant, body.Email, sent));
-      return user as unknown as UserView;
+      return viewOf<UserView>(rows);
     },
   });
 }

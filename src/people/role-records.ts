@@ -5,6 +5,7 @@ import { Representation } from '../http/representation.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { requireMayGrant, requireMayManage } from './permission-rules.ts';
 import { isBuiltIn, maxRoles, type RoleView, roleById } from './role-statements.ts';
+import { viewOf } from './user-statements.ts';
 
 interface RoleFields {
   readonly Name: string;
@@ -68,7 +69,7 @@ async function findManagedRole(
   { tenantId, id, ifMatch }: RoleKey,
 ): Promise<RoleView> {
   const { name, text, values } = roleById(tenantId, id ?? 0);
-  const [role] = await query<RoleView>(name, text, values);
+  const role = viewOf<RoleView>(await query(name, text, values));
   if (!role) throw problem('not_found');
   if (isBuiltIn(role.Name)) throw problem('forbidden', { detail: `The role ${role.Name} cannot be changed.` });
   requireMayManage(role.Permissions, permissions);

@@ -1,14 +1,19 @@
 import { z } from 'zod';
 import type { AuthServices } from '../auth/auth-services.ts';
-import { queryControl } from '../control/database.ts';
+import { queryStatement } from '../control/database.ts';
 import { permissions } from '../control/permissions.ts';
 import { problem } from '../errors.ts';
 import { lengths, text } from '../http/fields.ts';
+import { listContract } from '../http/lists/list-contract.ts';
+import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
+import { readPage } from '../lists/read-page.ts';
+import type { Condition, Statement } from '../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { changePeople, noResult } from './change-people.ts';
 import { changeRole, createRole, deleteRole } from './role-records.ts';
-import { allRoles, type RoleView, roleById, roleView } from './role-statements.ts';
+import { type RoleView, roleById, roleTable, roleView } from './role-statements.ts';
+import { viewOf } from './user-statements.ts';
 
 const path = '/api/v1/Roles';
 const common = {
@@ -25,10 +30,11 @@ const contract = z.object({
 });
 const example = { Name: 'Buyer', Permissions: ['orders.read', 'orders.write'] as const };
 
+const list = listContract({ view: roleView, order: { Name: 'asc', Id: 'asc' }, key: 'Id', search: ['Name'] });
+
 /** The roles of a tenant, for its administrators. */
 export function roleRoutes({ control }: AuthServices): TenantRoute[] {
-  const read = ({ name, text, values }: ReturnType<typeof allRoles>) =>
-    queryControl<RoleView>(control, name, text, values);
+  const read = (statement: Statement) => queryStatement(control, statement);
   const idOf = (id: string | undefined) => pathId(id, Number.MAX_SAFE_INTEGER);
   return [
     defineRoute({
@@ -38,7 +44,13 @@ export function roleRoutes({ control }: AuthServices): TenantRoute[] {
       cache: 'revalidate',
       summary: 'All Role records',
       response: z.array(roleView),
-      handler: async (_input, { tenant }) => read(allRoles(tenant.id)),
+      list,
+      handler: async ({ list }, { tenant }) => {
+        const conditions: Condition[] = [['tenant_id = ?', tenant.id]];
+        if (list) return (await readPage(list, { table: roleTable, conditions, read })) as never;
+        const rows = await read(roleTable.selectJson(conditions, { orderBy: { name: 'asc', id: 'asc' } }));
+        return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
+      },
     }),
     defineRoute({
       ...common,
@@ -49,7 +61,7 @@ export function roleRoutes({ control }: AuthServices): TenantRoute[] {
       response: roleView,
       handler: async ({ params }, { tenant }) => {
         const id = idOf(params.id);
-        const [role] = id ? await read(roleById(tenant.id, id)) : [];
+        const role = id && viewOf<RoleView>(await read(roleById(tenant.id, id)));
         if (!role) throw problem('not_found');
         return role;
       },
@@ -68,10 +80,10 @@ export function roleRoutes({ control }: AuthServices): TenantRoute[] {
       location: role => `${path}/${role.Id}`,
       handler: async ({ body }, context) => {
         const tenantId = context.tenant.id;
-        const [role] = await changePeople(control, context, async transaction =>
+        const rows = await changePeople(control, context, async transaction =>
           roleById(tenantId, await createRole(transaction, tenantId, body)),
         );
-        return role as unknown as RoleView;
+        return viewOf<RoleView>(rows);
       },
     }),
     defineRoute({
@@ -86,11 +98,11 @@ export function roleRoutes({ control }: AuthServices): TenantRoute[] {
       takesIfMatch: true,
       handler: async ({ body, params, ifMatch }, context) => {
         const tenantId = context.tenant.id;
-        const [role] = await changePeople(control, context, async transaction => {
+        const rows = await changePeople(control, context, async transaction => {
           const id = await changeRole(transaction, { tenantId, id: idOf(params.id), ifMatch }, body);
           return roleById(tenantId, id);
         });
-        return role as unknown as RoleView;
+        return viewOf<RoleView>(rows);
       },
     }),
     defineRoute({

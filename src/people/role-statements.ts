@@ -1,24 +1,22 @@
 import { z } from 'zod';
 import { initialRoles } from '../control/permissions.ts';
+import { Role } from '../control/user-entities.ts';
 import { longId } from '../http/fields.ts';
-import type { Statement } from '../postgres/table-statements.ts';
+import { type Statement, TableStatements } from '../postgres/table-statements.ts';
 
 export const roleView = z
   .object({ Id: longId(), Name: z.string(), Permissions: z.array(z.string()) })
   .meta({ title: 'Role' });
 export type RoleView = z.output<typeof roleView>;
 
-const selectRoles = `
-  select id::float8 as "Id", name as "Name", permissions as "Permissions" from roles where tenant_id = $1`;
+export const roleTable = new TableStatements(Role, roleView);
 
-/** Selects one role. */
+/** Selects one role, as the JSON text that `viewOf` reads. */
 export function roleById(tenantId: number, id: number): Statement {
-  return { name: 'role_view', text: `${selectRoles} and id = $2`, values: [tenantId, id] };
-}
-
-/** Selects the roles of a tenant: at most `maxRoles`, if an operator has added no more. */
-export function allRoles(tenantId: number): Statement {
-  return { name: 'role_views', text: `${selectRoles} order by lower(name), id`, values: [tenantId] };
+  return roleTable.selectJson([
+    ['tenant_id = ?', tenantId],
+    ['id = ?', id],
+  ]);
 }
 
 /** Of a tenant. The list is served whole. */

@@ -9,7 +9,7 @@ import { fieldProblem } from '../resources/record.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { requireMayGrant, requireMayManage } from './permission-rules.ts';
-import { type UserView, userById } from './user-statements.ts';
+import { type UserView, userById, viewOf } from './user-statements.ts';
 
 /** What administrators decide about a user. */
 export const userFields = z.object({
@@ -50,8 +50,8 @@ export async function findManagedUser(
   if (!user) throw problem('not_found');
   requireMayManage(user.permissions, permissions);
   if (ifMatch !== undefined) {
-    const { name, text, values } = userById({ tenantId }, user.id);
-    const [viewed] = await query<UserView>(name, text, values);
+    const { name, text, values } = userById([['tenant_id = ?', tenantId]], user.id);
+    const viewed = viewOf<UserView>(await query(name, text, values));
     if (!namesStrongly(ifMatch, Representation.of(viewed).tag)) throw problem('precondition_failed');
   }
   return user;

@@ -1,21 +1,32 @@
 import { z } from 'zod';
 import type { AuthServices } from '../auth/auth-services.ts';
-import { type ControlDatabase, queryControl } from '../control/database.ts';
+import { queryStatement } from '../control/database.ts';
 import { problem } from '../errors.ts';
 import { limit, queryId } from '../http/fields.ts';
+import { listContract } from '../http/lists/list-contract.ts';
+import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
-import type { Statement } from '../postgres/table-statements.ts';
+import { readPage } from '../lists/read-page.ts';
+import type { Condition, Statement } from '../postgres/table-statements.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { changeUserRoutes } from './change-user-routes.ts';
 import { inviteRoute } from './invite-route.ts';
 import { userDocumentation } from './user-documentation.ts';
-import { readerOf, type UserView, userById, usersAfter, userView } from './user-statements.ts';
+import { type UserView, userById, userTable, userView, viewOf, visibleTo } from './user-statements.ts';
 
 const path = '/api/v1/Users';
+const query = z.object({ limit: limit(), after: queryId() });
+const list = listContract({
+  view: userView,
+  query,
+  order: { Id: 'asc' },
+  key: 'Id',
+  search: ['Email', 'FirstName', 'LastName'],
+});
 
 /** The users of a tenant, for its administrators. */
 export function userRoutes(services: AuthServices): TenantRoute[] {
-  const read = (statement: Statement) => readUsers(services.control, statement);
+  const read = (statement: Statement) => queryStatement(services.control, statement);
   return [
     defineRoute({
       ...userDocumentation,
@@ -24,10 +35,16 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
       access: 'users.read',
       cache: 'revalidate',
       summary: 'A page of User records',
-      query: z.object({ limit: limit(), after: queryId() }),
+      query,
+      list,
       response: z.array(userView),
-      handler: async ({ query: { limit, after = 0 } }, { caller, tenant }) =>
-        read(usersAfter(readerOf(tenant.id, caller), after, limit)),
+      handler: async ({ query: { limit, after }, list }, { caller, tenant }) => {
+        const conditions: Condition[] = visibleTo(tenant.id, caller);
+        if (list) return (await readPage(list, { table: userTable, conditions, read })) as never;
+        if (after !== undefined) conditions.push(['id > ?', after]);
+        const rows = await read(userTable.selectJson(conditions, { orderBy: { id: 'asc' }, limit }));
+        return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
+      },
     }),
     defineRoute({
       ...userDocumentation,
@@ -39,7 +56,7 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
       response: userView,
       handler: async ({ params }, { caller, tenant }) => {
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
-        const [user] = id ? await read(userById(readerOf(tenant.id, caller), id)) : [];
+        const user = id && viewOf<UserView>(await read(userById(visibleTo(tenant.id, caller), id)));
         if (!user) throw problem('not_found');
         return user;
       },
@@ -47,8 +64,4 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
     inviteRoute(services, path),
     ...changeUserRoutes(services, path),
   ];
-}
-
-function readUsers(control: ControlDatabase, { name, text, values }: Statement): Promise<UserView[]> {
-  return queryControl<UserView>(control, name, text, values);
 }

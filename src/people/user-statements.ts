@@ -1,14 +1,40 @@
+import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { scopes } from '../control/scopes.ts';
-import { longId, timestamp } from '../http/fields.ts';
-import { isoTime } from '../postgres/iso-time.ts';
-import type { Statement } from '../postgres/table-statements.ts';
+import { type Scope, scopes } from '../control/scopes.ts';
+import { guid, longId, timestamp } from '../http/fields.ts';
+import { type Condition, type RowValues, type Statement, TableStatements } from '../postgres/table-statements.ts';
 import type { Caller } from '../tenancy/request-context.ts';
+
+/** A user as administrators see one. Only read; the control database has the entity `User`. */
+const PersonSchema = defineEntity({
+  name: 'Person',
+  tableName: 'users',
+  properties: {
+    id: p.bigint('number').primary(),
+    guid: p.uuid(),
+    email: p.text(),
+    firstName: p.text(),
+    lastName: p.text(),
+    role: p.text().formula(users => `(select r.name from roles r where r.id = ${users}.role_id)`),
+    scope: p.text().$type<Scope>(),
+    entityId: p.bigint('number').nullable(),
+    isDisabled: p.boolean().formula(users => `(${users}.disabled_at is not null)`),
+    confirmedAt: p.datetime().nullable(),
+    /** A login inserts a session, and deletes only expired ones. */
+    lastLoginAt: p
+      .datetime()
+      .nullable()
+      .formula(users => `(select max(s.created_at) from sessions s where s.user_id = ${users}.id)`),
+    createdAt: p.datetime(),
+  },
+});
+class Person extends PersonSchema.class {}
+PersonSchema.setClass(Person);
 
 export const userView = z
   .object({
     Id: longId(),
-    Guid: z.string(),
+    Guid: guid(),
     Email: z.string(),
     FirstName: z.string(),
     LastName: z.string(),
@@ -23,36 +49,20 @@ export const userView = z
   .meta({ title: 'User' });
 export type UserView = z.output<typeof userView>;
 
-/** A row with exactly the fields of the view, in their order. A login inserts a session and deletes only expired ones. */
-const selectUsers = `
-  select u.id::float8 as "Id", u.guid as "Guid", u.email as "Email", u.first_name as "FirstName",
-         u.last_name as "LastName", r.name as "Role", u.scope as "Scope", u.entity_id::float8 as "EntityId",
-         u.disabled_at is not null as "IsDisabled", ${isoTime('u.confirmed_at')} as "ConfirmedAt",
-         (select ${isoTime('max(s.created_at)')} from sessions s where s.user_id = u.id) as "LastLoginAt",
-         ${isoTime('u.created_at')} as "CreatedAt"
-    from users u join roles r on r.id = u.role_id
-   where u.tenant_id = $1`;
+export const userTable = new TableStatements(Person, userView);
 
-/** Whose users a statement selects: those of a tenant, or of one business entity for a reader of scope Self. */
-interface Reader {
-  readonly tenantId: number;
-  /** Undefined = users of any entity, and users without one. */
-  readonly entityId?: number | undefined;
+/** The condition for the users that a caller may see: those of the own entity for scope Self; without one, nobody. */
+export function visibleTo(tenantId: number, { scope, entityId }: Caller): Condition[] {
+  const ofTenant: Condition = ['tenant_id = ?', tenantId];
+  return scope === 'Self' ? [ofTenant, ['entity_id = ?', entityId ?? 0]] : [ofTenant];
 }
 
-/** A caller of scope Self sees the users of the caller's entity; without an entity, nobody. */
-export function readerOf(tenantId: number, { scope, entityId }: Caller): Reader {
-  return { tenantId, entityId: scope === 'Self' ? (entityId ?? 0) : undefined };
+/** Selects one user, as the JSON text that `viewOf` reads. */
+export function userById(conditions: readonly Condition[], id: number): Statement {
+  return userTable.selectJson([...conditions, ['id = ?', id]]);
 }
 
-/** Selects one user. */
-export function userById({ tenantId, entityId }: Reader, id: number): Statement {
-  const text = `${selectUsers} and u.id = $2 and ($3::bigint is null or u.entity_id = $3)`;
-  return { name: 'user_view', text, values: [tenantId, id, entityId ?? null] };
-}
-
-/** Selects the next users, in the order of their ids. */
-export function usersAfter({ tenantId, entityId }: Reader, after: number, limit: number): Statement {
-  const text = `${selectUsers} and u.id > $2 and ($3::bigint is null or u.entity_id = $3) order by u.id limit $4`;
-  return { name: 'user_views', text, values: [tenantId, after, entityId ?? null, limit] };
+/** Reads the record of a statement that selects one as JSON; undefined when there is none. */
+export function viewOf<View>([row]: readonly RowValues[]): View | undefined {
+  return row && (JSON.parse(row.json as string) as View);
 }

@@ -1204,6 +1204,7 @@ export interface components {
         /** User */
         User: {
             Id: number;
+            /** Format: uuid */
             Guid: string;
             Email: string;
             FirstName: string;
@@ -2148,6 +2149,116 @@ export interface operations {
                 limit?: number;
                 /** @description Return the records whose id is greater than this one: the last id of the previous page. Or the cursor of the next page, as in the `Link` header of the page before. */
                 after?: number | string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Guid, Email, FirstName, LastName, Role, Scope, EntityId, IsDisabled, ConfirmedAt, LastLoginAt, CreatedAt. */
+                sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt")[];
+                /** @description Return only records with this text in `Email` or `FirstName` or `LastName`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    /** Format: uuid */
+                    Guid?: string;
+                    Email?: string;
+                    FirstName?: string;
+                    LastName?: string;
+                    Role?: string;
+                    /** @enum {string} */
+                    Scope?: "Self" | "All";
+                    EntityId?: number;
+                    IsDisabled?: boolean;
+                    /** Format: date-time */
+                    ConfirmedAt?: string;
+                    /** Format: date-time */
+                    LastLoginAt?: string;
+                    /** Format: date-time */
+                    CreatedAt?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Email` compares so: `filter[Email][gte]=…`, `filter[Email][lte]=…`, `filter[Email][gt]=…`, `filter[Email][lt]=…`, `filter[Email][prefix]=…`, `filter[Email][contains]=…`. */
+                "filter[Email]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `FirstName` compares so: `filter[FirstName][gte]=…`, `filter[FirstName][lte]=…`, `filter[FirstName][gt]=…`, `filter[FirstName][lt]=…`, `filter[FirstName][prefix]=…`, `filter[FirstName][contains]=…`. */
+                "filter[FirstName]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `LastName` compares so: `filter[LastName][gte]=…`, `filter[LastName][lte]=…`, `filter[LastName][gt]=…`, `filter[LastName][lt]=…`, `filter[LastName][prefix]=…`, `filter[LastName][contains]=…`. */
+                "filter[LastName]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `Role` compares so: `filter[Role][gte]=…`, `filter[Role][lte]=…`, `filter[Role][gt]=…`, `filter[Role][lt]=…`, `filter[Role][prefix]=…`, `filter[Role][contains]=…`. */
+                "filter[Role]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+                /** @description Return only records whose `EntityId` compares so: `filter[EntityId][gte]=…`, `filter[EntityId][lte]=…`, `filter[EntityId][gt]=…`, `filter[EntityId][lt]=…`, `filter[EntityId][null]=…`. */
+                "filter[EntityId]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `ConfirmedAt` compares so: `filter[ConfirmedAt][gte]=…`, `filter[ConfirmedAt][lte]=…`, `filter[ConfirmedAt][gt]=…`, `filter[ConfirmedAt][lt]=…`, `filter[ConfirmedAt][null]=…`. */
+                "filter[ConfirmedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `LastLoginAt` compares so: `filter[LastLoginAt][gte]=…`, `filter[LastLoginAt][lte]=…`, `filter[LastLoginAt][gt]=…`, `filter[LastLoginAt][lt]=…`, `filter[LastLoginAt][null]=…`. */
+                "filter[LastLoginAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                    null?: boolean;
+                };
+                /** @description Return only records whose `CreatedAt` compares so: `filter[CreatedAt][gte]=…`, `filter[CreatedAt][lte]=…`, `filter[CreatedAt][gt]=…`, `filter[CreatedAt][lt]=…`. */
+                "filter[CreatedAt]"?: {
+                    /** Format: date-time */
+                    gte?: string;
+                    /** Format: date-time */
+                    lte?: string;
+                    /** Format: date-time */
+                    gt?: string;
+                    /** Format: date-time */
+                    lt?: string;
+                };
             };
             header?: never;
             path?: never;
@@ -2160,6 +2271,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2457,7 +2569,37 @@ export interface operations {
     };
     getRoles: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The maximum number of records in a page. A value above 1,000 counts as 1,000. */
+                limit?: number;
+                /** @description The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters. */
+                after?: string;
+                /** @description Fields in the order of their weight, descending with `-`: of Id, Name. */
+                sort?: ("Id" | "-Id" | "Name" | "-Name")[];
+                /** @description Return only records with this text in `Name`, in any letter case. */
+                q?: string;
+                /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
+                filter?: {
+                    Id?: number;
+                    Name?: string;
+                };
+                /** @description Return only records whose `Id` compares so: `filter[Id][gte]=…`, `filter[Id][lte]=…`, `filter[Id][gt]=…`, `filter[Id][lt]=…`. */
+                "filter[Id]"?: {
+                    gte?: number;
+                    lte?: number;
+                    gt?: number;
+                    lt?: number;
+                };
+                /** @description Return only records whose `Name` compares so: `filter[Name][gte]=…`, `filter[Name][lte]=…`, `filter[Name][gt]=…`, `filter[Name][lt]=…`, `filter[Name][prefix]=…`, `filter[Name][contains]=…`. */
+                "filter[Name]"?: {
+                    gte?: string;
+                    lte?: string;
+                    gt?: string;
+                    lt?: string;
+                    prefix?: string;
+                    contains?: string;
+                };
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -2469,6 +2611,7 @@ export interface operations {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
                     ETag: components["headers"]["ETag"];
+                    Link: components["headers"]["Link"];
                     [name: string]: unknown;
                 };
                 content: {

@@ -81,6 +81,38 @@ describe('users of a tenant', () => {
     ]);
     expect(ids).to.deep.equal(stored.map(({ id }) => Number(id)));
     expectProblem(await admin.get(`${usersPath}/${other.id}`), 404, 'not_found');
+    const { email } = other;
+    for (const query of [
+      `filter[Email]=${email}`,
+      `q=${email}`,
+      `filter[Id][gte]=${other.id}&filter[Id][lte]=${other.id}`,
+    ])
+      expect((await admin.get(`${usersPath}?${query}`)).body, query).to.deep.equal([]);
+  });
+
+  it('users and roles are sorted, filtered and searched as any list, and a page links to the next one', async () => {
+    await admin.post(rolesPath, { Name: 'Auditor', Permissions: ['users.read'] });
+    const emails: string[] = [];
+    for (const LastName of ['Cole', 'Abel', 'Bell']) {
+      const { body } = await admin.post(usersPath, invitation({ LastName, Role: 'Auditor' }));
+      emails.push(body.Email);
+    }
+    await world.login(world.acme);
+    const seen: string[] = [];
+    let next: string | undefined = `${usersPath}?filter[Role]=Auditor&filter[IsDisabled]=false&sort=-LastName&limit=2`;
+    for (let pages = 0; next; pages++) {
+      expect(pages).to.be.below(3);
+      const page = await admin.get(next);
+      seen.push(...page.body.map(({ LastName }: { LastName: string }) => LastName));
+      next = /^<(.*)>; rel="next"$/.exec(page.headers.get('link') ?? '')?.[1];
+    }
+    expect(seen).to.deep.equal(['Cole', 'Bell', 'Abel']);
+    const found = await admin.get(`${usersPath}?q=${emails[0]?.slice(0, 10).toUpperCase()}`);
+    expect(found.body.map(({ Email }: { Email: string }) => Email)).to.deep.equal([emails[0]]);
+    const newest = await admin.get(`${usersPath}?filter[LastLoginAt][null]=false&sort=-LastLoginAt&limit=1`);
+    expect(newest.body[0].Email).to.equal(world.acme.admin.email);
+    const roles = await admin.get(`${rolesPath}?filter[Name][prefix]=Aud`);
+    expect(roles.body.map(({ Name }: { Name: string }) => Name)).to.deep.equal(['Auditor']);
   });
 
   it('an invited user sets the first password with the token of the mail, once, and cannot log in before', async () => {
