@@ -39,8 +39,7 @@ export interface Installation extends InstallationAccess {
  */
 export async function openInstallation(config: Config, kind?: ProcessIdentity['kind']): Promise<Installation> {
   const access = await openAccess(config);
-  // Commands that do without it start sooner.
-  const { closeControlDatabase, openControlDatabase } = await import('./control/database.ts');
+  const { openControlDatabase } = await import('./control/database.ts'); // commands that do without start sooner
   // One connection, which asks for more. The start on an embedded PostgreSQL comes before the budget.
   const maxControl = (): number => (access.embedded ? config.controlConnections : 1);
   const member = kind && { process: newProcess(kind), maxControl };
@@ -51,7 +50,7 @@ export async function openInstallation(config: Config, kind?: ProcessIdentity['k
     member,
     statements: control.em,
     close: async () => {
-      await closeControlDatabase(control);
+      await control.close(true);
       await access.close();
     },
   };

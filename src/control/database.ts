@@ -59,7 +59,7 @@ class ControlConnection extends BoundConnection {
 }
 
 /**
- * Creates a connection pool, which connects on first use. Close it with `closeControlDatabase`.
+ * Creates a connection pool, which connects on first use. Close it with `control.close()`.
  * @param member limits the connections of the pool, and names them
  */
 export function openControlDatabase(url: string, connections = 2, member?: BudgetMember): ControlDatabase {
@@ -151,16 +151,6 @@ export async function transactControl<Result>(
     forgetDeadline?.();
     client.release(broken);
   }
-}
-
-/**
- * Closes the control database. Kysely ends a pool only if it has used it; the pool of a command that only ran control
- * statements would keep the process alive until its connection has been idle for 30 s.
- */
-export async function closeControlDatabase(control: ControlDatabase): Promise<void> {
-  const pool = await control.em.getConnection().getNativeClient();
-  await control.close(true);
-  if (!pool.ended) await pool.end();
 }
 
 /** Closes idle connections of the pool until `keep` are open or the others are in use. */
