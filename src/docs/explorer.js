@@ -32,6 +32,17 @@ function accessibleParts({ React }) {
     return h('div', { ref: box }, h(Responses, props));
   };
 
+  /** The parameters of an operation. The lists of values and of examples have no names. */
+  const accessibleParameters = Parameters => props => {
+    const box = useRef(null);
+    useEffect(() => {
+      for (const row of box.current.querySelectorAll('tr[data-param-name]'))
+        for (const list of row.querySelectorAll('select'))
+          list.ariaLabel = `${row.dataset.paramName}${list.matches('.examples-select *') ? ', examples' : ''}`;
+    });
+    return h('div', { ref: box }, h(Parameters, props));
+  };
+
   return {
     components: { ExplorerLayout },
     wrapComponents: {
@@ -42,6 +53,7 @@ function accessibleParts({ React }) {
         h(Original, { ...props, role: 'img', 'aria-hidden': undefined, 'aria-label': 'Close' }),
       // The text of each button is its name: a label with other words hides it from speech control.
       Button: Original => props => h(Original, { ...props, 'aria-label': undefined }),
+      parameters: accessibleParameters,
       responses: accessibleResponses,
     },
   };
