@@ -1,3 +1,4 @@
+import { z } from 'zod';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { operation } from './openapi-operation.ts';
 import { problemResponses, problemSchema } from './openapi-problems.ts';
@@ -17,7 +18,7 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
   const paths: Record<string, Json> = {};
   for (const route of routes) {
     const path = route.path.replace(/:(\w+)/g, '{$1}');
-    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route) };
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route, routes) };
   }
   return {
     openapi: '3.1.0',
@@ -27,11 +28,12 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
       description:
         'Reference data, activities and an audit log for companies (tenants), each with a database of its own. ' +
         'See [the guide](/docs).',
+      contact: { name: 'The operator of this installation' },
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: '/' }],
     security: [{ bearer: [] }],
-    tags: [...new Set(routes.map(route => route.tag))].map(name => ({ name })),
+    tags: tags(routes),
     paths,
     components: {
       securitySchemes,
@@ -41,6 +43,21 @@ export function openApiDocument(routes: readonly TenantRoute[]): Json {
     },
   };
 }
+
+/** The groups of operations. Each has the description of its list, or of the first of its routes that has one. */
+function tags(routes: readonly TenantRoute[]): Json[] {
+  const names = [...new Set(routes.map(route => route.tag))];
+  return names.map(name => {
+    const described = routes.filter(({ tag, description }) => tag === name && description);
+    const { description } = described.find(({ response }) => response instanceof z.ZodArray) ?? described[0] ?? {};
+    return { name, description: tagDescriptions[name] ?? description };
+  });
+}
+
+/** Of tags whose routes have several subjects. */
+const tagDescriptions: Record<string, string> = {
+  Authentication: 'Login, sessions, registration, forgotten passwords, and the tokens of API clients.',
+};
 
 const securitySchemes = {
   bearer: {

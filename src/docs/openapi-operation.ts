@@ -4,8 +4,11 @@ import { problemReferences } from './openapi-problems.ts';
 import { successResponses } from './openapi-responses.ts';
 import { type Json, toSchema } from './openapi-schemas.ts';
 
-/** The OpenAPI operation of a route. A route that requires a permission has it in `x-permission`. */
-export function operation(route: TenantRoute): Json {
+/**
+ * The OpenAPI operation of a route. A route that requires a permission has it in `x-permission`.
+ * @param routes all routes, for examples of records
+ */
+export function operation(route: TenantRoute, routes: readonly TenantRoute[]): Json {
   const requirement = requirements[route.access];
   const description = [
     route.description,
@@ -20,7 +23,7 @@ export function operation(route: TenantRoute): Json {
     ...(requirement ? {} : { 'x-permission': route.access }),
     parameters: parameters(route),
     ...requestBody(route),
-    responses: { ...successResponses(route), ...problemReferences(route) },
+    responses: { ...successResponses(route, routes), ...problemReferences(route) },
   };
 }
 

@@ -1,16 +1,13 @@
 import type { TenantRoute } from '../tenancy/define-route.ts';
+import { responseExample } from './openapi-examples.ts';
 import { type Json, responseSchema } from './openapi-schemas.ts';
 
-/** The responses of a route that are not problems, by status. 304 counts as one of them. */
-export function successResponses({
-  status,
-  response,
-  contentType = 'application/json',
-  cache,
-  mayBeEmpty,
-  hasTag,
-  list,
-}: TenantRoute): Json {
+/**
+ * The responses of a route that are not problems, by status. 304 counts as one of them.
+ * @param routes all routes, for examples of records
+ */
+export function successResponses(route: TenantRoute, routes: readonly TenantRoute[]): Json {
+  const { status, response, contentType = 'application/json', cache, mayBeEmpty, hasTag, list } = route;
   const requestId = { 'X-Request-Id': { $ref: '#/components/headers/RequestId' } };
   const empty = { description: 'Success, without a body.', headers: requestId };
   if (!response || status === 204) return { [status]: empty };
@@ -21,7 +18,8 @@ export function successResponses({
     ...(cache === 'revalidate' || hasTag ? etag : {}),
     ...(list ? { Link: { $ref: '#/components/headers/Link' } } : {}),
   };
-  const content = { [mediaTypeOf(contentType)]: { schema: responseSchema(response) } };
+  const example = isJson(contentType) ? { example: responseExample(response, routes) } : {};
+  const content = { [mediaTypeOf(contentType)]: { schema: responseSchema(response), ...example } };
   const success = { [status]: { description: status === 201 ? 'Created.' : 'Success.', headers, content } };
   if (mayBeEmpty) return { ...success, 204: empty };
   const description = 'The representation that `If-None-Match` names is current. No body.';
@@ -52,4 +50,8 @@ export const responseHeaders = {
 /** `text/csv; charset=utf-8` → `text/csv`. */
 function mediaTypeOf(contentType: string): string {
   return contentType.split(';')[0]?.trim() ?? contentType;
+}
+
+function isJson(contentType: string): boolean {
+  return /^application\/(.+\+)?json\b/.test(contentType);
 }

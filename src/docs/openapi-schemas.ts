@@ -22,7 +22,8 @@ export function responseSchema(response: z.ZodType): Json {
   return item === response ? schema : { type: 'array', items: schema };
 }
 
-function itemOf(response: z.ZodType): z.ZodType {
+/** The schema of the elements of a list, or of a single response. */
+export function itemOf(response: z.ZodType): z.ZodType {
   return response instanceof z.ZodArray ? (response.element as z.ZodType) : response;
 }
 

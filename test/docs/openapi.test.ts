@@ -5,13 +5,15 @@ import { openApiText } from '../../src/docs/openapi-document.ts';
 import { problems } from '../../src/errors.ts';
 import type { Client } from '../support/client.ts';
 import { runScript } from '../support/command-line.ts';
-import { document, type Operation, routes, seenStatuses } from '../support/contract.ts';
+import { document, type Operation, pointerTo, routes, seenStatuses, violationsOf } from '../support/contract.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, path, operation })),
 );
 const text = openApiText(routes);
+
+type Content = Operation['responses'][string]['content'];
 
 /** Endpoints that need a mail or a secret. Tests of their own cover their success. */
 const coveredElsewhere = /\/auth\/(?!login|refresh|me|logout)|\/GenerateToken/;
@@ -36,6 +38,12 @@ describe('OpenAPI document', () => {
     const mounted = routes.map(({ method, path }) => `${method} ${path.replace(/:(\w+)/g, '{$1}')}`);
     expect(operations.map(({ name }) => name)).to.have.members(mounted);
     expect(new Set(mounted).size).to.equal(mounted.length);
+  });
+
+  it('the document has a contact, and every tag has a description', () => {
+    const { info, tags } = JSON.parse(text);
+    expect(info.contact.name).to.be.a('string');
+    for (const { name, description } of tags) expect(description, name).to.match(/^[A-Z].+\.$/);
   });
 
   it('every operation has a unique operationId', () => {
@@ -92,6 +100,26 @@ describe('OpenAPI document', () => {
         const accepted = (route.body as z.ZodObject).safeParse(content.example);
         expect(accepted.error?.issues).to.equal(undefined);
         expect(Object.keys(accepted.data ?? {})).to.include.members(Object.keys(content.example as object));
+      });
+
+      it(`${name} has an example that its schema accepts, for the request and for each response`, () => {
+        const [method = ''] = name.split(' ');
+        const pointer = `/paths/${pointerTo(path)}/${method.toLowerCase()}`;
+        const bodies: [string, Content | undefined][] = [[`${pointer}/requestBody`, operation.requestBody?.content]];
+        for (const [status, { $ref, content }] of Object.entries(operation.responses)) {
+          const shared = $ref?.split('/').at(-1) ?? '';
+          bodies.push(
+            $ref
+              ? [`/components/responses/${shared}`, document.components.responses[shared]?.content]
+              : [`${pointer}/responses/${status}`, content],
+          );
+        }
+        for (const [place, content] of bodies)
+          for (const [type, { example }] of Object.entries(content ?? {})) {
+            if (!type.endsWith('json')) continue;
+            expect(example, place).not.to.equal(undefined);
+            expect(violationsOf(`${place}/content/${pointerTo(type)}/schema`, example), place).to.equal(undefined);
+          }
       });
 
       it(`${name} documents its success status and its problems`, () => {

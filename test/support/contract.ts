@@ -6,7 +6,7 @@ import { documentedRoutes } from '../../src/routes.ts';
 
 interface ResponseObject {
   $ref?: string;
-  content?: Record<string, { schema: object }>;
+  content?: Record<string, { schema: object; example?: unknown }>;
 }
 
 export interface Operation {
@@ -106,15 +106,22 @@ function checkProblem(
   }
 }
 
-/** @param pointer JSON pointer of the schema in the document */
 function check(pointer: string, body: unknown, contractError: (text: string) => Error): void {
+  const violations = violationsOf(pointer, body);
+  if (violations) throw contractError(`the body violates its schema: ${violations}`);
+}
+
+/**
+ * Returns how a body violates a schema of the document; undefined if it does not.
+ * @param pointer JSON pointer of the schema in the document
+ */
+export function violationsOf(pointer: string, body: unknown): string | undefined {
   const validate = validators.get(pointer) ?? ajv.compile({ $ref: `document#${pointer}` });
   validators.set(pointer, validate);
-  if (!validate(body))
-    throw contractError(`the body violates its schema: ${ajv.errorsText(validate.errors, { dataVar: 'body' })}`);
+  return validate(body) ? undefined : ajv.errorsText(validate.errors, { dataVar: 'body' });
 }
 
 /** Escapes a name for a JSON pointer (RFC 6901) in a URI fragment. */
-function pointerTo(name: string): string {
+export function pointerTo(name: string): string {
   return encodeURIComponent(name.replace(/~/g, '~0').replace(/\//g, '~1'));
 }
