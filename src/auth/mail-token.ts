@@ -1,7 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
+import { setActor } from '../control/actor.ts';
 import type { QueryControl } from '../control/database.ts';
 import type { MailToken } from '../control/user-entities.ts';
+import type { Origin } from '../tenancy/request-context.ts';
 import { removeExpired } from './remove-expired.ts';
 import { revokeSessionsOf, setPasswordHash } from './sessions.ts';
 
@@ -54,27 +56,31 @@ export async function deleteMailTokens(query: QueryControl, userId: number): Pro
 
 const deletePasswordToken = `
   delete from mail_tokens where hash = $1 and tenant_id = $2
-  returning user_id, purpose, expires_at > now() as valid`;
+  returning user_id, (select guid from users u where u.id = user_id) as guid, purpose, expires_at > now() as valid`;
 const confirmInvited = 'update users set confirmed_at = now() where id = $1 and confirmed_at is null returning id';
 
 /**
  * Sets the password that a token of a mail permits to set, and deletes the token, so that it cannot be used again. A
  * reset revokes all sessions of the user; an invitation confirms the address.
+ * @param origin where the request comes from: the user is the actor in the audit log
  * @returns the id of the user; undefined when the token was used, has expired, or belongs to another tenant
  */
 export async function usePasswordToken(
   query: QueryControl,
   tenantId: number,
+  origin: Pick<Origin, 'ipAddress' | 'traceId'>,
   token: string,
   passwordHash: string,
 ): Promise<number | undefined> {
-  const [row] = await query<{ user_id: string; purpose: MailToken['purpose']; valid: boolean }>(
+  const [row] = await query<{ user_id: string; guid: string; purpose: MailToken['purpose']; valid: boolean }>(
     'delete_password_token',
     deletePasswordToken,
     [hashOf(token), tenantId],
   );
   if (!row?.valid) return undefined;
   const userId = Number(row.user_id);
+  const { ipAddress, traceId } = origin;
+  await setActor(query, JSON.stringify({ userId, userGuid: row.guid, ipAddress, traceId }));
   if (row.purpose === 'confirm' && (await query('confirm_invited', confirmInvited, [userId])).length === 0)
     return undefined;
   await setPasswordHash(query, userId, passwordHash);

@@ -39,13 +39,13 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
       summary: 'End a session',
       description:
         'Your own or, with the permission `users.manage`, that of any user. Ending an unknown session succeeds.',
-      handler: async ({ params: { id = '' } }, { caller, tenant }) => {
+      handler: async ({ params: { id = '' } }, { caller, tenant, actor }) => {
         if (!isUuid(id.toLowerCase())) return;
         const session = await control.em.fork().findOne(Session, { id, tenant: tenant.id });
         // The session of another user gets the same response as an unknown one, so the response discloses no id.
         const mayEnd = session?.user.id === caller.userId || caller.permissions.has('users.manage');
         if (!session || !mayEnd) return;
-        await revokeSession(control, session.id, 'ended');
+        await revokeSession(control, session.id, 'ended', actor);
         directory.invalidateSession(session.id);
       },
     }),

@@ -102,7 +102,7 @@ async function setPassword(
   await transactControl(
     control,
     async query => {
-      const userId = await usePasswordToken(query, context.tenant.id, token, passwordHash);
+      const userId = await usePasswordToken(query, context.tenant.id, context.origin, token, passwordHash);
       if (userId === undefined) throw invalidMailToken();
       // The token proves that the client reads the mails of the user.
       await rememberNetwork(query, userId, clientNetwork(context.origin.ipAddress));

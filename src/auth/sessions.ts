@@ -1,4 +1,5 @@
 import { raw } from '@mikro-orm/postgresql';
+import { setActor } from '../control/actor.ts';
 import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
 import type { UserRecord } from '../control/records.ts';
 import { Session } from '../control/user-entities.ts';
@@ -102,14 +103,22 @@ export async function listActiveSessions(control: ControlDatabase, userId: numbe
   return control.em.fork().find(Session, where, { orderBy: { createdAt: 'desc', id: 'asc' } });
 }
 
-/** Revokes a session; every process refuses it within 1 s. Revoking it again keeps the first reason. */
-export async function revokeSession(control: ControlDatabase, sessionId: string, reason: string): Promise<void> {
-  await control.em
-    .fork()
-    .execute('update sessions set revoked_at = now(), revoked_reason = ? where id = ? and revoked_at is null', [
-      reason,
-      sessionId,
-    ]);
+const revoke = 'update sessions set revoked_at = now(), revoked_reason = $2 where id = $1 and revoked_at is null';
+
+/**
+ * Revokes a session; every process refuses it within 1 s. Revoking it again keeps the first reason.
+ * @param actor who revokes it, for the audit log: `RequestContext.actor`
+ */
+export async function revokeSession(
+  control: ControlDatabase,
+  sessionId: string,
+  reason: string,
+  actor = '',
+): Promise<void> {
+  await transactControl(control, async query => {
+    await setActor(query, actor);
+    await query('revoke_session', revoke, [sessionId, reason]);
+  });
 }
 
 const revokeAll = `

@@ -21,8 +21,3 @@ export async function tryLockPeople(query: QueryControl, tenantId: number): Prom
   );
   return row?.locked === true;
 }
-
-/** Names who makes the changes of a transaction, for the audit log. @param actor `RequestContext.actor` */
-export async function setActor(query: QueryControl, actor: string): Promise<void> {
-  await query('set_actor', `select set_config('app.actor', $1, true)`, [actor]);
-}

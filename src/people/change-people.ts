@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { setActor } from '../control/actor.ts';
 import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
-import { setActor, tryLockPeople } from '../control/people-lock.ts';
+import { tryLockPeople } from '../control/people-lock.ts';
 import { isOutcomeUnknown, problem } from '../errors.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import { permissionMissing } from '../tenancy/define-route.ts';

@@ -282,6 +282,31 @@ describe('management of people', () => {
     await admin.put(`${rolesPath}/${role.Id}`, { Name: role.Name, Permissions: ['users.read'] });
     expectProblem(await demoted.post(usersPath, invitation()), 403, 'forbidden');
     expectProblem(await demoted.post(rolesPath, { Name: 'Back', Permissions: ['users.manage'] }), 403, 'forbidden');
+
+    // Changes that no process hears of, as while a notification is on its way: the caches still show the old state.
+    const unheard = (text: string, values: unknown[]) =>
+      world.control.em.fork().transactional(async em => {
+        await em.execute('set local session_replication_role = replica');
+        await em.execute(text, values);
+      });
+    const second = await addRole(admin, [...managing]);
+    const user = await addSampleUser(world, world.acme, { role: second.Name });
+    const client = await world.login(world.acme, user);
+    expect((await client.post(usersPath, invitation())).status).to.equal(201);
+    for (const [change, undo] of [
+      ['disabled_at = now()', 'disabled_at = null'],
+      [`scope = 'Self'`, `scope = 'All'`],
+      [
+        `role_id = (select id from roles r where r.tenant_id = u.tenant_id and name = 'Member')`,
+        `role_id = ${second.Id}`,
+      ],
+    ]) {
+      await unheard(`update users u set ${change} where id = ?`, [user.id]);
+      expectProblem(await client.post(usersPath, invitation()), 403, 'forbidden');
+      await unheard(`update users u set ${undo} where id = ?`, [user.id]);
+    }
+    await unheard(`update roles set permissions = array_remove(permissions, 'orders.read') where id = ?`, [second.Id]);
+    expectProblem(await client.post(usersPath, invitation()), 403, 'forbidden');
   });
 
   const environments: [string, () => Promise<{ environment: Record<string, string>; close(): Promise<void> }>][] = [

@@ -138,6 +138,9 @@ describe('users of a tenant', () => {
     expect((await login(email)).status).to.equal(200);
     const { body } = await admin.get(`${usersPath}/${invited.body.Id}`);
     expect([body.ConfirmedAt, body.LastLoginAt]).to.not.include(null);
+    const [confirmed] = (await admin.get(`/api/v1/AuditLog?resource=User&key=${body.Id}&limit=1`)).body;
+    expect(confirmed).to.include({ Action: 'update', UserId: body.Id, UserGuid: body.Guid, IPAddress: '127.0.0.1' });
+    expect([confirmed.Before.ConfirmedAt, confirmed.After.ConfirmedAt]).to.deep.equal([null, body.ConfirmedAt]);
     await expectNotStored(world, [token]);
     expectNotLogged(world, [token, email]);
   });
