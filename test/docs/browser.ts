@@ -60,7 +60,7 @@ export function describeInBrowser(name: string, tests: (world: () => World, open
       before(async () => {
         world = await createWorld();
         // Last, so that a failure to create the world leaves no browser behind.
-        browser = await chromium.launch({ executablePath, args, timeout: maxWaitMs });
+        browser = await launchBrowser();
       });
       after(async () => {
         await browser?.close();
@@ -71,6 +71,12 @@ export function describeInBrowser(name: string, tests: (world: () => World, open
         (path, options = {}) => openPage(browser, world.url + path, options),
       );
     });
+}
+
+export const hasBrowser = executablePath !== undefined;
+
+export function launchBrowser(): Promise<Browser> {
+  return chromium.launch({ ...(executablePath ? { executablePath } : {}), args, timeout: maxWaitMs });
 }
 
 async function openPage(browser: Browser, url: string, options: Parameters<Browser['newPage']>[0]): Promise<OpenPage> {
