@@ -1792,6 +1792,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "the access token, a JWT",
+                     *       "refreshToken": "the refresh token",
+                     *       "entityType": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["LoginResponse"];
                 };
             };
@@ -1835,6 +1842,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "the access token, a JWT",
+                     *       "refreshToken": "the refresh token",
+                     *       "entityType": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["LoginResponse"];
                 };
             };
@@ -1864,6 +1878,28 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "tokenId": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "userGuid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "firstName": "Nora",
+                     *       "lastName": "Newman",
+                     *       "tenantId": 1,
+                     *       "tenantGuid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "tenantName": "Demo Ltd",
+                     *       "appId": "demo",
+                     *       "userEntityId": null,
+                     *       "role": "Member",
+                     *       "entityType": null,
+                     *       "scope": "All",
+                     *       "permissions": [
+                     *         "full.read"
+                     *       ],
+                     *       "features": [
+                     *         "legacyTokens"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["CurrentUser"];
                 };
             };
@@ -1918,6 +1954,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "id": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "createdAt": "2026-01-05T09:30:00.000Z",
+                     *         "refreshedAt": "2026-01-05T09:30:00.000Z",
+                     *         "current": true
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["Session"][];
                 };
             };
@@ -1996,6 +2042,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "accepted"
+                     *     }
+                     */
                     "application/json": {
                         /** @constant */
                         status: "accepted";
@@ -2086,6 +2137,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "accepted"
+                     *     }
+                     */
                     "application/json": {
                         /** @constant */
                         status: "accepted";
@@ -2126,6 +2182,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "token": "the token",
+                     *       "expiresAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": {
                         token: string;
                         /** Format: date-time */
@@ -2275,6 +2337,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *         "Email": "nora@example.com",
+                     *         "FirstName": "Nora",
+                     *         "LastName": "Newman",
+                     *         "Role": "Member",
+                     *         "Scope": "All",
+                     *         "EntityId": null,
+                     *         "IsDisabled": false,
+                     *         "ConfirmedAt": "2026-01-05T09:30:00.000Z",
+                     *         "LastLoginAt": null,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["User"][];
                 };
             };
@@ -2339,6 +2419,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Email": "nora@example.com",
+                     *       "FirstName": "Nora",
+                     *       "LastName": "Newman",
+                     *       "Role": "Member",
+                     *       "Scope": "All",
+                     *       "EntityId": null,
+                     *       "IsDisabled": false,
+                     *       "ConfirmedAt": "2026-01-05T09:30:00.000Z",
+                     *       "LastLoginAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["User"];
                 };
             };
@@ -2375,6 +2471,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Email": "nora@example.com",
+                     *       "FirstName": "Nora",
+                     *       "LastName": "Newman",
+                     *       "Role": "Member",
+                     *       "Scope": "All",
+                     *       "EntityId": null,
+                     *       "IsDisabled": false,
+                     *       "ConfirmedAt": "2026-01-05T09:30:00.000Z",
+                     *       "LastLoginAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["User"];
                 };
             };
@@ -2441,6 +2553,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Email": "nora@example.com",
+                     *       "FirstName": "Nora",
+                     *       "LastName": "Newman",
+                     *       "Role": "Member",
+                     *       "Scope": "All",
+                     *       "EntityId": null,
+                     *       "IsDisabled": false,
+                     *       "ConfirmedAt": "2026-01-05T09:30:00.000Z",
+                     *       "LastLoginAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["User"];
                 };
             };
@@ -2480,6 +2608,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Email": "nora@example.com",
+                     *       "FirstName": "Nora",
+                     *       "LastName": "Newman",
+                     *       "Role": "Member",
+                     *       "Scope": "All",
+                     *       "EntityId": null,
+                     *       "IsDisabled": false,
+                     *       "ConfirmedAt": "2026-01-05T09:30:00.000Z",
+                     *       "LastLoginAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["User"];
                 };
             };
@@ -2518,6 +2662,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Guid": "3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21",
+                     *       "Email": "nora@example.com",
+                     *       "FirstName": "Nora",
+                     *       "LastName": "Newman",
+                     *       "Role": "Member",
+                     *       "Scope": "All",
+                     *       "EntityId": null,
+                     *       "IsDisabled": false,
+                     *       "ConfirmedAt": "2026-01-05T09:30:00.000Z",
+                     *       "LastLoginAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["User"];
                 };
             };
@@ -2615,6 +2775,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "Name": "Buyer",
+                     *         "Permissions": [
+                     *           "orders.read",
+                     *           "orders.write"
+                     *         ]
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["Role"][];
                 };
             };
@@ -2674,6 +2846,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Buyer",
+                     *       "Permissions": [
+                     *         "orders.read",
+                     *         "orders.write"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Role"];
                 };
             };
@@ -2710,6 +2892,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Buyer",
+                     *       "Permissions": [
+                     *         "orders.read",
+                     *         "orders.write"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Role"];
                 };
             };
@@ -2771,6 +2963,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Buyer",
+                     *       "Permissions": [
+                     *         "orders.read",
+                     *         "orders.write"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Role"];
                 };
             };
@@ -2890,6 +3092,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "Title": "Key account",
+                     *         "Weighting": 3,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["EntityStatus"][];
                 };
             };
@@ -2947,6 +3159,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Title": "Key account",
+                     *       "Weighting": 3,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["EntityStatus"];
                 };
             };
@@ -2983,6 +3203,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Title": "Key account",
+                     *       "Weighting": 3,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["EntityStatus"];
                 };
             };
@@ -3041,6 +3269,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Title": "Key account",
+                     *       "Weighting": 3,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["EntityStatus"];
                 };
             };
@@ -3171,6 +3407,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "CountryCode": "GB",
+                     *         "CountryName": "United Kingdom",
+                     *         "IsDeleted": false,
+                     *         "DeletedAt": null,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["Country"][];
                 };
             };
@@ -3226,6 +3473,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "CountryCode": "GB",
+                     *       "CountryName": "United Kingdom",
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Country"];
                 };
             };
@@ -3275,6 +3531,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "CountryCode": "GB",
+                     *       "CountryName": "United Kingdom",
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Country"];
                 };
             };
@@ -3314,6 +3579,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "CountryCode": "GB",
+                     *       "CountryName": "United Kingdom",
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Country"];
                 };
             };
@@ -3393,6 +3667,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "CountryCode": "GB",
+                     *       "CountryName": "United Kingdom",
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Country"];
                 };
             };
@@ -3477,6 +3760,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "Name": "Shipped",
+                     *         "Weighting": 30,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["OrderStatus"][];
                 };
             };
@@ -3534,6 +3827,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Shipped",
+                     *       "Weighting": 30,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["OrderStatus"];
                 };
             };
@@ -3570,6 +3871,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Shipped",
+                     *       "Weighting": 30,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["OrderStatus"];
                 };
             };
@@ -3629,6 +3938,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Shipped",
+                     *       "Weighting": 30,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["OrderStatus"];
                 };
             };
@@ -3750,6 +4067,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "Code": "KG",
+                     *         "Name": "Kilogram",
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["UnitOfMeasure"][];
                 };
             };
@@ -3806,6 +4133,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "KG",
+                     *       "Name": "Kilogram",
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
@@ -3842,6 +4177,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "KG",
+                     *       "Name": "Kilogram",
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
@@ -3900,6 +4243,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "KG",
+                     *       "Name": "Kilogram",
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
@@ -3970,6 +4321,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "KG",
+                     *       "Name": "Kilogram",
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
@@ -4062,6 +4421,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "SystemOptionTypeId": 1,
+                     *         "Value": "Europe/London",
+                     *         "IsActive": true,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["SystemOption"][];
                 };
             };
@@ -4123,6 +4493,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "SystemOptionTypeId": 1,
+                     *       "Value": "Europe/London",
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SystemOption"];
                 };
             };
@@ -4159,6 +4538,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "SystemOptionTypeId": 1,
+                     *       "Value": "Europe/London",
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SystemOption"];
                 };
             };
@@ -4222,6 +4610,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "SystemOptionTypeId": 1,
+                     *       "Value": "Europe/London",
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SystemOption"];
                 };
             };
@@ -4294,6 +4691,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "PromotionId": 1,
+                     *       "EntityId": 1,
+                     *       "Used": true,
+                     *       "UsedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PromotionUse"];
                 };
             };
@@ -4341,6 +4746,14 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "PromotionId": 1,
+                     *       "EntityId": 1,
+                     *       "Used": true,
+                     *       "UsedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PromotionUse"];
                 };
             };
@@ -4486,6 +4899,26 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "PromoCode": "SPRING10",
+                     *         "Name": "Spring sale",
+                     *         "Description": null,
+                     *         "DiscountType": "Percentage",
+                     *         "DiscountValue": 10,
+                     *         "CurrencyId": null,
+                     *         "StartsAt": null,
+                     *         "EndsAt": null,
+                     *         "EntityIds": [
+                     *           1
+                     *         ],
+                     *         "IsActive": true,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["Promotion"][];
                 };
             };
@@ -4557,6 +4990,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "PromoCode": "SPRING10",
+                     *       "Name": "Spring sale",
+                     *       "Description": null,
+                     *       "DiscountType": "Percentage",
+                     *       "DiscountValue": 10,
+                     *       "CurrencyId": null,
+                     *       "StartsAt": null,
+                     *       "EndsAt": null,
+                     *       "EntityIds": [
+                     *         1
+                     *       ],
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
@@ -4593,6 +5044,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "PromoCode": "SPRING10",
+                     *       "Name": "Spring sale",
+                     *       "Description": null,
+                     *       "DiscountType": "Percentage",
+                     *       "DiscountValue": 10,
+                     *       "CurrencyId": null,
+                     *       "StartsAt": null,
+                     *       "EndsAt": null,
+                     *       "EntityIds": [
+                     *         1
+                     *       ],
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
@@ -4666,6 +5135,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "PromoCode": "SPRING10",
+                     *       "Name": "Spring sale",
+                     *       "Description": null,
+                     *       "DiscountType": "Percentage",
+                     *       "DiscountValue": 10,
+                     *       "CurrencyId": null,
+                     *       "StartsAt": null,
+                     *       "EndsAt": null,
+                     *       "EntityIds": [
+                     *         1
+                     *       ],
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
@@ -4736,6 +5223,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "PromoCode": "SPRING10",
+                     *       "Name": "Spring sale",
+                     *       "Description": null,
+                     *       "DiscountType": "Percentage",
+                     *       "DiscountValue": 10,
+                     *       "CurrencyId": null,
+                     *       "StartsAt": null,
+                     *       "EndsAt": null,
+                     *       "EntityIds": [
+                     *         1
+                     *       ],
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
@@ -4865,6 +5370,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "Code": "EUR",
+                     *         "Name": "Euro",
+                     *         "Symbol": "€",
+                     *         "DecimalPlaces": 2,
+                     *         "IsDeleted": false,
+                     *         "DeletedAt": null,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["Currency"][];
                 };
             };
@@ -4927,6 +5446,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "EUR",
+                     *       "Name": "Euro",
+                     *       "Symbol": "€",
+                     *       "DecimalPlaces": 2,
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Currency"];
                 };
             };
@@ -4966,6 +5497,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "EUR",
+                     *       "Name": "Euro",
+                     *       "Symbol": "€",
+                     *       "DecimalPlaces": 2,
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Currency"];
                 };
             };
@@ -5030,6 +5573,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "EUR",
+                     *       "Name": "Euro",
+                     *       "Symbol": "€",
+                     *       "DecimalPlaces": 2,
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Currency"];
                 };
             };
@@ -5103,6 +5658,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "EUR",
+                     *       "Name": "Euro",
+                     *       "Symbol": "€",
+                     *       "DecimalPlaces": 2,
+                     *       "IsDeleted": false,
+                     *       "DeletedAt": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Currency"];
                 };
             };
@@ -5198,6 +5765,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "Code": "VAT20",
+                     *         "Name": "Standard rate",
+                     *         "Rate": 20,
+                     *         "IsActive": true,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["TaxCode"][];
                 };
             };
@@ -5259,6 +5838,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "VAT20",
+                     *       "Name": "Standard rate",
+                     *       "Rate": 20,
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
@@ -5295,6 +5884,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "VAT20",
+                     *       "Name": "Standard rate",
+                     *       "Rate": 20,
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
@@ -5358,6 +5957,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "VAT20",
+                     *       "Name": "Standard rate",
+                     *       "Rate": 20,
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
@@ -5428,6 +6037,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Code": "VAT20",
+                     *       "Name": "Standard rate",
+                     *       "Rate": 20,
+                     *       "IsActive": true,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
@@ -5541,6 +6160,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "Name": "Northwind Traders",
+                     *         "EntityType": "customer",
+                     *         "StatusId": 2,
+                     *         "StatusTitle": "Active",
+                     *         "CurrencyId": null,
+                     *         "CountryCode": null,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["Entity"][];
                 };
             };
@@ -5603,6 +6236,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Northwind Traders",
+                     *       "EntityType": "customer",
+                     *       "StatusId": 2,
+                     *       "StatusTitle": "Active",
+                     *       "CurrencyId": null,
+                     *       "CountryCode": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Entity"];
                 };
             };
@@ -5639,6 +6284,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Northwind Traders",
+                     *       "EntityType": "customer",
+                     *       "StatusId": 2,
+                     *       "StatusTitle": "Active",
+                     *       "CurrencyId": null,
+                     *       "CountryCode": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Entity"];
                 };
             };
@@ -5704,6 +6361,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Name": "Northwind Traders",
+                     *       "EntityType": "customer",
+                     *       "StatusId": 2,
+                     *       "StatusTitle": "Active",
+                     *       "CurrencyId": null,
+                     *       "CountryCode": null,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Entity"];
                 };
             };
@@ -5773,6 +6442,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "ActivityCode": 100,
+                     *       "UserId": null,
+                     *       "Comment": "Called about the open order",
+                     *       "EntityId": 1,
+                     *       "Screen": "Orders",
+                     *       "IPAddress": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Activity"];
                 };
             };
@@ -5899,6 +6580,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *         "ActivityCode": 100,
+                     *         "UserId": null,
+                     *         "Comment": "Called about the open order",
+                     *         "EntityId": 1,
+                     *         "Screen": "Orders",
+                     *         "IPAddress": null
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["Activity"][];
                 };
             };
@@ -5953,6 +6648,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *       "ActivityCode": 100,
+                     *       "UserId": null,
+                     *       "Comment": "Called about the open order",
+                     *       "EntityId": 1,
+                     *       "Screen": "Orders",
+                     *       "IPAddress": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Activity"];
                 };
             };
@@ -6084,6 +6791,26 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "Id": 1,
+                     *         "CreatedAt": "2026-01-05T09:30:00.000Z",
+                     *         "UserId": null,
+                     *         "UserGuid": null,
+                     *         "Action": "create",
+                     *         "Resource": "Country",
+                     *         "Key": "GB",
+                     *         "Before": null,
+                     *         "After": {
+                     *           "CountryCode": "GB",
+                     *           "CountryName": "United Kingdom"
+                     *         },
+                     *         "IPAddress": null,
+                     *         "TraceId": null
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["AuditEntry"][];
                 };
             };
