@@ -256,6 +256,21 @@ describe('architecture', () => {
     expect(findCycle(new Map(Object.entries(mayImport)))?.join(' → ')).to.equal(undefined);
   });
 
+  it('the client imports only its own files and its one dependency, in the version of the tests', async () => {
+    const folder = 'clients/typescript';
+    const files = await sources(join(folder, 'src'));
+    const imported = files.flatMap(({ path, text }) =>
+      ts
+        .preProcessFile(text, true, true)
+        .importedFiles.map(({ fileName }) => (fileName.startsWith('.') ? join(dirname(path), fileName) : fileName)),
+    );
+    const paths = new Set(files.map(({ path }) => path));
+    expect(new Set(imported.filter(name => !paths.has(name)))).to.deep.equal(new Set(['openapi-fetch']));
+    const read = async (path: string) => JSON.parse(await readFile(join(root, path, 'package.json'), 'utf8'));
+    const { 'openapi-fetch': version } = (await read('.')).devDependencies;
+    expect((await read(folder)).dependencies).to.deep.equal({ 'openapi-fetch': version });
+  });
+
   it('no two source files have the same name', async () => {
     const folders = await Promise.all(['src', 'scripts', 'bench'].map(sources));
     const names = folders

@@ -2,10 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { expect } from 'chai';
 import createClient, { type Client, type Middleware } from 'openapi-fetch';
 import openapiTS, { astToString, COMMENT_HEADER } from 'openapi-typescript';
+import type { components, paths } from '../../clients/typescript/src/api.ts';
 import { openApiText } from '../../src/docs/openapi-document.ts';
 import { routes } from '../support/contract.ts';
 import { createWorld, type World } from '../support/world.ts';
-import type { components, paths } from './api.d.ts';
 
 type Schemas = components['schemas'];
 
@@ -29,9 +29,12 @@ describe('client generated from the OpenAPI document', () => {
   after(() => world.close());
 
   it('the committed types match the document; if not, run npm run -s openapi:types', async () => {
-    const committed = await readFile(new URL('api.d.ts', import.meta.url), 'utf8');
+    const committed = await readFile(new URL('../../clients/typescript/src/api.ts', import.meta.url), 'utf8');
     const types = await openapiTS(openApiText(routes), { defaultNonNullable: false, silent: true });
-    expect(`${COMMENT_HEADER}${astToString(types)}` === committed, 'test/docs/api.d.ts is out of date').to.equal(true);
+    expect(
+      `${COMMENT_HEADER}${astToString(types)}` === committed,
+      'clients/typescript/src/api.ts is out of date',
+    ).to.equal(true);
   });
 
   // Half of this test is that it compiles: it reads every field by its generated type, without a type assertion.

@@ -1,0 +1,62 @@
+import createClient, { type Client } from 'openapi-fetch';
+import type { components, paths } from './api.ts';
+import { type ListPath, type ListQuery, type ListRecord, readPages } from './pages.ts';
+import { withRetries } from './retries.ts';
+import { createSession, type Tokens } from './session.ts';
+
+export type { components, paths } from './api.ts';
+export type { ListPath, ListQuery, ListRecord } from './pages.ts';
+export { ProblemError } from './problem-error.ts';
+export type { Tokens } from './session.ts';
+
+export interface BackOfficeOptions {
+  /** The address of the service, such as `https://api.example.com`. */
+  url: string;
+  /** The guid of the tenant. */
+  tenant: string;
+  /** The tokens of a session that was stored by `onTokens`. */
+  tokens?: Tokens | undefined;
+  /** Called after each login and refresh, before the new tokens are used; without tokens after the end of the session. */
+  onTokens?: (tokens: Tokens | undefined) => void | Promise<void>;
+  /** Repetitions of one request; 3 by default. */
+  maxRetries?: number;
+  /** The longest `Retry-After` that is waited for, in ms; 30 s by default. */
+  maxWaitMs?: number;
+  /** Replaces `fetch`, to use a proxy for instance. */
+  fetch?: (request: Request) => Promise<Response>;
+}
+
+/** `GET`, `POST`, `PUT` and `DELETE` of openapi-fetch, whose types are those of the API. */
+export interface BackOffice extends Client<paths> {
+  /** @throws {ProblemError} when the service refuses the login */
+  login(email: string, password: string): Promise<components['schemas']['LoginResponse']>;
+  /** Ends the session. @throws {ProblemError} unless it has ended */
+  logout(): Promise<void>;
+  /**
+   * Reads all records of a list, page by page. Sort, filters and search are those of the list.
+   * @throws {ProblemError} when the service refuses a page
+   */
+  all<Path extends ListPath>(path: Path, query?: ListQuery<Path>): AsyncGenerator<ListRecord<Path>, void>;
+}
+
+/**
+ * Creates a client of one tenant. It sends the access token, refreshes it once when several requests find it expired,
+ * sends an `Idempotency-Key` with each POST, and repeats reads and POSTs whose response is lost or 502, 503 or 504.
+ */
+export function createBackOffice(options: BackOfficeOptions): BackOffice {
+  const { url, tenant, tokens, onTokens, maxRetries = 3, maxWaitMs = 30_000 } = options;
+  const baseUrl = url.replace(/\/+$/, '');
+  const send = withRetries(options.fetch ?? (request => fetch(request)), { maxRetries, maxWaitMs });
+  const session = createSession({ send, baseUrl, tenant, tokens, onTokens });
+  const client = createClient<paths>({
+    baseUrl,
+    fetch: session.send,
+    querySerializer: { array: { style: 'form', explode: false } },
+  });
+  return {
+    ...client,
+    login: session.login,
+    logout: session.logout,
+    all: (path, query) => readPages({ send: session.send, baseUrl, path, query }),
+  };
+}

@@ -1,0 +1,182 @@
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import {
+  type BackOffice,
+  createBackOffice,
+  ProblemError,
+  type Tokens,
+} from '../../clients/typescript/src/back-office.ts';
+import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
+import { root, startProgram } from '../support/command-line.ts';
+import { createWorld, type TestTenant, type World } from '../support/world.ts';
+
+const countries = '/api/v1/Countries';
+type Send = (request: Request) => Promise<Response>;
+
+describe('TypeScript client', () => {
+  let world: World;
+  /** Requests that reached the service, as method and path. */
+  let sent: string[] = [];
+
+  before(async () => {
+    world = await createWorld();
+    const { POST } = await clientOf(world.globex);
+    await POST(countries, { body: { CountryCode: 'G', CountryName: 'Only in globex' } });
+  });
+  after(() => world.close());
+  beforeEach(() => {
+    sent = [];
+  });
+
+  const count: Send = request => {
+    sent.push(`${request.method} ${new URL(request.url).pathname}`);
+    return fetch(request);
+  };
+  const timesSent = (line: string): number => sent.filter(each => each === line).length;
+
+  async function clientOf(tenant: TestTenant, options: { fetch?: Send; stored?: (Tokens | undefined)[] } = {}) {
+    const client = createBackOffice({
+      url: world.url,
+      tenant: tenant.guid,
+      fetch: options.fetch ?? count,
+      onTokens: tokens => void options.stored?.push(tokens),
+    });
+    await client.login(tenant.admin.email, tenant.admin.password);
+    return client;
+  }
+
+  it('forty parallel requests with an expired access token share one refresh, and all succeed', async () => {
+    const stored: (Tokens | undefined)[] = [];
+    const client = await clientOf(world.acme, { stored });
+    const name = { CountryCode: 'P', CountryName: 'Parallel' };
+    world.clock.offsetSeconds += accessTokenLifetimeSeconds + 60;
+    const reads = Array.from({ length: 39 }, () => client.GET('/api/v1/auth/me'));
+    const [created, ...me] = await Promise.all([client.POST(countries, { body: name }), ...reads]);
+    expect(created.data?.CountryName).to.equal('Parallel');
+    expect(me.map(({ data }) => data?.tenantGuid)).to.deep.equal(Array(39).fill(world.acme.guid));
+    expect(timesSent('POST /api/v1/auth/refresh')).to.equal(1);
+    expect(stored).to.have.length(2);
+
+    const restarted = createBackOffice({ url: world.url, tenant: world.acme.guid, tokens: stored[1] });
+    expect((await restarted.GET('/api/v1/auth/me')).data?.role).to.equal('Administrator');
+  });
+
+  it('after the end of a session, requests get 401 and the tokens are forgotten after one refused refresh', async () => {
+    const stored: (Tokens | undefined)[] = [];
+    const client = await clientOf(world.acme, { stored });
+    await world.control.em.fork().execute('update sessions set revoked_at = now()');
+    world.clock.offsetSeconds += accessTokenLifetimeSeconds + 60;
+    const results = await Promise.all([1, 2, 3].map(() => client.GET(countries)));
+    expect(results.map(({ response }) => response.status)).to.deep.equal([401, 401, 401]);
+    expect(timesSent('POST /api/v1/auth/refresh')).to.equal(1);
+    expect(stored.at(-1)).to.equal(undefined);
+    await client.login(world.acme.admin.email, world.acme.admin.password);
+    expect((await client.GET(countries)).response.status).to.equal(200);
+  });
+
+  it('a POST whose response is lost twice is repeated with the same key, and makes one record', async () => {
+    let lost = 0;
+    const client = await clientOf(world.acme, {
+      fetch: async request => {
+        const response = await count(request);
+        if (request.method !== 'POST' || request.url.includes('/auth/') || lost === 2) return response;
+        lost++;
+        throw new TypeError('the connection was reset');
+      },
+    });
+    const body = { CountryCode: 'LOST', CountryName: 'Lost response' };
+    const { data, response } = await client.POST(countries, { body });
+    expect(data?.CountryCode).to.equal('LOST');
+    expect(response.headers.get('Idempotency-Replayed')).to.equal('true');
+    expect(timesSent(`POST ${countries}`)).to.equal(3);
+    expect((await client.POST(countries, { body })).error?.code, 'another request').to.equal('duplicate');
+  });
+
+  it('503 is repeated for reads after Retry-After, and neither for PUT nor beyond the longest wait', async () => {
+    let refused = 0;
+    const refuse = (seconds: number): Send => {
+      const send: Send = async request => {
+        if (request.url.includes('/auth/') || refused > 0) return count(request);
+        refused++;
+        return new Response(null, { status: 503, headers: { 'Retry-After': String(seconds) } });
+      };
+      return send;
+    };
+    const client = await clientOf(world.acme, { fetch: refuse(1) });
+    const startedAt = performance.now();
+    expect((await client.GET(countries)).response.status).to.equal(200);
+    expect(performance.now() - startedAt).to.be.within(990, 5_000);
+    refused = 0;
+    const put = await client.PUT(countries, { body: { CountryCode: 'P', CountryName: 'Changed' } });
+    expect([put.response.status, refused]).to.deep.equal([503, 1]);
+    refused = 0;
+    const patient = await clientOf(world.acme, { fetch: refuse(31) });
+    expect((await patient.GET(countries)).response.status).to.equal(503);
+  });
+
+  it('all yields every record of its tenant once, in the order of the sort, whatever the size of a page', async () => {
+    const client = await clientOf(world.acme);
+    for (let n = 0; n < 5; n++)
+      await client.POST('/api/v1/Entities', { body: { Name: `Entity ${n}`, EntityType: 'customer' } });
+    const names: string[] = [];
+    sent = [];
+    for await (const { Name } of client.all('/api/v1/Entities', { sort: ['-Name'], limit: 2 })) names.push(Name);
+    expect(names).to.deep.equal(['Entity 4', 'Entity 3', 'Entity 2', 'Entity 1', 'Entity 0']);
+    expect(timesSent('GET /api/v1/Entities')).to.equal(3);
+    const codes: string[] = [];
+    for await (const { CountryCode } of client.all(countries, { limit: 1 })) codes.push(CountryCode);
+    expect(codes.sort()).to.deep.equal(['LOST', 'P']);
+    for await (const _ of client.all('/api/v1/Promotions')) throw new Error('the list has no records');
+  });
+
+  it('all and login throw a ProblemError with the code of the service', async () => {
+    const client = await clientOf(world.acme);
+    const wrong = await client.login(world.acme.admin.email, 'wrong password').catch(error => error);
+    expect(wrong).to.be.instanceOf(ProblemError);
+    expect([wrong.status, wrong.problem.code]).to.deep.equal([401, 'invalid_credentials']);
+    const unsorted: unknown = await all(client).catch(error => error.problem.code);
+    expect(unsorted).to.equal('validation_failed');
+  });
+
+  it('the example of the README runs with the built package, and its types compile', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'backoffice-client-'));
+    try {
+      const packageFolder = join(folder, 'node_modules', 'sales-back-office-client');
+      await mkdir(packageFolder, { recursive: true });
+      const source = join(root, 'clients/typescript');
+      await cp(join(source, 'package.json'), join(packageFolder, 'package.json'));
+      const compile = (...args: string[]) => run(join(root, 'node_modules/.bin/tsc'), args, {});
+      await compile('-p', source, '--outDir', join(packageFolder, 'dist'));
+      for (const name of ['openapi-fetch', 'openapi-typescript-helpers', '@types', 'undici-types'])
+        await symlink(join(root, 'node_modules', name), join(folder, 'node_modules', name));
+      const [, example = ''] = /```ts\n(.*?)```/s.exec(await readFile(join(source, 'README.md'), 'utf8')) ?? [];
+      expect(example.trim().split('\n').length).to.be.within(10, 30);
+      const file = join(folder, 'example.ts');
+      await writeFile(file, example);
+      await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
+      await compile('--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--types', 'node', file);
+      const { email, password } = world.acme.admin;
+      const environment = { URL_OF_SERVICE: world.url, TENANT: world.acme.guid, EMAIL: email, PASSWORD: password };
+      const printed = await run(process.execPath, [file], environment);
+      expect(printed).to.match(/^LOST Lost response\nP Parallel\nNL\nexists already \{.*\}\n$/s);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+});
+
+/** Reads a list that the service refuses to sort so. */
+async function all(client: BackOffice): Promise<void> {
+  const sort = ['Nothing'] as unknown as ['Title'];
+  for await (const _ of client.all('/api/v1/EntityStatus', { sort })) throw new Error('not refused');
+}
+
+/** Runs a program that must succeed. @returns what it printed */
+async function run(program: string, args: string[], environment: Record<string, string>): Promise<string> {
+  const { ended } = startProgram(program, args, environment);
+  const { code, stdout, stderr } = await ended;
+  expect({ code, stderr }, stdout).to.deep.equal({ code: 0, stderr: '' });
+  return stdout;
+}
