@@ -3,8 +3,8 @@ import { simulateBudget } from '../simulation/budget-simulation.ts';
 import { findMutant, mutants } from '../simulation/mutants.ts';
 import { parts } from '../simulation/parts.ts';
 
-/** The drill runs ten times as many. */
-const runs = 100;
+/** The drill runs twice as many. */
+const runs = 500;
 
 describe('simulation of the connection budget', () => {
   it(`no fault of a process, the network or the control database breaks an invariant in ${runs} simulated runs`, () => {

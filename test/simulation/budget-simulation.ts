@@ -1,7 +1,9 @@
 import { maxNested } from '../../src/budget/fair-shares.ts';
+import type { ServerGrants } from '../../src/budget/grants.ts';
 import { Random } from './random.ts';
 import { Scheduler } from './scheduler.ts';
 import { SimulatedProcess } from './simulated-process.ts';
+import type { SimulatedServer } from './simulated-server.ts';
 import { SimulatedWorld } from './simulated-world.ts';
 import { Violation } from './violation.ts';
 
@@ -36,6 +38,8 @@ class BudgetSimulation {
   readonly #random: Random;
   readonly #world: SimulatedWorld;
   readonly #processes: SimulatedProcess[] = [];
+  /** The connections and grants of each server at its last check. */
+  readonly #checked: { grants: ServerGrants; version: number }[] = [];
   #names = 0;
 
   constructor({ seed, trace }: SimulationOptions) {
@@ -86,15 +90,29 @@ class BudgetSimulation {
     }
   }
 
-  /** Runs the time on, and checks after every step that no server has more connections than its budget. */
+  /**
+   * Runs the time on, and checks after every step that no server has more connections than its budget. A server whose
+   * connections and grants are those of the last check has passed it.
+   */
   #advance(ms: number): void {
+    const { servers, control } = this.#world;
     this.#scheduler.runUntil(this.#scheduler.now + ms, () => {
-      for (const [server, budget] of this.#world.budgets.entries()) {
-        const total = (this.#world.servers[server]?.total ?? 0) - this.#excessEntries(server);
-        if (total > budget) this.#fail(`server ${server} has ${total} connections of ${budget}`);
-        this.#checkGrants(server);
+      for (let server = 0; server < servers.length; server++) {
+        const grants = control.grantsOf(server);
+        const { version } = servers[server] as SimulatedServer;
+        const checked = this.#checked[server];
+        if (checked?.grants === grants && checked.version === version) continue;
+        this.#checkServer(server);
+        this.#checked[server] = { grants, version };
       }
     });
+  }
+
+  #checkServer(server: number): void {
+    const total = (this.#world.servers[server]?.total ?? 0) - this.#excessEntries(server);
+    const budget = this.#world.budgets[server] as number;
+    if (total > budget) this.#fail(`server ${server} has ${total} connections of ${budget}`);
+    this.#checkGrants(server);
   }
 
   /** Checks that no process has more connections than the control database grants it. */
