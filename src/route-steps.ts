@@ -3,6 +3,7 @@ import type { z } from 'zod';
 import { enforceScope } from './auth/enforce-scope.ts';
 import { problem } from './errors.ts';
 import { readIdempotencyKey } from './http/idempotency-key.ts';
+import { ListExport } from './http/lists/list-export.ts';
 import { Page } from './http/lists/list-page.ts';
 import { readBody } from './http/read-body.ts';
 import { readFields } from './http/read-fields.ts';
@@ -10,6 +11,7 @@ import { type QueryInput, readParameters } from './http/read-parameters.ts';
 import { Representation } from './http/representation.ts';
 import { type ResponseFilter, responseFilter } from './http/response-filter.ts';
 import type { Routers } from './http/routers.ts';
+import { sendExport } from './http/send-export.ts';
 import { sendResponse } from './http/send-response.ts';
 import { prefersStrict, unknownNames } from './http/strict-handling.ts';
 import { permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
@@ -53,6 +55,7 @@ export function respond(route: TenantRoute): Middleware {
     if (context?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
     deadline.check(); // the request has been answered
     if (result instanceof Page) return sendPage(ctx, route, result);
+    if (result instanceof ListExport) return sendExport(ctx, result, piece => context.continue(piece));
     await sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
   };
 }

@@ -13,6 +13,7 @@ export function listParameters({ list }: TenantRoute): Json[] {
     ...paging,
     sortParameter(list),
     searchParameter(list),
+    bomParameter,
     equalityParameter(fields),
     ...fields.filter(field => operatorsOf(field).length > 0).map(operators),
   ];
@@ -33,6 +34,13 @@ const afterParameter = {
   description:
     'The cursor of the next page, as in the `Link` header of the page before: for the same sort and filters.',
   schema: { type: 'string' },
+};
+
+const bomParameter = {
+  name: 'bom',
+  ...inQuery,
+  description: 'Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it.',
+  schema: { type: 'boolean', default: false },
 };
 
 function fieldsOf({ fields }: ListContract): ListField[] {

@@ -19,11 +19,20 @@ export function successResponses(route: TenantRoute, routes: readonly TenantRout
     ...(list ? { Link: { $ref: '#/components/headers/Link' } } : {}),
   };
   const example = isJson(contentType) ? { example: responseExample(response, routes) } : {};
-  const content = { [mediaTypeOf(contentType)]: { schema: responseSchema(response), ...example } };
+  const content = {
+    [mediaTypeOf(contentType)]: { schema: responseSchema(response), ...example },
+    ...(list ? csvContent(list) : {}),
+  };
   const success = { [status]: { description: status === 201 ? 'Created.' : 'Success.', headers, content } };
   if (mayBeEmpty) return { ...success, 204: empty };
   const description = 'The representation that `If-None-Match` names is current. No body.';
   return cache === 'revalidate' ? { ...success, 304: { description, headers: { ...requestId, ...etag } } } : success;
+}
+
+/** A list as CSV, for `Accept: text/csv`. */
+function csvContent({ columns }: NonNullable<TenantRoute['list']>): Json {
+  const description = 'All records that the filters match: a header with the names of the fields, then a row for each.';
+  return { 'text/csv': { schema: { type: 'string', description }, example: `${columns.join(',')}\r\n` } };
 }
 
 /** The headers that responses refer to by name. */

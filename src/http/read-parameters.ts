@@ -1,5 +1,6 @@
 import type { Context } from 'koa';
 import { z } from 'zod';
+import { prefersCsv } from './lists/list-export.ts';
 import { isListParameter, type ListQuery, readListQuery, usesListQuery } from './lists/list-query.ts';
 import { readQuery } from './read-fields.ts';
 import type { Route } from './route.ts';
@@ -18,14 +19,15 @@ const noParameters = z.object({});
  * @throws {Problem} `validation_failed`, which names every invalid parameter
  */
 export function readParameters(
-  ctx: Pick<Context, 'path' | 'querystring'>,
+  ctx: Pick<Context, 'path' | 'querystring' | 'req'>,
   { query = noParameters, list }: Pick<Route, 'query' | 'list'>,
   strict: boolean,
 ): QueryInput {
   const search = new URLSearchParams(ctx.querystring);
   const names = [...search.keys()].filter(name => !(list && isListParameter(name)));
   const errors = strict ? unknownNames(names, query, 'is not a parameter of this request') : {};
-  if (!list || !usesListQuery(list, search)) return { query: readQuery(query, search, errors) };
-  const listQuery = readListQuery(list, ctx.path, search, errors);
+  const isExport = list !== undefined && prefersCsv(ctx.req.headers.accept);
+  if (!list || !(isExport || usesListQuery(list, search))) return { query: readQuery(query, search, errors) };
+  const listQuery = readListQuery(list, ctx.path, search, isExport, errors);
   return { query: readQuery(list.otherParameters, search, errors), list: listQuery };
 }

@@ -6,7 +6,7 @@ import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
 import type { Scope } from '../control/scopes.ts';
-import type { Deadline } from '../deadline.ts';
+import { type Deadline, requestDeadlineMs, withDeadline } from '../deadline.ts';
 import { isOutcomeUnknown, problem } from '../errors.ts';
 import type { Representation } from '../http/representation.ts';
 import { sqlState } from '../postgres/database-error.ts';
@@ -42,7 +42,7 @@ export interface Origin {
 export interface ContextServices {
   databases: TenantDatabases;
   responseCache: ResponseCache;
-  directory: Pick<Directory, 'countUsers'>;
+  directory: Pick<Directory, 'countUsers' | 'tenant' | 'session' | 'user' | 'role'>;
 }
 
 const maxAttempts = 3;
@@ -53,7 +53,7 @@ export class RequestContext {
   readonly tenant: TenantRecord;
   readonly origin: Origin;
   /** When it passes, the request fails with `unavailable`. */
-  readonly deadline: Deadline;
+  deadline: Deadline;
   readonly #services: ContextServices;
   readonly #response: ServerResponse;
   #caller: Caller | undefined;
@@ -185,6 +185,18 @@ export class RequestContext {
     }
   }
 
+  /**
+   * Makes a part of a response whose first part has been sent, within a deadline of its own.
+   * @throws {Problem} `forbidden` when the caller could not make the request any more
+   */
+  continue<T>(makePart: () => Promise<T>): Promise<T> {
+    return withDeadline(requestDeadlineMs, async deadline => {
+      this.deadline = deadline;
+      if (!(await this.#isCallerCurrent())) throw problem('forbidden');
+      return makePart();
+    });
+  }
+
   /** True when a business entity has users; they are stored in the control database. */
   async hasUsers(entityId: number): Promise<boolean> {
     return (await this.#services.directory.countUsers(this.tenant.id, entityId)) > 0;
@@ -198,6 +210,20 @@ export class RequestContext {
       ipAddress: this.origin.ipAddress,
       traceId: this.origin.traceId,
     });
+  }
+
+  /** False once the tenant is not active, the session is revoked, or the user has fewer rights than at the beginning. */
+  async #isCallerCurrent(): Promise<boolean> {
+    const { directory } = this.#services;
+    const { sessionId, userId, entityId, scope, permissions } = this.caller;
+    const tenant = await directory.tenant(this.tenant.guid);
+    const session = sessionId === '' ? undefined : await directory.session(sessionId); // a legacy token has none
+    const user = await directory.user(userId);
+    const role = user && (await directory.role(user.roleId));
+    if (tenant?.status !== 'active' || !user || user.disabled || !role) return false;
+    if (sessionId !== '' && (!session || session.revoked)) return false;
+    if (user.scope !== scope || user.entityId !== entityId) return false;
+    return [...permissions].every(permission => role.permissions.has(permission));
   }
 
   #open(): TenantDriver {

@@ -9,9 +9,12 @@ import { createWorld, type World } from '../support/world.ts';
 
 type Schemas = components['schemas'];
 
+/** What this client receives; lists have the media type of CSV, too. */
+type MediaType = 'application/json' | 'application/problem+json';
+
 describe('client generated from the OpenAPI document', () => {
   let world: World;
-  let api: Client<paths>;
+  let api: Client<paths, MediaType>;
   let tokens: Schemas['LoginResponse'] | undefined;
 
   const sendToken: Middleware = {
@@ -23,7 +26,7 @@ describe('client generated from the OpenAPI document', () => {
 
   before(async () => {
     world = await createWorld();
-    api = createClient<paths>({ baseUrl: world.url });
+    api = createClient<paths, MediaType>({ baseUrl: world.url });
     api.use(sendToken);
   });
   after(() => world.close());
@@ -152,7 +155,7 @@ function dataOf<Data>({ data, error, response }: { data?: Data; error?: unknown;
 }
 
 /** The ids of all entities, read page by page until a page is empty. */
-async function allEntities(api: Client<paths>, limit: number): Promise<number[]> {
+async function allEntities(api: Client<paths, MediaType>, limit: number): Promise<number[]> {
   const ids: number[] = [];
   for (;;) {
     const after = ids.at(-1);

@@ -83,7 +83,7 @@ describe('OpenAPI document', () => {
         expect(named('path').map(({ name }) => name)).to.deep.equal([...path.matchAll(/\{(\w+)\}/g)].map(([, n]) => n));
         expect(named('path').every(({ required }) => required)).to.equal(true);
         const own = Object.keys(route.query?.shape ?? {});
-        const ofList = route.list ? ['limit', 'after', 'sort', 'q', 'filter'] : [];
+        const ofList = route.list ? ['limit', 'after', 'sort', 'q', 'bom', 'filter'] : [];
         const names = named('query').map(({ name }) => name);
         expect(names).to.include.members([...own, ...ofList]);
         const others = names.filter(name => !own.includes(name) && !ofList.includes(name));

@@ -2215,6 +2215,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "Guid" | "-Guid" | "Email" | "-Email" | "FirstName" | "-FirstName" | "LastName" | "-LastName" | "Role" | "-Role" | "Scope" | "-Scope" | "EntityId" | "-EntityId" | "IsDisabled" | "-IsDisabled" | "ConfirmedAt" | "-ConfirmedAt" | "LastLoginAt" | "-LastLoginAt" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Email` or `FirstName` or `LastName`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -2356,6 +2358,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["User"][];
+                    /** @example Id,Guid,Email,FirstName,LastName,Role,Scope,EntityId,IsDisabled,ConfirmedAt,LastLoginAt,CreatedAt */
+                    "text/csv": string;
                 };
             };
             /** @description The representation that `If-None-Match` names is current. No body. */
@@ -2738,6 +2742,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "Name" | "-Name")[];
                 /** @description Return only records with this text in `Name`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -2788,6 +2794,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["Role"][];
+                    /** @example Id,Name,Permissions */
+                    "text/csv": string;
                 };
             };
             /** @description The representation that `If-None-Match` names is current. No body. */
@@ -3034,6 +3042,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "Title" | "-Title" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Title`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -3103,6 +3113,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["EntityStatus"][];
+                    /** @example Id,Title,Weighting,CreatedAt */
+                    "text/csv": string;
                 };
             };
             /** @description The representation that `If-None-Match` names is current. No body. */
@@ -3340,6 +3352,8 @@ export interface operations {
                 sort?: ("CountryCode" | "-CountryCode" | "CountryName" | "-CountryName" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `CountryCode` or `CountryName`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     CountryCode?: string;
@@ -3419,6 +3433,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["Country"][];
+                    /** @example CountryCode,CountryName,IsDeleted,DeletedAt,CreatedAt */
+                    "text/csv": string;
                 };
             };
             /** @description The representation that `If-None-Match` names is current. No body. */
@@ -3702,6 +3718,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "Weighting" | "-Weighting" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Name`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -3771,6 +3789,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["OrderStatus"][];
+                    /** @example Id,Name,Weighting,CreatedAt */
+                    "text/csv": string;
                 };
             };
             /** @description The representation that `If-None-Match` names is current. No body. */
@@ -4007,6 +4027,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -4078,6 +4100,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["UnitOfMeasure"][];
+                    /** @example Id,Code,Name,CreatedAt */
+                    "text/csv": string;
                 };
             };
             /** @description The representation that `If-None-Match` names is current. No body. */
@@ -4362,6 +4386,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "SystemOptionTypeId" | "-SystemOptionTypeId" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Value`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -4433,6 +4459,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["SystemOption"][];
+                    /** @example Id,SystemOptionTypeId,Value,IsActive,CreatedAt */
+                    "text/csv": string;
                 };
             };
             /** @description The representation that `If-None-Match` names is current. No body. */
@@ -4780,6 +4808,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "PromoCode" | "-PromoCode" | "Name" | "-Name" | "DiscountType" | "-DiscountType" | "DiscountValue" | "-DiscountValue" | "CurrencyId" | "-CurrencyId" | "StartsAt" | "-StartsAt" | "EndsAt" | "-EndsAt" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `PromoCode` or `Name`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -4920,6 +4950,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["Promotion"][];
+                    /** @example Id,PromoCode,Name,Description,DiscountType,DiscountValue,CurrencyId,StartsAt,EndsAt,EntityIds,IsActive,CreatedAt */
+                    "text/csv": string;
                 };
             };
             /** @description The representation that `If-None-Match` names is current. No body. */
@@ -5276,6 +5308,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Symbol" | "-Symbol" | "DecimalPlaces" | "-DecimalPlaces" | "IsDeleted" | "-IsDeleted" | "DeletedAt" | "-DeletedAt" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -5385,6 +5419,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["Currency"][];
+                    /** @example Id,Code,Name,Symbol,DecimalPlaces,IsDeleted,DeletedAt,CreatedAt */
+                    "text/csv": string;
                 };
             };
             /** @description The representation that `If-None-Match` names is current. No body. */
@@ -5696,6 +5732,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "Code" | "-Code" | "Name" | "-Name" | "Rate" | "-Rate" | "IsActive" | "-IsActive" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Code` or `Name`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -5778,6 +5816,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["TaxCode"][];
+                    /** @example Id,Code,Name,Rate,IsActive,CreatedAt */
+                    "text/csv": string;
                 };
             };
             /** @description The representation that `If-None-Match` names is current. No body. */
@@ -6080,6 +6120,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "Name" | "-Name" | "EntityType" | "-EntityType" | "StatusId" | "-StatusId" | "CurrencyId" | "-CurrencyId" | "CountryCode" | "-CountryCode" | "CreatedAt" | "-CreatedAt")[];
                 /** @description Return only records with this text in `Name`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -6175,6 +6217,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["Entity"][];
+                    /** @example Id,Name,EntityType,StatusId,StatusTitle,CurrencyId,CountryCode,CreatedAt */
+                    "text/csv": string;
                 };
             };
             /** @description The representation that `If-None-Match` names is current. No body. */
@@ -6482,6 +6526,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "ActivityCode" | "-ActivityCode" | "UserId" | "-UserId" | "EntityId" | "-EntityId" | "Screen" | "-Screen" | "IPAddress" | "-IPAddress")[];
                 /** @description Return only records with this text in `Comment` or `Screen`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -6595,6 +6641,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["Activity"][];
+                    /** @example Id,CreatedAt,ActivityCode,UserId,Comment,EntityId,Screen,IPAddress */
+                    "text/csv": string;
                 };
             };
             400: components["responses"]["Problem400"];
@@ -6693,6 +6741,8 @@ export interface operations {
                 sort?: ("Id" | "-Id" | "CreatedAt" | "-CreatedAt" | "UserId" | "-UserId" | "UserGuid" | "-UserGuid" | "Action" | "-Action" | "Resource" | "-Resource" | "Key" | "-Key" | "IPAddress" | "-IPAddress" | "TraceId" | "-TraceId")[];
                 /** @description Return only records with this text in `Resource` or `Key`, in any letter case. */
                 q?: string;
+                /** @description Whether CSV begins with a byte order mark, by which spreadsheets recognise UTF-8. JSON ignores it. */
+                bom?: boolean;
                 /** @description Return only records with this value in a field: `filter[Field]=value`. Repeated for one field: any of its values. */
                 filter?: {
                     Id?: number;
@@ -6812,6 +6862,8 @@ export interface operations {
                      *     ]
                      */
                     "application/json": components["schemas"]["AuditEntry"][];
+                    /** @example Id,CreatedAt,UserId,UserGuid,Action,Resource,Key,Before,After,IPAddress,TraceId */
+                    "text/csv": string;
                 };
             };
             400: components["responses"]["Problem400"];

@@ -13,6 +13,8 @@ export interface ListContract {
   readonly fields: ReadonlyMap<string, ListField>;
   /** The order of the list without `sort`. Ends with the key, so that no two records are equal in it. */
   readonly order: readonly SortKey[];
+  /** The names of all fields of the view, in their order: the header of an export. */
+  readonly columns: readonly string[];
   /** The field that no two records share. */
   readonly key: ListField;
   /** The fields that `q` searches. */
@@ -60,6 +62,7 @@ export function listContract(options: ListOptions): ListContract {
   const keys = Object.entries(order).map(([name, direction]) => ({ field: named(name), direction }));
   return {
     fields,
+    columns: Object.keys(view.shape),
     order: withKey(keys, named(key)),
     key: named(key),
     search: search.map(named),

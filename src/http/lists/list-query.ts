@@ -21,6 +21,12 @@ export interface Filter {
 
 /** What a request asks of a list. */
 export interface ListQuery {
+  /** True when the client wants all records, as CSV. */
+  readonly isExport: boolean;
+  /** Whether the export begins with the byte order mark, by which spreadsheets recognise UTF-8. */
+  readonly hasByteOrderMark: boolean;
+  /** The names of the fields of a record. */
+  readonly columns: readonly string[];
   /** Maximum number of records; undefined = all. */
   readonly limit: number | undefined;
   readonly sort: readonly SortKey[];
@@ -42,7 +48,7 @@ const single = ['sort', 'q', 'limit', 'after'];
 
 /** True for the parameters that every list takes beside those of its own. */
 export function isListParameter(name: string): boolean {
-  return single.includes(name) || isFilter(name);
+  return single.includes(name) || name === 'bom' || isFilter(name);
 }
 
 /**
@@ -51,7 +57,7 @@ export function isListParameter(name: string): boolean {
  */
 export function usesListQuery({ query }: ListContract, search: URLSearchParams): boolean {
   for (const [name, value] of search) {
-    if (!isListParameter(name)) continue;
+    if (!isListParameter(name) || name === 'bom') continue;
     if (!Object.hasOwn(query.shape, name)) return true;
     if (name === 'after' && !/^\d*$/.test(value)) return true;
   }
@@ -66,6 +72,7 @@ export function readListQuery(
   contract: ListContract,
   path: string,
   search: URLSearchParams,
+  isExport: boolean,
   errors: FieldErrors,
 ): ListQuery {
   for (const name of single)
@@ -88,7 +95,10 @@ export function readListQuery(
   const names = [...search].filter(([name]) => isListParameter(name) || others.some(([other]) => other === name));
   const parameters = new URLSearchParams(names);
   return {
-    limit: readLimit(contract, search.get('limit'), errors),
+    isExport,
+    hasByteOrderMark: readFlag('bom', search, errors),
+    columns: contract.columns,
+    limit: isExport ? readExportLimit(search.get('limit'), errors) : readLimit(contract, search.get('limit'), errors),
     sort,
     filters,
     q,
@@ -110,6 +120,21 @@ function readLimit({ query }: ListContract, text: string | null, errors: FieldEr
   const { data, error } = limit().safeParse(text ?? undefined);
   if (error?.issues[0]) errors.limit ??= [fieldErrorOf(error.issues[0], text)];
   return data;
+}
+
+/** An export is not a page: it has as many records as `limit` says, and without it all. */
+function readExportLimit(text: string | null, errors: FieldErrors): number | undefined {
+  if (text === null) return undefined;
+  if (!/^[1-9]\d{0,8}$/.test(text))
+    errors.limit ??= [{ message: 'must be a whole number above 0', code: 'wrong_format' }];
+  return Number(text);
+}
+
+function readFlag(name: string, search: URLSearchParams, errors: FieldErrors): boolean {
+  const text = search.get(name) ?? 'false';
+  if (text !== 'true' && text !== 'false')
+    errors[name] ??= [{ message: 'must be one of true, false', code: 'not_allowed', values: ['true', 'false'] }];
+  return text === 'true';
 }
 
 function readSearchText(text: string | null, errors: FieldErrors): string | undefined {

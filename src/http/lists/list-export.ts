@@ -1,0 +1,28 @@
+import Negotiator from 'negotiator';
+
+/** A list as CSV, read and sent piece by piece. */
+export class ListExport {
+  /** The name of the file, without its extension. */
+  readonly name: string;
+  readonly pieces: AsyncGenerator<string>;
+
+  constructor(name: string, pieces: AsyncGenerator<string>) {
+    this.name = name;
+    this.pieces = pieces;
+  }
+}
+
+const mediaTypes = ['application/json', 'text/csv'];
+
+/**
+ * Whether `Accept` prefers CSV to JSON (RFC 9110 §12.5.1): it names `text/csv`, with a higher weight than JSON has, or
+ * with the same weight where only a range such as `application/*` covers JSON. Any other header gets JSON.
+ */
+export function prefersCsv(accept: string | undefined): boolean {
+  if (accept === undefined || !/text\/csv/i.test(accept)) return false;
+  // Of types with the same weight the package prefers the first of the header. Such a header gets JSON in one of the orders.
+  const reversed = accept.split(',').reverse().join(',');
+  return [accept, reversed].every(
+    header => new Negotiator({ headers: { accept: header } }).mediaTypes(mediaTypes)[0] === 'text/csv',
+  );
+}

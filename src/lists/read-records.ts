@@ -1,0 +1,38 @@
+import { camelCase } from '../casing.ts';
+import type { ListQuery } from '../http/lists/list-query.ts';
+import type { Condition, RowValues, Statement, TableStatements } from '../postgres/table-statements.ts';
+import { listConditions } from './list-conditions.ts';
+
+/** Where the records of a list come from. */
+export interface ListSource {
+  table: TableStatements;
+  /** The records that the caller may see, and that the plain list has. */
+  conditions: readonly (Condition | undefined)[];
+  read: (statement: Statement) => Promise<RowValues[]>;
+  /** Turns the JSON text of a record into that of the response. */
+  toResponse?: (json: string) => string;
+}
+
+/** A record as JSON text, and the values of its sorted fields as PostgreSQL prints them. */
+export interface ListedRecord {
+  readonly json: string;
+  readonly keys: readonly (string | null)[];
+}
+
+/** Reads the records that a request asks for, in their order, from after its cursor on. */
+export async function readRecords(
+  query: ListQuery,
+  { table, conditions, read }: ListSource,
+  limit: number | undefined,
+): Promise<ListedRecord[]> {
+  const statement = table.selectPage([...conditions, ...listConditions(query, table)], {
+    keys: query.sort.map(({ field, direction }) => ({
+      property: camelCase(field.name),
+      direction,
+      isNullable: field.isNullable,
+    })),
+    after: query.after,
+    limit,
+  });
+  return (await read(statement)) as unknown as ListedRecord[];
+}
