@@ -13,7 +13,7 @@ const controlConnections = 3; // two, and the change feed
 const room = 1; // for commands and new processes
 const budget = max + 2 * controlConnections + room;
 /** Between two requests of a client: the clients use every connection, and leave CPU time to the commands. */
-const pauseMs = 50;
+const pauseMs = 150;
 const settings = {
   CONNECTION_BUDGET: String(budget),
   CONTROL_CONNECTIONS: '2',

@@ -137,6 +137,7 @@ describe('drill: faults of worker processes', () => {
   let world: World;
   let folder: string;
   let keyFile: string;
+  let environment: Record<string, string>;
   let service: RunningScript;
   let url: string;
 
@@ -148,7 +149,7 @@ describe('drill: faults of worker processes', () => {
     const [port, managementPort] = [await freePort(), await freePort()];
     url = `http://127.0.0.1:${port}`;
     const fault = "process.once('SIGUSR2',()=>{throw(new(Error)('unhandled'))})";
-    service = startScript('src/main.ts', [], {
+    environment = {
       ...world.environment,
       MASTER_KEY: '',
       MASTER_KEY_FILE: keyFile,
@@ -157,7 +158,8 @@ describe('drill: faults of worker processes', () => {
       MANAGEMENT_PORT: String(managementPort),
       SHUTDOWN_DELAY: '0s',
       NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(fault)}`,
-    });
+    };
+    service = startScript('src/main.ts', [], environment);
     await untilListening(service);
   });
   after(async () => {
@@ -170,6 +172,15 @@ describe('drill: faults of worker processes', () => {
   const workers = (): number[] =>
     logLines(service).flatMap(({ event, worker }) => (event === 'worker_started' ? [Number(worker)] : []));
   const isServing = async (): Promise<boolean> => (await fetch(`${url}/docs`)).status === 200;
+
+  it('a management port in use fails the start with the line of a single process', async () => {
+    const settings = { ...environment, LOG_LEVEL: 'error', PORT: String(await freePort()) };
+    const { code, stderr } = await startScript('src/main.ts', [], settings).ended;
+    expect([code, stderr]).to.deep.equal([
+      1,
+      `port ${environment.MANAGEMENT_PORT} on 127.0.0.1 is in use by another process: set MANAGEMENT_PORT to another one.\n`,
+    ]);
+  });
 
   it('a worker with an error that nothing handled is replaced, while the other one serves', async () => {
     const [victim = 0] = workers();

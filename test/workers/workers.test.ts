@@ -94,11 +94,6 @@ describe('PROCESSES', () => {
       code: 1,
       stderr: `port ${ports.PORT} on 127.0.0.1 is in use by another process: set PORT to another one.\n`,
     });
-    const management = await start({ LOG_LEVEL: 'error', PORT: String(await freePort()) }).ended;
-    expect([management.code, management.stderr]).to.deep.equal([
-      1,
-      `port ${ports.MANAGEMENT_PORT} on 127.0.0.1 is in use by another process: set MANAGEMENT_PORT to another one.\n`,
-    ]);
   });
 
   it('after SIGTERM all workers end with the service, whose exit code is 0', async () => {

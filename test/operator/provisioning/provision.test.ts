@@ -37,7 +37,6 @@ describe('provision of tenants', () => {
     expectNotServed,
     expectComplete,
     tenantsOf,
-    killAtMoments,
   } = provisionChecks(() => world);
 
   it('provision prints one document, whose administrator can log in and read three statuses', async () => {
@@ -268,9 +267,6 @@ describe('provision of tenants', () => {
     });
   }
 
-  it('a provision killed in the middle is completed by the next one, and the tenant is not served before', () =>
-    killAtMoments(2));
-
   it('a provision that an older build began, with fewer migrations, is completed by this build', async () => {
     const older = await world.provision('older');
     const steps = await readSchemaSteps();
@@ -293,7 +289,7 @@ describe('provision of tenants', () => {
       .fork()
       .execute<{ name: string }[]>('select database_name as name from tenants');
     const names = new Set(known.map(({ name }) => name));
-    expect(rows.length).to.be.at.least(6);
+    expect(rows.length).to.be.at.least(4);
     for (const { datname } of rows) expect(names).to.include(datname);
   });
 });

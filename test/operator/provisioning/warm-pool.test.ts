@@ -269,17 +269,17 @@ describe('warm pool', () => {
     await expectNoOrphan();
   });
 
-  it('three processes that provision the same 24 tenants during a fill create each tenant once', async () => {
+  it('three processes that provision the same 12 tenants during a fill create each tenant once', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
     try {
-      const slugs = Array.from({ length: 24 }, (_, number) => `folder-${number}`);
+      const slugs = Array.from({ length: 12 }, (_, number) => `folder-${number}`);
       for (const slug of slugs) await writeFile(join(folder, `${slug}.json`), JSON.stringify(manifestOf(slug)));
       await writeFile(join(folder, 'bad.json'), '{ "slug": "postgres" }');
       await writeFile(join(folder, 'broken.json'), '{');
       await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
       const start = (...args: string[]) => runScript('scripts/tenant.ts', args, server.environment);
       const [filling, ...runs] = await Promise.all([
-        start('pool', 'fill', '--size', '12', '--json'),
+        start('pool', 'fill', '--size', '6', '--json'),
         start('provision', '--file', folder, '--json'),
         start('provision', '--file', folder, '--json'),
         start('provision', '--file', folder, '--json'),
@@ -292,7 +292,7 @@ describe('warm pool', () => {
           .trim()
           .split('\n')
           .map(line => JSON.parse(line));
-        expect(lines).to.have.length(27);
+        expect(lines).to.have.length(15);
         expect(
           lines
             .filter(({ error }) => error)
@@ -311,7 +311,7 @@ describe('warm pool', () => {
       expect(again.code).to.equal(1);
       expect(again.stdout)
         .to.include('folder-0 exists already: nothing was changed.')
-        .and.to.include('27 manifests, 3 failed.');
+        .and.to.include('15 manifests, 3 failed.');
       await expectNoOrphan();
     } finally {
       await rm(folder, { recursive: true });
