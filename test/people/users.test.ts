@@ -88,6 +88,9 @@ describe('users of a tenant', () => {
       `filter[Id][gte]=${other.id}&filter[Id][lte]=${other.id}`,
     ])
       expect((await admin.get(`${usersPath}?${query}`)).body, query).to.deep.equal([]);
+    const { body: csv } = await admin.get(usersPath, { Accept: 'text/csv' });
+    expect(csv.split('\r\n')[0]).to.match(/^Id,Guid,Email,FirstName,LastName,Role,Scope,EntityId,IsDisabled,/);
+    expect(csv).to.include(world.acme.admin.email).and.not.include(email);
   });
 
   it('users and roles are sorted, filtered and searched as any list, and a page links to the next one', async () => {
