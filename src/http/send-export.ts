@@ -1,5 +1,6 @@
-import { Readable } from 'node:stream';
+import { pipeline, Readable } from 'node:stream';
 import type { Context } from 'koa';
+import { Problem } from '../errors.ts';
 import type { ListExport } from './lists/list-export.ts';
 
 /**
@@ -17,9 +18,20 @@ export function sendExport(
   res.setHeader('Content-Type', 'text/csv; charset=utf-8; header=present');
   res.setHeader('Content-Disposition', `attachment; filename="${name}.csv"`);
   ctx.vary('Accept');
-  const stream = Readable.from(send(pieces, next));
-  stream.on('error', () => res.destroy());
-  ctx.body = stream;
+  ctx.respond = false; // Koa would report each download that a client cancels as an error
+  if (ctx.method === 'HEAD') {
+    res.end();
+    void pieces.return(undefined);
+    return;
+  }
+  pipeline(Readable.from(send(pieces, next)), res, error => {
+    if (error && !isExpected(error)) ctx.app.emit('error', error, ctx);
+  });
+}
+
+/** True when the client has left, or may no longer read the list. */
+function isExpected(error: NodeJS.ErrnoException): boolean {
+  return error.code === 'ERR_STREAM_PREMATURE_CLOSE' || error instanceof Problem;
 }
 
 async function* send(

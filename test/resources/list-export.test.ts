@@ -207,6 +207,19 @@ describe('exports of lists as CSV', () => {
       expect(old).to.deep.equal([...new Set(old)].sort((one, other) => one - other));
     });
 
+    it('a client that cancels an export, or asks for its head, causes no error in the log', async () => {
+      const reader = await open(admin);
+      await reader.read();
+      await reader.cancel();
+      const lines = () =>
+        world.logs.map(line => JSON.parse(line) as { status?: number; route?: string; event?: string });
+      await eventually(() => lines().some(({ status, route }) => status === 499 && route === '/api/v1/Activity'));
+      const head = await admin.send('HEAD', '/api/v1/Activity', undefined, csv);
+      expect([head.status, head.body]).to.deep.equal([200, '']);
+      expect(head.headers.get('content-type')).to.equal('text/csv; charset=utf-8; header=present');
+      expect(lines().filter(({ event }) => event === 'unanswered')).to.deep.equal([]);
+    });
+
     it('an export ends with a closed connection when the session is revoked, not as a complete file', async () => {
       const reader = await open(await world.login(world.acme));
       await reader.read();
