@@ -8,8 +8,10 @@ import { Page } from './http/lists/list-page.ts';
 import { readBody } from './http/read-body.ts';
 import { readFields } from './http/read-fields.ts';
 import { type QueryInput, readParameters } from './http/read-parameters.ts';
+import { readUpload } from './http/read-upload.ts';
 import { Representation } from './http/representation.ts';
 import { type ResponseFilter, responseFilter } from './http/response-filter.ts';
+import type { ReadUpload } from './http/route.ts';
 import type { Routers } from './http/routers.ts';
 import { sendExport } from './http/send-export.ts';
 import { sendResponse } from './http/send-response.ts';
@@ -48,7 +50,13 @@ export function respond(route: TenantRoute): Middleware {
     const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
     const parameters: QueryInput = route.query || route.list || strict ? readParameters(ctx, route, strict) : noQuery;
     const ifMatch = route.takesIfMatch ? ctx.req.headers['if-match'] : undefined;
-    const input = { body: body as never, ...(parameters as QueryInput<never>), params: ctx.params, ifMatch };
+    const input = {
+      body: body as never,
+      ...(parameters as QueryInput<never>),
+      params: ctx.params,
+      ifMatch,
+      readUpload: uploadReader(ctx, route),
+    };
     const key = route.takesIdempotencyKey ? ctx.req.headers['idempotency-key'] : undefined;
     if (key !== undefined) context.makeRepeatable(readIdempotencyKey(key as string), [ctx.path, body]);
     const result = await route.handler(input, context);
@@ -66,6 +74,15 @@ function sendPage(ctx: Context, route: TenantRoute, { representation, next }: Pa
   if (next !== undefined) ctx.set('Link', `<${next}>; rel="next"`);
   return sendResponse(ctx, route, representation);
 }
+
+/** Only a route with `upload` reads a body that is not JSON. */
+function uploadReader(ctx: Context, { upload }: TenantRoute): ReadUpload {
+  return upload ? onChunk => readUpload(ctx, upload, onChunk) : noUpload;
+}
+
+const noUpload: ReadUpload = async () => {
+  throw new Error('the route has no upload');
+};
 
 /** JSON is limited to the declared fields; a response of another media type is sent as the handler returns it. */
 function filterOf({ response, contentType }: TenantRoute): ResponseFilter {

@@ -2,6 +2,7 @@ import { activityRoutes } from './activity/activity.ts';
 import { auditRoutes } from './audit/audit-log.ts';
 import { authRoutes } from './auth/auth-routes.ts';
 import type { AuthServices } from './auth/auth-services.ts';
+import { importRoutes } from './imports/import-routes.ts';
 import { roleRoutes } from './people/role-routes.ts';
 import { userRoutes } from './people/user-routes.ts';
 import { resources } from './resources/index.ts';
@@ -14,6 +15,7 @@ export function apiRoutes(parts: AuthServices): TenantRoute[] {
     ...userRoutes(parts),
     ...roleRoutes(parts),
     ...resources.flatMap(resource => resource.routes),
+    ...importRoutes(parts),
     ...activityRoutes(),
     ...auditRoutes(parts),
   ];

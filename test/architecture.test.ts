@@ -48,6 +48,7 @@ const mayImport: Record<string, string[]> = {
   tenancy: ['response-cache', 'connections', 'control', 'http', 'postgres', ...leaves],
   lists: ['http', 'postgres', ...leaves],
   resources: ['lists', 'tenancy', 'connections', 'control', 'http', 'postgres', ...leaves],
+  imports: ['auth', 'resources', 'tenancy', 'connections', 'http', 'postgres', ...leaves],
   activity: ['lists', 'tenancy', 'http', 'postgres', ...leaves],
   audit: ['lists', 'tenancy', 'control', 'http', 'postgres', ...leaves],
   'background-tasks': ['describe-error', 'log', 'deadline'],
@@ -68,7 +69,7 @@ const mayImport: Record<string, string[]> = {
   installation: ['postgres', 'embedded', 'control', 'operator-error', ...leaves],
   'tenant-entities': ['resources', 'activity', 'audit'],
   people: ['lists', 'auth', 'resources', 'tenancy', 'control', 'http', 'postgres', ...leaves],
-  routes: ['auth', 'people', 'resources', 'activity', 'audit', 'tenancy'],
+  routes: ['auth', 'imports', 'people', 'resources', 'activity', 'audit', 'tenancy'],
   docs: ['tenancy', 'http', ...leaves],
   metrics: ['response-cache', 'connections', 'control', 'http', 'log-output'],
   operator: [

@@ -52,7 +52,9 @@ function capitalise(word: string): string {
   return word.charAt(0).toUpperCase() + word.slice(1);
 }
 
-function requestBody({ body, example }: TenantRoute): Json {
+function requestBody({ body, example, upload }: TenantRoute): Json {
+  if (upload)
+    return { requestBody: { required: true, content: { [upload.mediaType]: { schema: { type: 'string' } } } } };
   if (!body) return {};
   const content = { schema: toSchema(body, 'input'), ...(example ? { example } : {}) };
   return { requestBody: { required: true, content: { 'application/json': content } } };

@@ -24,7 +24,7 @@ function canFailWith(status: ProblemStatus, route: TenantRoute): boolean {
   if (status === 410) return access !== 'anonymous'; // legacy tokens that are switched off
   if (status === 409 || status === 422) return route.takesIdempotencyKey === true;
   if (status === 412) return route.takesIfMatch === true;
-  if (status === 413 || status === 415) return body !== undefined;
+  if (status === 413 || status === 415) return body !== undefined || route.upload !== undefined;
   if (status === 404) return path.includes(':') || isCompleteList;
   return true;
 }

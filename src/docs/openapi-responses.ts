@@ -7,14 +7,14 @@ import { type Json, responseSchema } from './openapi-schemas.ts';
  * @param routes all routes, for examples of records
  */
 export function successResponses(route: TenantRoute, routes: readonly TenantRoute[]): Json {
-  const { status, response, contentType = 'application/json', cache, mayBeEmpty, hasTag, list } = route;
+  const { status, response, contentType = 'application/json', cache, mayBeEmpty, hasTag, list, location } = route;
   const requestId = { 'X-Request-Id': { $ref: '#/components/headers/RequestId' } };
   const empty = { description: 'Success, without a body.', headers: requestId };
   if (!response || status === 204) return { [status]: empty };
   const etag = { ETag: { $ref: '#/components/headers/ETag' } };
   const headers = {
     ...requestId,
-    ...(status === 201 ? { Location: { $ref: '#/components/headers/Location' } } : {}),
+    ...(status === 201 || location ? { Location: { $ref: '#/components/headers/Location' } } : {}),
     ...(cache === 'revalidate' || hasTag ? etag : {}),
     ...(list ? { Link: { $ref: '#/components/headers/Link' } } : {}),
   };

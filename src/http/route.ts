@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import type { ListContract } from './lists/list-contract.ts';
 import type { ListQuery } from './lists/list-query.ts';
+import type { UploadContract } from './read-upload.ts';
 
 /** The rate limits that a route can have: `login` counts by client and account, the others by client. */
 export type RouteLimit = 'login' | 'account' | 'token';
@@ -23,6 +24,8 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly list?: ListContract | undefined;
   /** Fields of the JSON body; undefined = the route reads no body. */
   readonly body?: z.ZodObject | undefined;
+  /** A body that is not JSON; the handler reads it with `readUpload` of its input. */
+  readonly upload?: UploadContract | undefined;
   /** A valid body, for the documentation. */
   readonly example?: object | undefined;
   /** Maximum size of the body in bytes. */
@@ -62,7 +65,12 @@ export interface RouteInput<Body, Query = Record<never, never>> {
   readonly params: Readonly<Record<string, string>>;
   /** The header `If-Match`. */
   readonly ifMatch?: string | undefined;
+  /** Reads the body of a route with `upload`. */
+  readonly readUpload: ReadUpload;
 }
+
+/** Calls the function with each piece of the body, and waits for it. */
+export type ReadUpload = (onChunk: (chunk: Buffer) => Promise<void>) => Promise<void>;
 
 /** Maximum sizes of bodies, in bytes. */
 export const bodyLimits = { resource: 64 * 1024, auth: 8 * 1024 };

@@ -81,6 +81,11 @@ export class TableStatements {
       .join(', ');
   }
 
+  /** The name of the table. */
+  get name(): string {
+    return this.#name;
+  }
+
   select(conditions: Conditions, options?: SelectOptions): Statement {
     const values: unknown[] = [];
     return statement(this.#selectText(this.#fields, conditions, options, values), values);
@@ -143,6 +148,24 @@ export class TableStatements {
     return statement(text, Object.values(row));
   }
 
+  /** Inserts rows that have the same properties, in their order. */
+  insertMany(rows: readonly RowValues[]): Statement {
+    const columns = Object.keys(rows[0] ?? {}).map(property => this.sourceOf(property));
+    const text = `insert into ${this.#name} (${columns.join(', ')})
+      select ${columns.join(', ')} from jsonb_populate_recordset(null::${this.#name}, $1)`;
+    return statement(text, [this.#toJson(rows)]);
+  }
+
+  /** Sets all other properties of the rows that have the same value in `key`. The rows have the same properties. */
+  updateMany(rows: readonly RowValues[], key: string): Statement {
+    const columns = Object.keys(rows[0] ?? {}).map(property => this.sourceOf(property));
+    const keyColumn = this.sourceOf(key);
+    const assignments = columns.filter(column => column !== keyColumn).map(column => `${column} = changed.${column}`);
+    const text = `update ${this.#name} stored set ${assignments.join(', ')}
+      from jsonb_populate_recordset(null::${this.#name}, $1) changed where stored.${keyColumn} = changed.${keyColumn}`;
+    return statement(text, [this.#toJson(rows)]);
+  }
+
   update(row: RowValues, conditions: Conditions): Statement {
     const values: unknown[] = Object.values(row);
     const assignments = Object.keys(row).map((property, i) => `${this.sourceOf(property)} = $${i + 1}`);
@@ -153,6 +176,15 @@ export class TableStatements {
   delete(conditions: Conditions): Statement {
     const values: unknown[] = [];
     return statement(`delete from ${this.#name}${where(conditions, values)} returning ${this.#fields}`, values);
+  }
+
+  /** The rows as JSON, under the names of their columns. */
+  #toJson(rows: readonly RowValues[]): string {
+    return JSON.stringify(
+      rows.map(row =>
+        Object.fromEntries(Object.entries(row).map(([property, value]) => [this.sourceOf(property), value])),
+      ),
+    );
   }
 
   #selectText(

@@ -4,7 +4,7 @@ import { int32, lengths, longId, text, timestamp } from '../http/fields.ts';
 import { Country } from './country.ts';
 import { Currency } from './currency.ts';
 import { EntityStatus } from './entity-status.ts';
-import { codeCondition, fieldProblem } from './record.ts';
+import { codeCondition, fieldProblem, lookUp } from './record.ts';
 import { defineResource } from './rest/define-resource.ts';
 
 const entityTypes = ['supplier', 'customer'] as const;
@@ -68,13 +68,17 @@ export const entities = defineResource({
   example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
   onMissing: 'not_found',
   validate: async (entity, em, before) => {
-    entity.statusId ||= await defaultStatusId(em);
-    if (!(await em.findOne(EntityStatus, { id: entity.statusId })))
+    entity.statusId ||= await lookUp(em, 'default status', () => defaultStatusId(em));
+    const { statusId } = entity;
+    if (!(await lookUp(em, `status ${statusId}`, () => em.findOne(EntityStatus, { id: statusId }))))
       throw fieldProblem('StatusId', 'is not an entity status', 'unknown_reference');
     if (entity.currencyId !== before.currencyId) await requireCurrency(entity.currencyId, em);
     if (entity.countryCode && entity.countryCode !== before.countryCode) {
-      const [sql, ...values] = codeCondition('countryCode', entity.countryCode) ?? ['false'];
-      const country = await em.findOne(Country, { [raw(sql, values)]: [], isDeleted: false });
+      const { countryCode } = entity;
+      const country = await lookUp(em, `country ${countryCode}`, () => {
+        const [sql, ...values] = codeCondition('countryCode', countryCode) ?? ['false'];
+        return em.findOne(Country, { [raw(sql, values)]: [], isDeleted: false });
+      });
       if (!country) throw fieldProblem('CountryCode', 'is not a country', 'unknown_reference');
       entity.countryCode = country.countryCode;
     }
@@ -98,6 +102,6 @@ async function defaultStatusId(em: EntityManager): Promise<number> {
 /** @throws {Problem} unless the currency exists and is not deleted */
 export async function requireCurrency(id: number | null | undefined, em: EntityManager): Promise<void> {
   if (id == null) return;
-  if (!(await em.findOne(Currency, { id, isDeleted: false })))
+  if (!(await lookUp(em, `currency ${id}`, () => em.findOne(Currency, { id, isDeleted: false }))))
     throw fieldProblem('CurrencyId', 'is not a currency', 'unknown_reference');
 }

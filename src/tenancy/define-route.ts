@@ -40,6 +40,7 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   query?: Query | undefined;
   list?: Route['list'];
   body?: Body;
+  upload?: Route['upload'];
   example?: z.input<Body>;
   bodyLimit?: number;
   rateLimit?: Route['rateLimit'];

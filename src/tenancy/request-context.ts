@@ -168,9 +168,7 @@ export class RequestContext {
     resource?: string,
   ): Promise<RowValues[]> {
     const database = this.#open();
-    const announce = async (): Promise<void> => {
-      if (resource !== undefined) await this.#services.responseCache.invalidate(this.tenant, resource);
-    };
+    const announce = () => this.#announce(resource);
     for (let attempt = 1; ; attempt++) {
       try {
         const change = { actor: this.actor, resource, announce, deadline: this.deadline };
@@ -195,6 +193,20 @@ export class RequestContext {
       if (!(await this.#isCallerCurrent())) throw problem('forbidden');
       return makePart();
     });
+  }
+
+  /**
+   * Makes one change as `write` does, but without the deadline of the request and without a retry: for work that goes on
+   * after its response.
+   * @param actor the setting `app.actor`: who asked for the work
+   */
+  async changeInBackground(
+    actor: string,
+    prepare: (transaction: TenantTransaction) => Promise<Statement>,
+    resource?: string,
+  ): Promise<RowValues[]> {
+    const announce = () => this.#announce(resource);
+    return this.#open().change({ actor, resource, announce, prepare });
   }
 
   /** True when a business entity has users; they are stored in the control database. */
@@ -224,6 +236,10 @@ export class RequestContext {
     if (sessionId !== '' && (!session || session.revoked)) return false;
     if (user.scope !== scope || user.entityId !== entityId) return false;
     return [...permissions].every(permission => role.permissions.has(permission));
+  }
+
+  async #announce(resource: string | undefined): Promise<void> {
+    if (resource !== undefined) await this.#services.responseCache.invalidate(this.tenant, resource);
   }
 
   #open(): TenantDriver {

@@ -20,6 +20,7 @@ const expected: Record<string, { read: Access; write: Access }> = {
   TaxCodes: { read: 'user', write: 'settings.write' },
   Promotions: { read: 'user', write: 'pricing.write' },
   Entities: { read: 'user', write: 'full.manage' },
+  Imports: { read: 'user', write: 'user' },
   AuditLog: { read: 'full.read', write: 'full.read' },
   Users: { read: 'users.read', write: 'users.manage' },
   Roles: { read: 'users.manage', write: 'users.manage' },

@@ -1092,6 +1092,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/Imports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Import a CSV file of one resource
+         * @description The body is CSV in UTF-8, separated by commas or semicolons, of at most 50 MB and 100,000 rows; its first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. `mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With `atomic=false`, rows that are refused are left out; otherwise one refused row rejects all.
+         *
+         *     Needs a token.
+         */
+        post: operations["postImports"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/Imports/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The state and the result of an import
+         * @description Poll it until `State` is `done` or `rejected`. `Errors` has the first 1,000 errors; line 1 of the file is its header. An import can be read for 7 days.
+         *
+         *     Needs a token.
+         */
+        get: operations["getImportsById"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/Activity/{id}": {
         parameters: {
             query?: never;
@@ -1325,6 +1369,28 @@ export interface components {
             CountryCode: string | null;
             /** Format: date-time */
             CreatedAt: string;
+        };
+        /** Import */
+        Import: {
+            Id: number;
+            Resource: string;
+            /** @enum {string} */
+            Mode: "create" | "upsert";
+            DryRun: boolean;
+            Atomic: boolean;
+            /** @enum {string} */
+            State: "queued" | "running" | "done" | "rejected";
+            Rows: number;
+            Created: number;
+            Updated: number;
+            Unchanged: number;
+            Refused: number;
+            Errors: {
+                Line: number;
+                Field: string;
+                Code: string;
+                Reason: string;
+            }[];
         };
         /** Activity */
         Activity: {
@@ -6462,6 +6528,82 @@ export interface operations {
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    postImports: {
+        parameters: {
+            query?: {
+                /** @description Return only entries of this resource, such as `Country`. */
+                resource?: string;
+                /** @description mode */
+                mode?: string;
+                /** @description dryRun */
+                dryRun?: boolean;
+                /** @description atomic */
+                atomic?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "text/csv": string;
+            };
+        };
+        responses: {
+            /** @description Success. */
+            202: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getImportsById: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the record. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

@@ -3,8 +3,11 @@ import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 
-/** Tables that describe the database itself. They are not data of the tenant, so they are not copied. */
-const ownTables = ['tenant_identity', 'migrations'];
+/**
+ * Tables that describe the database itself, and imports, which belong to the tenant that received their files. They are
+ * not copied.
+ */
+const ownTables = ['tenant_identity', 'migrations', 'imports', 'import_chunks'];
 
 /**
  * Replaces all data of one tenant database by the data that another one with the same schema has at one moment. The

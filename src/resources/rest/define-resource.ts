@@ -5,7 +5,7 @@ import { createRoute } from './create-route.ts';
 import { deleteRoute } from './delete-route.ts';
 import { listRoute } from './list-route.ts';
 import { readRoutes } from './read-routes.ts';
-import { createDefinition } from './resource-definition.ts';
+import { createDefinition, type ResourceDefinition } from './resource-definition.ts';
 import type { ResourceOptions } from './resource-options.ts';
 import { restoreRoute } from './restore-route.ts';
 import { updateRoute } from './update-route.ts';
@@ -15,6 +15,8 @@ export interface Resource {
   readonly path: string;
   readonly entity: EntityClass<object>;
   readonly routes: TenantRoute[];
+  /** What the routes are made of, for other ways to change records. */
+  readonly definition: ResourceDefinition;
 }
 
 /**
@@ -39,5 +41,5 @@ export function defineResource<
     deleteRoute(definition),
     ...(definition.softDelete ? [restoreRoute(definition)] : []),
   ];
-  return { name, path, entity, routes };
+  return { name, path, entity, routes, definition };
 }

@@ -1,0 +1,186 @@
+import { camelCase, toRow } from '../casing.ts';
+import type { TenantTransaction } from '../connections/tenant-transaction.ts';
+import { Problem, problems } from '../errors.ts';
+import { readFields } from '../http/read-fields.ts';
+import type { RowValues } from '../postgres/table-statements.ts';
+import { codeText } from '../resources/record.ts';
+import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import { databaseErrors } from './database-errors.ts';
+import { bodyOf, type Columns, withoutApostrophe } from './import-columns.ts';
+import type { ImportCounts, ImportError, ImportOrder } from './import-table.ts';
+import type { CsvRecord } from './read-csv.ts';
+import { findStored, type StoredRecords } from './stored-records.ts';
+
+const maxErrors = 1_000;
+
+interface Batch {
+  readonly transaction: TenantTransaction;
+  readonly resource: ResourceDefinition;
+  readonly columns: Columns;
+  readonly order: ImportOrder;
+  readonly counts: ImportCounts;
+}
+
+/** What the rows of a batch do, before it is done. */
+interface Plan {
+  readonly inserts: RowValues[];
+  readonly updates: RowValues[];
+  unchanged: number;
+  readonly errors: ImportError[];
+  refused: number;
+}
+
+/**
+ * Applies rows by the rules of single changes: the contract of the resource, its `validate`, its unique codes and
+ * references. Valid rows are written with one statement for new records and one for changed ones. When the database
+ * refuses them, both halves are tried, down to the row that is refused.
+ * @throws when the database fails, or the table may not grow
+ */
+export async function applyBatch(batch: Batch, records: readonly CsvRecord[]): Promise<void> {
+  const { transaction, counts } = batch;
+  await transaction.query(savepoint('savepoint batch'));
+  let plan: Plan;
+  try {
+    plan = await planRows(batch, records);
+    for (const rows of sameProperties(plan.inserts)) await transaction.query(batch.resource.table.insertMany(rows));
+    for (const rows of sameProperties(plan.updates))
+      await transaction.query(batch.resource.table.updateMany(rows, keyProperty(batch.resource)));
+  } catch (error) {
+    await transaction.query(savepoint('rollback to savepoint batch'));
+    await transaction.query(savepoint('release savepoint batch'));
+    const [first] = records;
+    const errors = databaseErrors(error, batch.resource, first?.line ?? 0);
+    if (records.length > 1) {
+      const middle = Math.ceil(records.length / 2);
+      await applyBatch(batch, records.slice(0, middle));
+      return applyBatch(batch, records.slice(middle));
+    }
+    return refuse(counts, errors);
+  }
+  await transaction.query(savepoint('release savepoint batch'));
+  counts.created += plan.inserts.length;
+  counts.updated += plan.updates.length;
+  counts.unchanged += plan.unchanged;
+  counts.refused += plan.refused;
+  addErrors(counts, plan.errors);
+}
+
+const savepoint = (sql: string) => ({ name: sql.replaceAll(' ', '_'), text: sql, values: [] });
+
+/** Counts a refused row, and keeps its errors while there are fewer than 1,000. */
+export function refuse(counts: ImportCounts, errors: readonly ImportError[]): void {
+  counts.refused++;
+  addErrors(counts, errors);
+}
+
+function addErrors(counts: ImportCounts, errors: readonly ImportError[]): void {
+  counts.errors.push(...errors.slice(0, Math.max(0, maxErrors - counts.errors.length)));
+}
+
+async function planRows(batch: Batch, records: readonly CsvRecord[]): Promise<Plan> {
+  const { columns, resource, transaction } = batch;
+  const plan: Plan = { inserts: [], updates: [], unchanged: 0, errors: [], refused: 0 };
+  const stored = await findStored(
+    transaction,
+    resource,
+    columns,
+    records.map(record => keyOf(columns, record)),
+  );
+  for (const record of records) {
+    try {
+      requireCells(columns, record);
+      await planRow(batch, record, stored, plan);
+    } catch (error) {
+      if (!(error instanceof Problem) || error.status >= 500) throw error;
+      plan.errors.push(...errorsOf(error, record.line));
+      plan.refused++;
+    }
+  }
+  return plan;
+}
+
+/** The text that identifies the record of a row; empty when the row has none. */
+export function keyOf({ keyIndex }: Columns, { cells }: CsvRecord): string {
+  const key = withoutApostrophe(cells[keyIndex] ?? '');
+  if (key === '') return '';
+  const parsed = codeText.safeParse(key);
+  return parsed.success ? parsed.data : '';
+}
+
+function requireCells({ fields }: Columns, { cells }: CsvRecord): void {
+  if (cells.length === fields.length) return;
+  const message = `the row has ${cells.length} cells, and the header has ${fields.length}`;
+  throw new Problem('validation_failed', { errors: { '': [{ message, code: 'wrong_format' }] } });
+}
+
+async function planRow(batch: Batch, record: CsvRecord, stored: StoredRecords, plan: Plan): Promise<void> {
+  const { columns, resource, order, transaction } = batch;
+  const { create, validate } = resource;
+  const body = bodyOf(columns, record.cells);
+  const key = keyOf(columns, record);
+  const before = order.mode === 'upsert' || columns.keyField !== 'Id' ? stored.find(key) : undefined;
+  if (!before) {
+    if (order.mode === 'upsert' && columns.keyField === 'Id' && key !== '')
+      throw refused('Id', 'names no record', 'unknown_reference');
+    const row = toRow(readFields(create, body));
+    await validate?.(row, transaction.em, {});
+    plan.inserts.push(row);
+    return;
+  }
+  if (order.mode === 'create') throw taken(columns, before);
+  const changed = await changedRow(batch, body, before);
+  if (!changed) plan.unchanged++;
+  else if (before.isDeleted === true) throw taken(columns, before);
+  else plan.updates.push(changed);
+}
+
+function taken({ keyField = '' }: Columns, { isDeleted }: RowValues): Problem {
+  return refused(keyField, isDeleted === true ? 'is taken by a record that is marked as deleted' : 'is taken', 'taken');
+}
+
+function refused(field: string, message: string, code: 'taken' | 'unknown_reference'): Problem {
+  return new Problem('validation_failed', { errors: { [field]: [{ message, code }] } });
+}
+
+/** The values of a stored record after the change that a row asks for; undefined when the row changes nothing. */
+async function changedRow(
+  { columns, resource, transaction }: Batch,
+  body: Record<string, unknown>,
+  before: RowValues,
+): Promise<RowValues | undefined> {
+  const contract = resource.update ?? resource.create;
+  const present = Object.keys(contract.shape).filter(field => columns.fields.includes(field));
+  const picked = contract.pick(Object.fromEntries(present.map(field => [field, true])) as never);
+  const values = toRow(readFields(picked, body));
+  if (columns.keyField !== undefined) delete values[camelCase(columns.keyField)]; // the stored spelling stays
+  const changes = Object.entries(values).filter(([property, value]) => !isSame(value, before[property]));
+  if (changes.length === 0) return undefined;
+  const row: RowValues = { ...before, ...Object.fromEntries(changes) };
+  await resource.validate?.(row, transaction.em, before);
+  const properties = [keyProperty(resource), ...Object.keys(contract.shape).map(camelCase)];
+  return Object.fromEntries(properties.map(property => [property, row[property]]));
+}
+
+/** True when the stored value is the one that an export of it would give back. */
+function isSame(value: unknown, stored: unknown): boolean {
+  if (value instanceof Date) return typeof stored === 'string' && new Date(stored).getTime() === value.getTime();
+  if (Array.isArray(value)) return JSON.stringify(value) === JSON.stringify(stored);
+  if (value === null) return stored === null || stored === '';
+  // An exported text that begins with an apostrophe of its own cannot be told from one that the export put there.
+  return value === stored || (typeof value === 'string' && stored === `'${value}` && /^[=+\-@\t\r]/.test(value));
+}
+
+function keyProperty({ key }: ResourceDefinition): string {
+  return 'id' in key ? 'id' : key.code;
+}
+
+function* sameProperties(rows: readonly RowValues[]): Generator<RowValues[]> {
+  yield* Map.groupBy(rows, row => Object.keys(row).join()).values();
+}
+
+function errorsOf({ errors, code, detail }: Problem, line: number): ImportError[] {
+  if (!errors) return [{ Line: line, Field: '', Code: code, Reason: detail ?? problems[code].title }];
+  return Object.entries(errors).flatMap(([field, list]) =>
+    list.map(error => ({ Line: line, Field: field, Code: error.code, Reason: error.message })),
+  );
+}

@@ -1,0 +1,110 @@
+import { z } from 'zod';
+import { camelCase, pascalCase } from '../casing.ts';
+import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import type { ImportError } from './import-table.ts';
+
+/** How the text of a cell becomes the JSON value of its field. */
+type Kind = 'text' | 'number' | 'boolean' | 'numbers';
+
+interface Column {
+  readonly field: string;
+  readonly kind: Kind;
+  readonly isNullable: boolean;
+}
+
+/** The columns of a file. A column of a field that the service sets is undefined: its cells are ignored. */
+export interface Columns {
+  readonly fields: readonly string[];
+  readonly writable: readonly (Column | undefined)[];
+  /** The position of the column that identifies a record for `mode=upsert`. */
+  readonly keyIndex: number;
+  /** The field of that column: the unique code, else `Id`; undefined when the file has neither. */
+  readonly keyField: string | undefined;
+}
+
+/** Reads the header of a file. @returns errors for columns that are unknown or occur twice */
+export function readColumns(
+  { create, update, view, unique, key }: ResourceDefinition,
+  cells: readonly string[],
+): Columns | ImportError[] {
+  const kinds = kindsOf(create);
+  for (const [field, column] of kindsOf(update ?? create)) kinds.set(field, column);
+  const names = new Map(
+    [...Object.keys(view.shape), ...kinds.keys()].flatMap(name => [
+      [name, name],
+      [camelCase(name), name],
+    ]),
+  );
+  const fields = cells.map(cell => names.get(cell.trim()) ?? '');
+  const errors = cells.flatMap((cell, index): ImportError[] => {
+    const field = fields[index] ?? '';
+    if (field === '') return [headerError(cell.trim().slice(0, 100), 'unknown', 'is not a field of this resource')];
+    return fields.indexOf(field) === index ? [] : [headerError(field, 'ambiguous', 'is the name of two columns')];
+  });
+  if (errors.length > 0) return errors;
+  const keyField = [unique && pascalCase(unique), 'id' in key ? 'Id' : undefined].find(
+    field => field !== undefined && fields.includes(field),
+  );
+  return {
+    fields,
+    writable: fields.map(field => kinds.get(field)),
+    keyIndex: keyField === undefined ? -1 : fields.indexOf(keyField),
+    keyField,
+  };
+}
+
+const headerError = (Field: string, Code: string, Reason: string): ImportError => ({ Line: 1, Field, Code, Reason });
+
+/** Returns the body that a row stands for. An empty cell is null where the field can be null, else absent. */
+export function bodyOf({ writable }: Columns, cells: readonly string[]): Record<string, unknown> {
+  const body: Record<string, unknown> = {};
+  for (const [index, column] of writable.entries()) {
+    const cell = cells[index] ?? '';
+    if (!column) continue;
+    if (cell !== '') body[column.field] = parseCell(cell, column.kind);
+    else if (column.isNullable) body[column.field] = null;
+    else if (column.kind === 'numbers') body[column.field] = [];
+  }
+  return body;
+}
+
+/** Texts that a spreadsheet would read as formulas are exported with an apostrophe before them. */
+export const withoutApostrophe = (cell: string): string => (/^'[=+\-@\t\r]/.test(cell) ? cell.slice(1) : cell);
+
+/** A cell that is not of the kind stays text, which the contract of the resource then refuses. */
+function parseCell(cell: string, kind: Kind): unknown {
+  const text = withoutApostrophe(cell);
+  if (kind === 'text') return text.replaceAll('\r\n', '\n');
+  const trimmed = text.trim();
+  if (kind === 'number') return /^-?\d+(\.\d+)?$/.test(trimmed) ? Number(trimmed) : text;
+  if (kind === 'boolean') return /^(true|false)$/i.test(trimmed) ? trimmed.toLowerCase() === 'true' : text;
+  const numbers = trimmed
+    .replace(/^\[|\]$/g, '')
+    .split(/[\s,;|]+/)
+    .filter(part => part !== '');
+  return numbers.every(part => /^\d+$/.test(part)) ? numbers.map(Number) : text;
+}
+
+interface Schema {
+  type?: string;
+  anyOf?: Schema[];
+}
+
+/** The fields that a client may send, with their kinds. */
+function kindsOf(contract: z.ZodObject): Map<string, Column> {
+  const { properties = {} } = z.toJSONSchema(contract, { io: 'input', unrepresentable: 'any' }) as {
+    properties?: Record<string, Schema>;
+  };
+  return new Map(
+    Object.entries(properties).map(([field, schema]) => {
+      const types = [schema, ...(schema.anyOf ?? [])].map(({ type }) => type);
+      return [field, { field, kind: kindOf(types), isNullable: types.includes('null') }];
+    }),
+  );
+}
+
+function kindOf(types: readonly (string | undefined)[]): Kind {
+  if (types.includes('array')) return 'numbers';
+  if (types.includes('boolean')) return 'boolean';
+  return types.includes('integer') || types.includes('number') ? 'number' : 'text';
+}

@@ -1,0 +1,144 @@
+import type { Statement } from '../postgres/table-statements.ts';
+
+/** `receiving`: the file has not arrived, and the import is not visible. */
+export type ImportState = 'receiving' | 'queued' | 'running' | 'done' | 'rejected';
+
+/** What a client asked for. */
+export interface ImportOrder {
+  readonly resource: string;
+  readonly mode: 'create' | 'upsert';
+  readonly dryRun: boolean;
+  readonly atomic: boolean;
+}
+
+/** One error of a file, under the names of the API. */
+export interface ImportError {
+  /** The line on which the row begins; the header is line 1. */
+  readonly Line: number;
+  /** Empty when the error belongs to no single field. */
+  readonly Field: string;
+  readonly Code: string;
+  readonly Reason: string;
+}
+
+/** The number of rows, by what happened to them, and the first errors. */
+export interface ImportCounts {
+  rows: number;
+  created: number;
+  updated: number;
+  unchanged: number;
+  refused: number;
+  errors: ImportError[];
+}
+
+/** An import that has been stored completely. */
+export interface StoredImport extends ImportOrder {
+  readonly id: number;
+  /** The setting `app.actor` of the request that brought the file. */
+  readonly actor: string;
+  /** The number of times that a process began to run it. */
+  readonly attempts: number;
+}
+
+const maxUnfinished = 10;
+const keptDays = 7;
+
+const statement = (name: string, text: string, values: unknown[]): Statement => ({
+  name: `import_${name}`,
+  text,
+  values,
+});
+
+/**
+ * Inserts an import unless the tenant has 10 that are unfinished. Also deletes some that ended more than 7 days ago, and
+ * those whose file did not arrive within an hour.
+ */
+export const insertImport = ({ resource, mode, dryRun, atomic }: ImportOrder, actor: string): Statement =>
+  statement(
+    'insert',
+    `with expired as (
+       delete from imports where id in (
+         select id from imports
+          where created_at < now() - interval '${keptDays} days' and state in ('done', 'rejected')
+             or created_at < now() - interval '1 hour' and state = 'receiving'
+          order by id limit 10 for update skip locked))
+     insert into imports (resource, mode, dry_run, atomic, actor)
+     select $1, $2, $3, $4, $5
+      where (select count(*) from imports
+              where state in ('queued', 'running')
+                 or state = 'receiving' and created_at > now() - interval '1 hour') < ${maxUnfinished}
+     returning id::float8`,
+    [resource, mode, dryRun, atomic, actor],
+  );
+
+export const insertChunk = (id: number, number: number, bytes: Buffer): Statement =>
+  statement('insert_chunk', 'insert into import_chunks (import_id, number, bytes) values ($1, $2, $3)', [
+    id,
+    number,
+    bytes,
+  ]);
+
+export const selectChunk = (id: number, number: number): Statement =>
+  statement('select_chunk', 'select bytes from import_chunks where import_id = $1 and number = $2', [id, number]);
+
+export const queueImport = (id: number): Statement =>
+  statement('queue', `update imports set state = 'queued' where id = $1 returning id`, [id]);
+
+export const deleteImport = (id: number): Statement => statement('delete', 'delete from imports where id = $1', [id]);
+
+/** The import as the API shows it. */
+export const selectImport = (id: number): Statement =>
+  statement(
+    'select',
+    `select id::float8 as "Id", resource as "Resource", mode as "Mode", dry_run as "DryRun", atomic as "Atomic",
+            state as "State", rows as "Rows", created as "Created", updated as "Updated", unchanged as "Unchanged",
+            refused as "Refused", errors as "Errors"
+       from imports where id = $1 and state <> 'receiving'`,
+    [id],
+  );
+
+/** Counts an attempt to run the oldest unfinished import. No row: there is none, or another process is running one. */
+export const beginImport = (): Statement =>
+  statement(
+    'begin',
+    `update imports set state = 'running', attempts = attempts + 1
+      where id = (select id from imports where state in ('queued', 'running') order by id limit 1 for update skip locked)
+        and pg_try_advisory_xact_lock(${importLock})
+     returning id::float8, resource, mode, dry_run as "dryRun", atomic, actor, attempts`,
+    [],
+  );
+
+/**
+ * Locks a begun import until the transaction ends. One row when this transaction is the only one of the tenant that runs
+ * an import, and nobody has finished it.
+ */
+export const lockImport = (id: number): Statement =>
+  statement(
+    'lock',
+    `select id from imports
+      where id = $1 and state = 'running' and pg_try_advisory_xact_lock(${importLock}) for update skip locked`,
+    [id],
+  );
+
+/** Stores the result, and deletes the bytes of the file. */
+export const finishImport = (id: number, state: 'done' | 'rejected', counts: ImportCounts): Statement =>
+  statement(
+    'finish',
+    `with chunks as (delete from import_chunks where import_id = $1)
+     update imports set state = $2, rows = $3, created = $4, updated = $5, unchanged = $6, refused = $7, errors = $8,
+            finished_at = now()
+      where id = $1 returning id`,
+    [
+      id,
+      state,
+      counts.rows,
+      counts.created,
+      counts.updated,
+      counts.unchanged,
+      counts.refused,
+      JSON.stringify(counts.errors),
+    ],
+  );
+
+/** Advisory lock in the tenant's database: one import at a time. */
+const importLock = 727_111;

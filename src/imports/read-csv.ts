@@ -1,0 +1,92 @@
+import { parse } from 'csv-parse';
+
+/** A record of a CSV file. */
+export interface CsvRecord {
+  /** The line on which the record begins, from 1. */
+  readonly line: number;
+  readonly cells: readonly string[];
+}
+
+/** The file is not CSV. */
+export class CsvError extends Error {
+  override name = 'CsvError';
+  readonly line: number;
+
+  constructor(line: number, message: string) {
+    super(message);
+    this.line = line;
+  }
+}
+
+/** Longer than the fields of any resource together, in characters. */
+const maxRecordLength = 1024 * 1024;
+
+interface ParsedRecord {
+  record: string[];
+  info: { lines: number; empty_lines: number };
+}
+
+/**
+ * Reads CSV (RFC 4180) in UTF-8 with or without a byte order mark, separated by commas or semicolons, whichever the first
+ * line has more of. Empty lines are skipped. It holds the records of one piece in memory.
+ * @throws {CsvError} when a quoted cell does not end, or a record has more than a million characters
+ */
+export async function* readCsv(pieces: AsyncIterable<Buffer>): AsyncGenerator<CsvRecord> {
+  let parser: ReturnType<typeof parse> | undefined;
+  let failure: Error | undefined;
+  let lines = 0;
+  let emptyLines = 0;
+  const toRecord = ({ record, info }: ParsedRecord): CsvRecord => {
+    const line = lines + (info.empty_lines - emptyLines) + 1;
+    ({ lines, empty_lines: emptyLines } = info);
+    return { line, cells: record };
+  };
+  const check = (): void => {
+    if (failure) throw new CsvError(lines + 1, describe(failure));
+  };
+  for await (const piece of pieces) {
+    parser ??= createParser(piece).on('error', error => (failure = error));
+    // The parser reads a piece at once, so that its records can be taken without waiting for events.
+    parser.write(piece);
+    for (let parsed = parser.read(); parsed !== null; parsed = parser.read()) yield toRecord(parsed);
+    await new Promise(setImmediate);
+    check();
+  }
+  if (!parser) return;
+  parser.end();
+  try {
+    for await (const parsed of parser) yield toRecord(parsed);
+  } catch (error) {
+    failure ??= error as Error;
+  }
+  check();
+}
+
+function createParser(first: Buffer) {
+  return parse({
+    bom: true,
+    delimiter: delimiterOf(first),
+    info: true,
+    relax_column_count: true,
+    skip_empty_lines: true,
+    max_record_size: maxRecordLength,
+  });
+}
+
+function delimiterOf(first: Buffer): ',' | ';' {
+  const header = first.toString('utf8').split(/[\r\n]/, 1)[0] ?? '';
+  const count = (character: string): number => header.split(character).length;
+  return count(';') > count(',') ? ';' : ',';
+}
+
+const messages: Record<string, string> = {
+  CSV_QUOTE_NOT_CLOSED: 'a quoted cell does not end',
+  CSV_MAX_RECORD_SIZE: 'the row is too long',
+  CSV_INVALID_CLOSING_QUOTE: 'a quoted cell has text after its closing quote',
+  INVALID_OPENING_QUOTE: 'a quote must be at the beginning of a cell',
+};
+
+function describe(error: Error): string {
+  const { code = '' } = error as { code?: string };
+  return messages[code] ?? 'the file is not CSV';
+}

@@ -1,0 +1,241 @@
+import { request } from 'node:http';
+import { expect } from 'chai';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+
+const csv = { 'Content-Type': 'text/csv' };
+
+/** Sends a file and returns the import when it has ended. */
+async function importFile(client: Client, query: string, file: string) {
+  const { status, headers, body } = await client.post(`/api/v1/Imports?${query}`, file, csv);
+  expect([status, body.State]).to.deep.equal([202, 'queued']);
+  return ended(client, headers.get('location') ?? '');
+}
+
+function ended(client: Client, path: string) {
+  return eventually(async () => {
+    const { body } = await client.get(path);
+    return ['done', 'rejected'].includes(body.State) && body;
+  });
+}
+
+/** CSV of a list as RFC 4180 has it, with an apostrophe before cells that a spreadsheet would read as formulas. */
+function exported(records: Record<string, unknown>[]): string {
+  const cell = (value: unknown): string => {
+    const text = value === null ? '' : Array.isArray(value) ? JSON.stringify(value) : String(value);
+    const safe = typeof value === 'string' && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const fields = Object.keys(records[0] ?? {});
+  return [fields.join(), ...records.map(record => fields.map(field => cell(record[field])).join())].join('\r\n');
+}
+
+describe('imports of CSV files', () => {
+  let world: World;
+  let admin: Client;
+
+  before(async () => {
+    world = await createWorld();
+    admin = await world.login(world.acme);
+    await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
+  });
+  after(() => world.close());
+
+  const countAudit = async () =>
+    (await sql<{ count: number }>(world.acme, 'select count(*)::int as count from audit_log'))[0]?.count;
+
+  const mixed =
+    '\uFEFFCode;Name;DecimalPlaces\r\nAAA;"Semi; colon";2\r\nBBB;"two\nlines";2\r\nbbb;Small;2\r\nAAA;Again;2\r\n' +
+    'CCC;Many;9\r\nEUR;Taken;2\r\nDDD\r\n\r\nEEE;Last;\r\n';
+  const mixedErrors = [
+    [3, 'Name', 'invalid_text'],
+    [5, 'Code', 'wrong_format'],
+    [6, 'Code', 'taken'],
+    [7, 'DecimalPlaces', 'too_large'],
+    [8, 'Code', 'taken'],
+    [9, '', 'wrong_format'],
+  ];
+
+  it('an atomic import with one refused row changes nothing, and names the line and field of every error', async () => {
+    const before = await countAudit();
+    const rejected = await importFile(admin, 'resource=Currency', mixed);
+    expect(rejected).to.include({ State: 'rejected', Rows: 8, Created: 0, Updated: 0, Refused: 6, DryRun: false });
+    expect(rejected.Errors.map(({ Line, Field, Code }: Record<string, unknown>) => [Line, Field, Code])).to.deep.equal(
+      mixedErrors,
+    );
+    const { body } = await admin.post('/api/v1/Currency', { Code: 'bbb', Name: 'Small' });
+    expect(rejected.Errors[1].Reason, 'as a single change says it').to.equal(body.errors.Code[0]);
+    expect(await countAudit()).to.equal(before);
+  });
+
+  it('a dry run tells what an import would do, and changes nothing', async () => {
+    const before = await countAudit();
+    const tried = await importFile(admin, 'resource=Currency&atomic=false&dryRun=true', mixed);
+    expect(tried).to.include({ State: 'done', DryRun: true, Rows: 8, Created: 2, Refused: 6 });
+    expect(await countAudit()).to.equal(before);
+    expect((await admin.get('/api/v1/Currency')).body).to.have.length(1);
+  });
+
+  it('an import with atomic=false leaves out refused rows, and writes audit entries of the caller', async () => {
+    const done = await importFile(admin, 'resource=Currency&atomic=false', mixed);
+    expect(done).to.include({ State: 'done', Created: 2, Refused: 6 });
+    const { body } = await admin.get('/api/v1/Currency');
+    expect(body.map(({ Code }: { Code: string }) => Code)).to.deep.equal(['AAA', 'EEE', 'EUR']);
+    const [entry] = (await admin.get('/api/v1/AuditLog?resource=Currency&limit=1')).body;
+    const { userGuid } = (await admin.get('/api/v1/auth/me')).body;
+    expect(entry).to.include({ Action: 'create', UserGuid: userGuid, IPAddress: '127.0.0.1' });
+    expect(entry.After).to.include({ Code: 'EEE', Name: 'Last', DecimalPlaces: 2 });
+  });
+
+  it('an unchanged export that is imported again changes nothing, for every resource', async () => {
+    await admin.post('/api/v1/Countries', { CountryCode: 'CH', CountryName: 'Switzerland' });
+    await admin.post('/api/v1/UnitsOfMeasure', { Code: '=1+1', Name: '-formula' });
+    await admin.post('/api/v1/OrderStatuses', { Name: 'New' });
+    await admin.post('/api/v1/TaxCodes', { Code: 'VAT', Name: 'Tax', Rate: 7.7 });
+    await admin.post('/api/v1/SystemOptions', { SystemOptionTypeId: 1, Value: 'a\nb, "c"', IsActive: false });
+    const entity = { EntityType: 'customer', StatusId: 2, CurrencyId: 1, CountryCode: 'CH' };
+    await admin.post('/api/v1/Entities', { Name: '@home', ...entity });
+    const promotion = { DiscountType: 'Amount', DiscountValue: 5, CurrencyId: 1, EntityIds: [1] };
+    const period = { StartsAt: '2026-01-01T00:00:00.123Z', EndsAt: '2027-01-01T00:00:00Z', Description: '' };
+    await admin.post('/api/v1/Promotions', { PromoCode: 'P', Name: '\u00e9', ...promotion, ...period });
+    const before = await countAudit();
+    for (const [resource, path] of Object.entries({
+      EntityStatus: 'EntityStatus',
+      Country: 'Countries',
+      OrderStatus: 'OrderStatuses',
+      UnitOfMeasure: 'UnitsOfMeasure',
+      SystemOption: 'SystemOptions',
+      Promotion: 'Promotions',
+      Currency: 'Currency',
+      TaxCode: 'TaxCodes',
+      Entity: 'Entities',
+    })) {
+      const { body } = await admin.get(`/api/v1/${path}`);
+      const done = await importFile(admin, `resource=${resource}&mode=upsert`, exported(body));
+      expect(done, resource).to.deep.include({ State: 'done', Errors: [], Rows: body.length, Unchanged: body.length });
+    }
+    expect(await countAudit()).to.equal(before);
+  });
+
+  it('an upsert changes the fields of its columns and no others, and creates the records that do not exist', async () => {
+    const file = 'Code,Name\nvat,Value added tax\nvat,Twice\nNEW,New tax\n';
+    const refused = await importFile(admin, 'resource=TaxCode&mode=upsert', file);
+    expect(refused.Errors).to.deep.equal([{ Line: 4, Field: 'Rate', Code: 'required', Reason: 'is required' }]);
+    const done = await importFile(admin, 'resource=TaxCode&mode=upsert&atomic=false', file);
+    expect(done).to.include({ Created: 0, Updated: 2, Refused: 1 });
+    const { body } = await admin.get('/api/v1/TaxCodes/code/VAT');
+    expect(body).to.include({ Code: 'VAT', Name: 'Twice', Rate: 7.7 });
+    const byId = await importFile(admin, 'resource=OrderStatus&mode=upsert', 'Id,Name\n1,First\n,Second\n99,Nobody\n');
+    expect(byId.Errors).to.deep.equal([{ Line: 4, Field: 'Id', Code: 'unknown_reference', Reason: 'names no record' }]);
+  });
+
+  it('references, columns and files that are not valid are refused as a single change or with the name of the column', async () => {
+    const entities = await importFile(
+      admin,
+      'resource=Entity',
+      'Name,EntityType,StatusId,CurrencyId,CountryCode\nA,customer,9,1,CH\nB,customer,1,999,CH\nC,customer,1,1,XX\nD,friend,1,,\n',
+    );
+    expect(
+      entities.Errors.map(({ Line, Field, Code }: Record<string, unknown>) => `${Line} ${Field} ${Code}`),
+    ).to.deep.equal([
+      '2 StatusId unknown_reference',
+      '3 CurrencyId unknown_reference',
+      '4 CountryCode unknown_reference',
+      '5 EntityType not_allowed',
+    ]);
+    for (const [file, error] of [
+      ['Code,Nmae,Name,Code\nA,B,C,D\n', '1 Nmae unknown, 1 Code ambiguous'],
+      ['Code,Name\nA,"open\nB,C\n', '2  wrong_format'],
+      ['', '1  required'],
+    ]) {
+      const { State, Errors } = await importFile(admin, 'resource=UnitOfMeasure', file ?? '');
+      expect(State).to.equal('rejected');
+      expect(
+        Errors.map(({ Line, Field, Code }: Record<string, unknown>) => `${Line} ${Field} ${Code}`).join(', '),
+      ).to.equal(error);
+    }
+  });
+
+  it('an import that would exceed the maximum size of a table changes nothing', async () => {
+    const globex = await world.login(world.globex);
+    await sql(world.globex, `update table_sizes set max_rows = 2000 where table_name = 'order_statuses'`);
+    const names = Array.from({ length: 9_000 }, (_, index) => `Status ${index} ${'x'.repeat(30)}`);
+    const rejected = await importFile(globex, 'resource=OrderStatus', `Name\n${names.join('\n')}\n`);
+    expect(rejected).to.include({ State: 'rejected', Created: 0 });
+    expect(rejected.Errors.map(({ Code }: { Code: string }) => Code)).to.deep.equal(['limit_reached']);
+    expect((await globex.get('/api/v1/OrderStatuses')).status).to.equal(404);
+    expect(await sql(world.globex, 'select from import_chunks')).to.have.length(0);
+  });
+
+  it('an import is visible through another process within a second, although that one has cached the list', async () => {
+    const { service, url } = await world.startAnotherServer();
+    try {
+      const other = admin.at(url);
+      expect((await other.get('/api/v1/Currency')).body).to.have.length(3);
+      await importFile(admin, 'resource=Currency', 'Code,Name\nUSD,US Dollar\n');
+      await eventually(async () => (await other.get('/api/v1/Currency')).body.length === 4, 1_000);
+    } finally {
+      await service.stop();
+    }
+  });
+
+  it('an import whose process has ended is run by the process that is asked for it', async () => {
+    const [row] = await sql<{ id: string }>(
+      world.acme,
+      `with import as (
+         insert into imports (resource, mode, dry_run, atomic, state, actor, attempts)
+         values ('Country', 'create', false, true, 'running', '{"traceId": "killed"}', 1) returning id),
+       chunk as (
+         insert into import_chunks select id, 1, convert_to(E'CountryCode,CountryName\\nFR,France\\n', 'UTF8') from import)
+       select id from import`,
+    );
+    expect(await ended(admin, `/api/v1/Imports/${row?.id}`)).to.include({ State: 'done', Created: 1 });
+    expect((await admin.get('/api/v1/Countries/code/FR')).status).to.equal(200);
+  });
+
+  it('only callers of scope All with the permission to write the resource may import it or read the import', async () => {
+    const { headers } = await admin.post('/api/v1/Imports?resource=Currency', 'Code,Name\nGBP,Pound\n', csv);
+    const location = headers.get('location') ?? '';
+    await ended(admin, location);
+    const permissions = ['settings.write'];
+    const self = await world.loginAs(world.acme, { permissions, scope: 'Self', entityId: 1 });
+    const reader = await world.loginAs(world.acme, { permissions: ['full.read', 'full.manage'] });
+    for (const client of [self, reader]) {
+      expect((await client.get(location)).status).to.equal(403);
+      expect((await client.post('/api/v1/Imports?resource=Currency', 'Code,Name\n', csv)).status).to.equal(403);
+    }
+    const stranger = await world.login(world.globex);
+    expect((await stranger.get('/api/v1/Imports/2')).status).to.equal(404);
+    const writer = await world.loginAs(world.acme, { permissions });
+    expect((await writer.get(location)).body).to.include({ Resource: 'Currency', State: 'done' });
+  });
+
+  it('a body that is not CSV in UTF-8, too large or cut off is refused and leaves no import', async () => {
+    const post = async (body: string | Uint8Array, headers: Record<string, string>) =>
+      (await admin.send('POST', '/api/v1/Imports?resource=Currency', body, headers)).status;
+    const countImports = async () => (await sql(world.acme, 'select from imports')).length;
+    const before = await countImports();
+    expect(await post('{}', { 'Content-Type': 'application/json' })).to.equal(415);
+    expect(await post('x', { ...csv, 'Content-Encoding': 'gzip' })).to.equal(415);
+    expect(await post(Uint8Array.of(0x43, 0xff), csv)).to.equal(400);
+    const sent = request(`${world.url}/api/v1/Imports?resource=Currency`, {
+      method: 'POST',
+      headers: { ...csv, Authorization: `Bearer ${admin.tokens?.accessToken}`, 'Content-Length': 51 * 1024 * 1024 },
+    });
+    const status = await new Promise(resolve => {
+      sent.on('response', response => resolve(response.statusCode)).on('error', () => {});
+      sent.flushHeaders();
+    });
+    sent.destroy();
+    expect(status).to.equal(413);
+    const cut = request(`${world.url}/api/v1/Imports?resource=Currency`, {
+      method: 'POST',
+      headers: { ...csv, Authorization: `Bearer ${admin.tokens?.accessToken}`, 'Content-Length': 100 },
+    });
+    cut.on('error', () => {}).write('Code,Name\n');
+    await eventually(async () => (await countImports()) === before + 1);
+    cut.destroy();
+    await eventually(async () => (await countImports()) === before);
+  });
+});
