@@ -1,8 +1,5 @@
 import type { Statement } from '../postgres/table-statements.ts';
 
-/** `receiving`: the file has not arrived, and the import is not visible. */
-export type ImportState = 'receiving' | 'queued' | 'running' | 'done' | 'rejected';
-
 /** What a client asked for. */
 export interface ImportOrder {
   readonly resource: string;
@@ -86,7 +83,7 @@ export const queueImport = (id: number): Statement =>
 
 export const deleteImport = (id: number): Statement => statement('delete', 'delete from imports where id = $1', [id]);
 
-/** The import as the API shows it. */
+/** The import as the API shows it. No row while its file is arriving, which is the state `receiving`. */
 export const selectImport = (id: number): Statement =>
   statement(
     'select',

@@ -6563,6 +6563,29 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Resource": "Country",
+                     *       "Mode": "create",
+                     *       "DryRun": false,
+                     *       "Atomic": false,
+                     *       "State": "queued",
+                     *       "Rows": 1,
+                     *       "Created": 1,
+                     *       "Updated": 1,
+                     *       "Unchanged": 1,
+                     *       "Refused": 1,
+                     *       "Errors": [
+                     *         {
+                     *           "Line": 1,
+                     *           "Field": "the Field",
+                     *           "Code": "the Code",
+                     *           "Reason": "the Reason"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Import"];
                 };
             };
@@ -6596,6 +6619,29 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "Id": 1,
+                     *       "Resource": "Country",
+                     *       "Mode": "create",
+                     *       "DryRun": false,
+                     *       "Atomic": false,
+                     *       "State": "queued",
+                     *       "Rows": 1,
+                     *       "Created": 1,
+                     *       "Updated": 1,
+                     *       "Unchanged": 1,
+                     *       "Refused": 1,
+                     *       "Errors": [
+                     *         {
+                     *           "Line": 1,
+                     *           "Field": "the Field",
+                     *           "Code": "the Code",
+                     *           "Reason": "the Reason"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Import"];
                 };
             };
