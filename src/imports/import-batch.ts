@@ -1,12 +1,13 @@
 import { camelCase, toRow } from '../casing.ts';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { Problem, problems } from '../errors.ts';
+import { readText } from '../http/csv.ts';
 import { readFields } from '../http/read-fields.ts';
 import type { RowValues } from '../postgres/table-statements.ts';
 import { codeText } from '../resources/record.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { databaseErrors } from './database-errors.ts';
-import { bodyOf, type Columns, withoutApostrophe } from './import-columns.ts';
+import { bodyOf, type Columns } from './import-columns.ts';
 import type { ImportCounts, ImportError, ImportOrder } from './import-table.ts';
 import type { CsvRecord } from './read-csv.ts';
 import { findStored, type StoredRecords } from './stored-records.ts';
@@ -101,7 +102,7 @@ async function planRows(batch: Batch, records: readonly CsvRecord[]): Promise<Pl
 
 /** The text that identifies the record of a row; empty when the row has none. */
 export function keyOf({ keyIndex }: Columns, { cells }: CsvRecord): string {
-  const key = withoutApostrophe(cells[keyIndex] ?? '');
+  const key = readText(cells[keyIndex] ?? '');
   if (key === '') return '';
   const parsed = codeText.safeParse(key);
   return parsed.success ? parsed.data : '';
@@ -166,8 +167,7 @@ function isSame(value: unknown, stored: unknown): boolean {
   if (value instanceof Date) return typeof stored === 'string' && new Date(stored).getTime() === value.getTime();
   if (Array.isArray(value)) return JSON.stringify(value) === JSON.stringify(stored);
   if (value === null) return stored === null || stored === '';
-  // An exported text that begins with an apostrophe of its own cannot be told from one that the export put there.
-  return value === stored || (typeof value === 'string' && stored === `'${value}` && /^[=+\-@\t\r]/.test(value));
+  return value === stored;
 }
 
 function keyProperty({ key }: ResourceDefinition): string {

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { camelCase, pascalCase } from '../casing.ts';
+import { readText } from '../http/csv.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import type { ImportError } from './import-table.ts';
 
@@ -68,12 +69,9 @@ export function bodyOf({ writable }: Columns, cells: readonly string[]): Record<
   return body;
 }
 
-/** Texts that a spreadsheet would read as formulas are exported with an apostrophe before them. */
-export const withoutApostrophe = (cell: string): string => (/^'[=+\-@\t\r]/.test(cell) ? cell.slice(1) : cell);
-
 /** A cell that is not of the kind stays text, which the contract of the resource then refuses. */
 function parseCell(cell: string, kind: Kind): unknown {
-  const text = withoutApostrophe(cell);
+  const text = readText(cell);
   if (kind === 'text') return text.replaceAll('\r\n', '\n');
   const trimmed = text.trim();
   if (kind === 'number') return /^-?\d+(\.\d+)?$/.test(trimmed) ? Number(trimmed) : text;
