@@ -121,6 +121,17 @@ describe('list parameters', () => {
     }
   });
 
+  it('a forged cursor with a time that PostgreSQL does not have is refused with 400', async () => {
+    const path = next(await admin.get(`${currencies}?limit=1&sort=CreatedAt`));
+    const after = new URL(path, world.url).searchParams.get('after') ?? '';
+    const [binding, , key] = JSON.parse(Buffer.from(after, 'base64url').toString());
+    for (const time of ['0000-05-05 00:00:00+00', '2026-02-29 00:00:00+00', 'infinity']) {
+      const forged = Buffer.from(JSON.stringify([binding, time, key])).toString('base64url');
+      const { status, body } = await admin.get(path.replace(after, forged));
+      expect([status, Object.keys(body.errors ?? {})], time).to.deep.equal([400, ['after']]);
+    }
+  });
+
   it('an unknown field, an unknown operator and an invalid value are refused with 400, which names the parameter', async () => {
     for (const [parameter, code] of [
       ['filter[Nothing]=1', 'unknown'],

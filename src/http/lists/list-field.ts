@@ -101,9 +101,11 @@ function readMoment(text: string): FieldValue {
     : { error: { message: 'must be a date and time such as 2026-01-31T12:00:00Z', code: 'wrong_format' } };
 }
 
-/** `2026-01-31 12:00:00.123456+00`, and a date that exists. */
+/** `2026-01-31 12:00:00.123456+00`, and a date that exists: the first year is 1. */
 function isPrintedTimestamp(text: string): boolean {
   const [, date, time] = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d{1,6})?\+00$/.exec(text) ?? [];
   const moment = new Date(`${date}T${time}Z`);
-  return !Number.isNaN(moment.getTime()) && moment.toISOString() === `${date}T${time}.000Z` && date !== '0000-01-01';
+  return (
+    !Number.isNaN(moment.getTime()) && moment.toISOString() === `${date}T${time}.000Z` && moment.getUTCFullYear() > 0
+  );
 }
