@@ -1,7 +1,8 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { pascalCase } from '../casing.ts';
-import { type ControlDatabase, queryStatement } from '../control/database.ts';
+import type { ControlDatabase } from '../control/database.ts';
+import { queryList } from '../control/tenant-turns.ts';
 import { guid, limit, longId, queryId, text, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
@@ -88,7 +89,7 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
           userId === undefined ? undefined : ['user_id = ?', userId],
         ];
         const read = (statement: Statement) =>
-          isControl ? queryStatement(control, statement) : context.read(statement);
+          isControl ? queryList(control, context, statement) : context.read(statement);
         if (list) return (await readPage(list, { table, conditions, read, toResponse: entryText })) as never;
         const rows = await read(table.select(conditions, { orderBy: { id: 'desc' }, limit }));
         return (await Representation.ofList(entriesOf(rows))) as never;

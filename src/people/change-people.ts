@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { setActor } from '../control/actor.ts';
 import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
 import { tryLockPeople } from '../control/people-lock.ts';
+import { takeTurn } from '../control/tenant-turns.ts';
 import { isOutcomeUnknown, problem } from '../errors.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import { permissionMissing } from '../tenancy/define-route.ts';
@@ -23,14 +24,15 @@ export interface PeopleTransaction {
  * entries. A repeated `Idempotency-Key` makes the change once.
  *
  * A tenant always has an active user who can manage its people, whatever its administrators do at the same time:
- * 1. Changes of one tenant's people follow one another: each holds the lock until its transaction ends.
+ * 1. Changes of one tenant's people follow one another: each holds the lock until its transaction ends. Those of one
+ *    process wait for each other before they ask for a connection.
  * 2. I1: before the change, the caller is an active user with scope All and `users.manage`, read after the lock.
  * 3. I2: after the change, the caller still is; otherwise the transaction is rolled back.
  * So nobody takes `users.manage` from themselves, and of two administrators who disable each other, one fails by I1.
  *
  * @param change makes the change, and returns the statement that reads the result
  * @returns the rows of that statement
- * @throws {Problem} `forbidden` when I1 or I2 does not hold; `unavailable` when the lock is not free within 2 s
+ * @throws {Problem} `forbidden` when I1 or I2 does not hold; `unavailable` when another process does not free the lock within 2 s
  */
 export async function changePeople(
   control: ControlDatabase,
@@ -38,12 +40,16 @@ export async function changePeople(
   change: (transaction: PeopleTransaction) => Promise<Statement>,
 ): Promise<RowValues[]> {
   requireScopeAll(context.caller);
-  for (const waitUntil = performance.now() + maxWaitMs; ; ) {
-    const rows = await attempt(control, context, change);
-    if (rows) return rows;
-    if (performance.now() > waitUntil) throw problem('unavailable');
-    await delay(pollMs);
-  }
+  const waitUntil = performance.now() + maxWaitMs;
+  return takeTurn(control, 'change', context, async () => {
+    for (;;) {
+      const rows = await attempt(control, context, change);
+      if (rows) return rows;
+      if (performance.now() > waitUntil) throw problem('unavailable');
+      await delay(pollMs);
+      context.deadline.check();
+    }
+  });
 }
 
 /** @returns undefined when another transaction changes people of the tenant */

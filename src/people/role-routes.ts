@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { queryStatement } from '../control/database.ts';
 import { permissions } from '../control/permissions.ts';
+import { queryList } from '../control/tenant-turns.ts';
 import { problem } from '../errors.ts';
 import { lengths, text } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
@@ -34,7 +35,6 @@ const list = listContract({ view: roleView, order: { Name: 'asc', Id: 'asc' }, k
 
 /** The roles of a tenant, for its administrators. */
 export function roleRoutes({ control }: AuthServices): TenantRoute[] {
-  const read = (statement: Statement) => queryStatement(control, statement);
   const idOf = (id: string | undefined) => pathId(id, Number.MAX_SAFE_INTEGER);
   return [
     defineRoute({
@@ -45,8 +45,9 @@ export function roleRoutes({ control }: AuthServices): TenantRoute[] {
       summary: 'All Role records',
       response: z.array(roleView),
       list,
-      handler: async ({ list }, { tenant }) => {
-        const conditions: Condition[] = [['tenant_id = ?', tenant.id]];
+      handler: async ({ list }, context) => {
+        const read = (statement: Statement) => queryList(control, context, statement);
+        const conditions: Condition[] = [['tenant_id = ?', context.tenant.id]];
         if (list) return (await readPage(list, { table: roleTable, conditions, read })) as never;
         const rows = await read(roleTable.selectJson(conditions, { orderBy: { name: 'asc', id: 'asc' } }));
         return (await Representation.ofList(rows.map(({ json }) => json as string))) as never;
@@ -61,7 +62,7 @@ export function roleRoutes({ control }: AuthServices): TenantRoute[] {
       response: roleView,
       handler: async ({ params }, { tenant }) => {
         const id = idOf(params.id);
-        const role = id && viewOf<RoleView>(await read(roleById(tenant.id, id)));
+        const role = id && viewOf<RoleView>(await queryStatement(control, roleById(tenant.id, id)));
         if (!role) throw problem('not_found');
         return role;
       },

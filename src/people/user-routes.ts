@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { queryStatement } from '../control/database.ts';
+import { queryList } from '../control/tenant-turns.ts';
 import { problem } from '../errors.ts';
 import { limit, queryId } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
@@ -26,7 +27,6 @@ const list = listContract({
 
 /** The users of a tenant, for its administrators. */
 export function userRoutes(services: AuthServices): TenantRoute[] {
-  const read = (statement: Statement) => queryStatement(services.control, statement);
   return [
     defineRoute({
       ...userDocumentation,
@@ -38,7 +38,9 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
       query,
       list,
       response: z.array(userView),
-      handler: async ({ query: { limit, after }, list }, { caller, tenant }) => {
+      handler: async ({ query: { limit, after }, list }, context) => {
+        const { caller, tenant } = context;
+        const read = (statement: Statement) => queryList(services.control, context, statement);
         const conditions: Condition[] = visibleTo(tenant.id, caller);
         if (list) return (await readPage(list, { table: userTable, conditions, read })) as never;
         if (after !== undefined) conditions.push(['id > ?', after]);
@@ -56,7 +58,8 @@ export function userRoutes(services: AuthServices): TenantRoute[] {
       response: userView,
       handler: async ({ params }, { caller, tenant }) => {
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
-        const user = id && viewOf<UserView>(await read(userById(visibleTo(tenant.id, caller), id)));
+        const user =
+          id && viewOf<UserView>(await queryStatement(services.control, userById(visibleTo(tenant.id, caller), id)));
         if (!user) throw problem('not_found');
         return user;
       },

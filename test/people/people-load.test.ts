@@ -1,0 +1,42 @@
+import { expect } from 'chai';
+import { withConnection } from '../../src/postgres/connection.ts';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, type World } from '../support/world.ts';
+import { rolesPath } from './people-world.ts';
+
+describe('load of the control database', () => {
+  let world: World;
+  let admin: Client;
+
+  before(async () => {
+    world = await createWorld();
+    admin = await world.login(world.acme);
+  });
+  after(() => world.close());
+
+  it('slow lists of one tenant leave the connections of the control database to the logins of others', async () => {
+    const requests = 2 * world.config.controlConnections;
+    await withConnection(world.config.databaseUrl ?? '', async client => {
+      await client.query('begin; lock table audit_log in access exclusive mode');
+      const lists = Array.from({ length: requests }, () => admin.get('/api/v1/AuditLog?resource=User&sort=Id'));
+      const waiting = async (): Promise<number> => {
+        const { rowCount } = await client.query(
+          `select from pg_locks where not granted and relation = 'audit_log'::regclass`,
+        );
+        return rowCount ?? 0;
+      };
+      await eventually(async () => (await waiting()) > 0);
+      await world.login(world.globex);
+      expect(await waiting()).to.equal(1);
+      await client.query('rollback');
+      for (const { status } of await Promise.all(lists)) expect(status).to.equal(200);
+    });
+  });
+
+  it('changes of one tenant at the same time wait for each other, and all are made', async () => {
+    const names = Array.from({ length: 100 }, (_, i) => `Shift ${i}`);
+    const responses = await Promise.all(names.map(Name => admin.post(rolesPath, { Name, Permissions: [] })));
+    expect([...new Set(responses.map(({ status }) => status))]).to.deep.equal([201]);
+  });
+});
