@@ -70,7 +70,7 @@ describe('migration runs', function () {
       tenant,
       `drop table if exists labels;
        delete from migrations where name = '${next.head}';
-       create index if not exists entities_status_id_index on entities (status_id)`,
+       create index if not exists entities_status_id_id_index on entities (status_id, id)`,
     );
     await query('update tenants set schema_version = ?, schema_fingerprint = null where id = ?', [
       next.currentHead,
@@ -276,14 +276,14 @@ describe('migration runs', function () {
   }
 
   it('a tenant whose schema differs from the template fails with the differences and is not changed', async () => {
-    await sql(world.globex, 'drop index entities_status_id_index');
+    await sql(world.globex, 'drop index entities_status_id_id_index');
     const { code, stdout } = await migrate('globex', 'acme');
     expect(code).to.equal(1);
     const globex = linesOf({ stdout }).find(({ slug }) => slug === 'globex');
     expect(globex).to.include({ state: 'failed', from: next.currentHead, to: next.currentHead });
-    expect(globex?.error).to.include('index entities_status_id_index is missing');
+    expect(globex?.error).to.include('index entities_status_id_id_index is missing');
     expect(await sql(world.globex, `select to_regclass('labels') as found`)).to.deep.equal([{ found: null }]);
-    expect((await runTenant(['status'])).stdout).to.include('index entities_status_id_index is missing');
+    expect((await runTenant(['status'])).stdout).to.include('index entities_status_id_id_index is missing');
   });
 
   it('a migration run with nothing to do opens no tenant database', async () => {
