@@ -95,7 +95,7 @@ describe('log of the PostgreSQL server', function () {
       await session.query('begin');
       await session.query(
         `insert into users (tenant_id, email, password_hash, first_name, last_name, role_id)
-          select tenant_id, 'both@people.test', 'none', 'Other', 'Person', id from roles where tenant_id = $1 limit 1`,
+          select tenant_id, 'both@people.test', 'the hash of nobody', 'Other', 'Person', id from roles where tenant_id = $1 limit 1`,
         [tenant.id],
       );
       expect((await register('both@people.test')).status).to.equal(202);
