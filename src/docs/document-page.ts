@@ -26,6 +26,7 @@ const guidePages: readonly Document[] = [
   { file: 'docs/guide.md', path: '/docs', title: 'Overview' },
   guidePage('first-call', 'First call'),
   guidePage('lists', 'Lists'),
+  guidePage('import', 'Import and export'),
   guidePage('safe-changes', 'Safe changes'),
   guidePage('errors', 'Errors'),
   guidePage('people', 'People'),
