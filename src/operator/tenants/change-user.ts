@@ -33,13 +33,22 @@ const changeColumns = `
      set first_name = coalesce($2::text, first_name), last_name = coalesce($3::text, last_name),
          role_id = coalesce($4::bigint, role_id), scope = coalesce($5::text, scope),
          entity_id = case when $6::boolean then $7::bigint else entity_id end
-   where u.id = $1
+   where u.id = $1 and (confirmed_at is not null or invited_at is not null)
   returning guid, email, first_name as "firstName", last_name as "lastName",
             (select name from roles r where r.id = u.role_id) as role, scope, entity_id::float8 as "entityId"`;
 
 /**
+ * The password of a registration was chosen by whoever sent it, so it must not get the role that an operator gives to an
+ * address.
+ */
+const registrationOnly = (email: string): string =>
+  `${email} has not confirmed a registration, and anyone may have sent it. Change the user after the confirmation, or let an ` +
+  'administrator of the tenant invite the address';
+
+/**
  * Changes what an administrator of the tenant may change too. All processes apply it within a second.
- * @throws {OperatorError} when nothing is to be changed, or there is no such user, role or entity
+ * @throws {OperatorError} when nothing is to be changed, or there is no such user, role or entity, or the user has only
+ * registered
  */
 export async function changeUser(
   installation: Installation,
@@ -61,7 +70,7 @@ export async function changeUser(
     if (role !== undefined && !found) throw noSuchRole(slug, role);
     const values = [firstName, lastName, found?.id, scope, entityId !== undefined, entityId];
     const [changed] = await query<ChangedUser>('operator_change_user', changeColumns, [user.id, ...values]);
-    if (!changed) throw new OperatorError(`${slug} has no user ${email}`);
+    if (!changed) throw new OperatorError(registrationOnly(user.email));
     return changed;
   });
 }

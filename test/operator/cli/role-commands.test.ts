@@ -81,6 +81,22 @@ describe('commands for roles and users', () => {
     expect([entry.UserId, entry.Before.EntityId, entry.After.EntityId]).to.deep.equal([null, Number(entity?.id), null]);
   });
 
+  it('user change gives no role to an address that somebody has registered and nobody has confirmed', async () => {
+    const [user] = await controlSql<{ id: string; email: string }>(
+      world,
+      `insert into users (tenant_id, email, password_hash, first_name, last_name, role_id, scope)
+       select tenant_id, 'registered@acme.test', 'none', 'Rea', 'Gister', id, 'Self' from roles
+        where name = 'Member' and tenant_id = (select id from tenants where slug = 'acme')
+       returning id, email`,
+    );
+    const stored = () => controlSql(world, 'select * from users where id = ?', [user?.id]);
+    const before = await stored();
+    const { code, stderr } = await tenant('user', 'change', 'acme', user?.email ?? '', '--role', 'Administrator');
+    expect([code, stderr]).to.deep.include(1);
+    expect(stderr).to.include('registered@acme.test has not confirmed a registration');
+    expect(await stored()).to.deep.equal(before);
+  });
+
   it('a wrong command for roles or users names the mistake, and changes nothing', async () => {
     const roles = () => controlSql(world, 'select * from roles order by id');
     const before = await roles();
