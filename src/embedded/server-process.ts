@@ -16,6 +16,7 @@ const defaultSettings = [
   'max_connections=200',
   'timezone=UTC',
   'log_timezone=UTC',
+  'log_parameter_max_length=0', // values of slow statements may be secrets, such as password hashes
 ];
 
 const logFile = (folder: string): string => join(folder, 'postgres.log');

@@ -134,6 +134,12 @@ describe('log of the PostgreSQL server', function () {
     await expectNoSecret();
   });
 
+  it('a statement that is logged because it is slow is logged without its values', async () => {
+    await withConnection(server.url, client => client.query('select pg_sleep(0.15), $1::text', ['slow-value']));
+    await eventually(async () => /pg_sleep\(0\.15\)/.test(await server.log()));
+    expect(await server.log()).to.not.include('slow-value');
+  });
+
   it('a role whose password was sent as a verifier logs in with the password only', async () => {
     // Computed by PostgreSQL 18 from this password and its random salt.
     await server.sql(`set scram_iterations = 4096; create role native login password 'pencil'`);
