@@ -5,6 +5,7 @@ import { expect } from 'chai';
 import pg from 'pg';
 import { checkManifest } from '../../../src/operator/provisioning/manifest.ts';
 import { readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
+import { tenantGroup } from '../../../src/operator/schema/template.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { Client } from '../../support/client.ts';
@@ -270,8 +271,9 @@ describe('provision of tenants', () => {
   it('a provision that an older build began, with fewer migrations, is completed by this build', async () => {
     const older = await world.provision('older');
     const steps = await readSchemaSteps();
+    const setGroup = `set app.tenant_group = '${tenantGroup(server)}'`;
     for (const { name, down } of steps.filter(step => step.name > '0005').reverse())
-      await sql(older, [...down, `delete from migrations where name = '${name}'`].join(';'));
+      await sql(older, [setGroup, ...down, `delete from migrations where name = '${name}'`].join(';'));
     await sql(older, 'delete from tenant_identity');
     await world.control.em
       .fork()
