@@ -26,6 +26,7 @@ function resourceSource({ view = '', create = '', update = '' }): string {
       key: { id: 1 },
       access: { read: 'user', write: 'settings.write' },
       orderBy: { code: 'asc' },
+      search: ['code'],
       view: z.object({ Id: int32(), CreatedAt: timestamp(), ${view} }),
       create: z.object({ Code: z.string(), Symbol: z.string().nullable(), ${create} }),
       update: z.object({ Symbol: z.string().optional(), CreatedAt: moment().optional(), ${update} }),

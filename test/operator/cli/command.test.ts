@@ -383,7 +383,7 @@ describe('command line', () => {
     it('two processes that migrate a tenant at the same time apply each migration once', async () => {
       const twice = await world.provision('twice');
       // Makes the database empty, as if no migration had run.
-      await sql(twice, 'drop schema public cascade');
+      await sql(twice, 'drop schema public, trigrams cascade');
       await sql(twice, 'create schema public');
       await world.control.em.fork().nativeUpdate(Tenant, { id: twice.id }, { schemaVersion: null });
       const migrate = () => runScript('scripts/tenant.ts', ['migrate', 'twice', '--json'], world.environment);
