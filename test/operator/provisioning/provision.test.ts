@@ -125,7 +125,7 @@ describe('provision of tenants', () => {
           (
             await client.query(
               `select datname from pg_database
-                where datname !~ '^(world|${server.prefix})_[a-z0-9-]+(_[0-9]+)?$' order by 1`,
+                where datname !~ '^(world|${server.prefix})_[a-z0-9-]+(_[0-9a-f]+)?(_read)?$' order by 1`,
             )
           ).rows,
       );
