@@ -3,6 +3,7 @@ import type { Middleware } from 'koa';
 
 /** Headers of responses that scripts of another origin may read, beside those that browsers always show. */
 const exposedHeaders = [
+  'Content-Disposition',
   'ETag',
   'Idempotency-Replayed',
   'Link',
