@@ -172,6 +172,7 @@ describe('migration runs', function () {
           results.push(status === 200 ? '200' : `${status} ${body.code}`);
         }
       });
+      await eventually(() => seen.size === logins.size && [...seen.values()].every(results => results.length > 0));
       const { code, stdout, stderr } = await migrate('--all');
       await eventually(() => [...seen].every(([slug, results]) => slug === broken.slug || results.at(-1) === '200'));
       running = false;
