@@ -6,7 +6,7 @@ import { checkOut, compatibleCommits, type EarlierBuild, useMigrationsOfThisBuil
 
 /** Tests that know the service by its responses only: neither by the SQL of a migration nor by the time that it takes. */
 const contractTests = [
-  ...['agreement', 'codes', 'contract', 'country', 'currency', 'entity', 'entity-status', 'field-errors', 'lists'].map(
+  ...['codes', 'contract', 'country', 'currency', 'entity', 'entity-status', 'field-errors', 'lists'].map(
     name => `test/resources/${name}.test.ts`,
   ),
   ...['promotion', 'system-option', 'tax-code'].map(name => `test/resources/${name}.test.ts`),
