@@ -16,8 +16,8 @@ import type { Routers } from './http/routers.ts';
 import { sendExport } from './http/send-export.ts';
 import { sendResponse } from './http/send-response.ts';
 import { prefersStrict, unknownNames } from './http/strict-handling.ts';
+import type { Caller } from './tenancy/caller.ts';
 import { permissionMissing, requiredPermission, type TenantRoute } from './tenancy/define-route.ts';
-import type { Caller } from './tenancy/request-context.ts';
 
 /** Records the pattern of the route for the access log and the metrics. */
 export function nameRoute(route: TenantRoute): Middleware {

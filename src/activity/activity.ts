@@ -8,8 +8,8 @@ import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
 import { readPage } from '../lists/read-page.ts';
 import { type Condition, TableStatements } from '../postgres/table-statements.ts';
+import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import type { Caller } from '../tenancy/request-context.ts';
 
 const ActivitySchema = defineEntity({
   name: 'Activity',

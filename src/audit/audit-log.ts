@@ -8,8 +8,8 @@ import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { readPage } from '../lists/read-page.ts';
 import { type Condition, type Statement, TableStatements } from '../postgres/table-statements.ts';
+import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
-import type { Caller } from '../tenancy/request-context.ts';
 
 const actions = ['create', 'update', 'delete'] as const;
 type Row = Record<string, unknown>;

@@ -5,7 +5,7 @@ import type { LegacyTokenRecord, RoleRecord, TenantRecord, UserRecord } from '..
 import { problem } from '../errors.ts';
 import { invalidToken, type ParsedToken } from '../http/bearer-token.ts';
 import { bindCaller } from '../tenancy/bind-request.ts';
-import type { Caller } from '../tenancy/request-context.ts';
+import type { Caller } from '../tenancy/caller.ts';
 import type { VerifiedToken, VerifiedTokens } from '../tenancy/verified-tokens.ts';
 import { type AccessClaims, requireUnexpired, verifyAccessToken } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';

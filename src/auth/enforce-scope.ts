@@ -1,4 +1,4 @@
-import type { Caller } from '../tenancy/request-context.ts';
+import type { Caller } from '../tenancy/caller.ts';
 
 /** All spellings of the property that assigns a record to a business entity. */
 const spellings = ['EntityId', 'EntityID', 'entityId', 'entityID'];

@@ -36,8 +36,8 @@ const upsertInvitation = `
     set hash = excluded.hash, expires_at = excluded.expires_at, created_at = now()`;
 
 /**
- * Creates a token that accepts an invitation and sets the first password: valid once, for 7 days. It replaces the user's
- * former invitation. Also removes expired tokens.
+ * Creates a token that accepts an invitation and sets the first password: valid once, for 7 days. It replaces the
+ * user's former invitation. Also removes expired tokens.
  */
 export async function createInvitationToken(
   query: QueryControl,

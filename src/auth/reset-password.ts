@@ -24,7 +24,8 @@ const request = z.object({
 
 /**
  * Resets a password in two steps at one path. Step 1: an e-mail address requests a mail; the response is the same for
- * an unknown address. Step 2: the token of the mail sets the new password. The token of an invitation sets the first one.
+ * an unknown address. Step 2: the token of the mail sets the new password. The token of an invitation sets the first
+ * one.
  */
 export function resetPassword(services: AuthServices): TenantRoute {
   return defineRoute({

@@ -48,8 +48,8 @@ class ControlConnection extends BoundConnection {
   }
 
   /**
-   * Also ends a pool that was only used through `getNativeClient`: Kysely ends it only after a query of its own, and the
-   * idle connections would keep the process alive for 30 s.
+   * Also ends a pool that was only used through `getNativeClient`: Kysely ends it only after a query of its own, and
+   * the idle connections would keep the process alive for 30 s.
    */
   override async close(force?: boolean): Promise<void> {
     await super.close(force);

@@ -13,8 +13,8 @@ const lastTurns = new WeakMap<ControlDatabase, Map<string, Promise<unknown>>>();
 
 /**
  * Runs the work of one tenant on the control database, one request after the other in this process. All tenants share
- * the few connections to the control database: a tenant that sorts 100,000 users without a pause would otherwise use all
- * of them, and no one could log in meanwhile. Work of different kinds does not wait for each other.
+ * the few connections to the control database: a tenant that sorts 100,000 users without a pause would otherwise use
+ * all of them, and no one could log in meanwhile. Work of different kinds does not wait for each other.
  * @throws {DeadlineError} when the deadline of the request passed before its turn
  */
 export async function takeTurn<Result>(

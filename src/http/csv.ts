@@ -2,8 +2,8 @@
 const formula = /^'*[=+\-@\t\r]/;
 
 /**
- * Writes a row of CSV (RFC 4180): cells separated by commas, CRLF at the end. A number or a boolean is written as in JSON,
- * null as nothing, an empty text as `""`, a list or an object as its JSON text.
+ * Writes a row of CSV (RFC 4180): cells separated by commas, CRLF at the end. A number or a boolean is written as in
+ * JSON, null as nothing, an empty text as `""`, a list or an object as its JSON text.
  *
  * A text that a spreadsheet would run as a formula gets an apostrophe before it; `readText` takes it away. A negative
  * number needs none: it is no formula.

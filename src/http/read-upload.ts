@@ -14,8 +14,8 @@ export interface UploadContract {
 const closing = { Connection: 'close' };
 
 /**
- * Calls `onChunk` with each piece of a body in UTF-8, one after the other; the client waits meanwhile. The time that it takes
- * does not count for the deadline of the request.
+ * Calls `onChunk` with each piece of a body in UTF-8, one after the other; the client waits meanwhile. The time that it
+ * takes does not count for the deadline of the request.
  * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `invalid_request`
  */
 export async function readUpload(

@@ -33,8 +33,8 @@ export class Representation {
   }
 
   /**
-   * Encodes a list of records, given as JSON texts of one or more records. Lets the event loop run between the parts of a
-   * large list.
+   * Encodes a list of records, given as JSON texts of one or more records. Lets the event loop run between the parts of
+   * a large list.
    */
   static async ofList(texts: Iterable<string>): Promise<Representation> {
     const hash = createHash('sha256');

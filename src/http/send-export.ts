@@ -4,8 +4,8 @@ import { Problem } from '../errors.ts';
 import type { ListExport } from './lists/list-export.ts';
 
 /**
- * Sends a list as CSV, piece by piece as the client receives it. It has no `ETag`, and clients do not store it. An error
- * after the first byte closes the connection, by which the client knows that the file is incomplete.
+ * Sends a list as CSV, piece by piece as the client receives it. It has no `ETag`, and clients do not store it. An
+ * error after the first byte closes the connection, by which the client knows that the file is incomplete.
  * @param next runs the read of each piece
  */
 export function sendExport(

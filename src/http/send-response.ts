@@ -41,8 +41,8 @@ export function sendResponse(
 }
 
 /**
- * Sends a representation with its `ETag`, compressed if the client accepts that and the representation is sent more than
- * once; or 304 if the client has it already, in any coding.
+ * Sends a representation with its `ETag`, compressed if the client accepts that and the representation is sent more
+ * than once; or 304 if the client has it already, in any coding.
  */
 export function sendRepresentation(
   ctx: Context,

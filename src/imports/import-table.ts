@@ -47,8 +47,8 @@ const statement = (name: string, text: string, values: unknown[]): Statement => 
 });
 
 /**
- * Inserts an import unless the tenant has 10 that are unfinished. Also deletes some that ended more than 7 days ago, and
- * those whose file did not arrive within an hour.
+ * Inserts an import unless the tenant has 10 that are unfinished. Also deletes some that ended more than 7 days ago,
+ * and those whose file did not arrive within an hour.
  */
 export const insertImport = ({ resource, mode, dryRun, atomic }: ImportOrder, actor: string): Statement =>
   statement(
@@ -106,8 +106,8 @@ export const beginImport = (): Statement =>
   );
 
 /**
- * Locks a begun import until the transaction ends. One row when this transaction is the only one of the tenant that runs
- * an import, and nobody has finished it.
+ * Locks a begun import until the transaction ends. One row when this transaction is the only one of the tenant that
+ * runs an import, and nobody has finished it.
  */
 export const lockImport = (id: number): Statement =>
   statement(

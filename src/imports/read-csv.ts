@@ -27,8 +27,8 @@ interface ParsedRecord {
 }
 
 /**
- * Reads CSV (RFC 4180) in UTF-8 with or without a byte order mark, separated by commas or semicolons, whichever the first
- * line has more of. Empty lines are skipped. It holds the records of one piece in memory.
+ * Reads CSV (RFC 4180) in UTF-8 with or without a byte order mark, separated by commas or semicolons, whichever the
+ * first line has more of. Empty lines are skipped. It holds the records of one piece in memory.
  * @throws {CsvError} when a quoted cell does not end, or a record has more than a million characters
  */
 export async function* readCsv(pieces: AsyncIterable<Buffer>): AsyncGenerator<CsvRecord> {

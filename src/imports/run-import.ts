@@ -25,8 +25,9 @@ const batchRows = 500;
 const batchLength = 256 * 1024;
 
 /**
- * Runs the unfinished imports of a tenant, the oldest first and one at a time over all processes. Each is one transaction,
- * with its result: a process that is killed leaves nothing of it but the file, and the next call runs it again.
+ * Runs the unfinished imports of a tenant, the oldest first and one at a time over all processes. Each is one
+ * transaction, with its result: a process that is killed leaves nothing of it but the file, and the next call runs it
+ * again.
  * @param context of any request of the tenant
  */
 export async function runImports(
@@ -139,8 +140,8 @@ async function* chunksOf(transaction: TenantTransaction, id: number): AsyncGener
 }
 
 /**
- * Compares the table with its maximum size as it will be after the commit. The trigger of each statement did not see rows
- * that others have written since. Near the maximum, other writes wait until this transaction ends.
+ * Compares the table with its maximum size as it will be after the commit. The trigger of each statement did not see
+ * rows that others have written since. Near the maximum, other writes wait until this transaction ends.
  */
 async function fitsInto(
   transaction: TenantTransaction,

@@ -11,8 +11,8 @@ const maxRecords = 2_000;
 /**
  * Exports a list as CSV: the fields of the view in the header, then every record that the filters match, or as many as
  * `limit` says. Each piece is a page of its own, so that no connection and no transaction stays open while the client
- * receives the pieces before it. A record that exists, and keeps its sorted fields, from the beginning to the end occurs once;
- * a record that is created, deleted or changed meanwhile may occur or not.
+ * receives the pieces before it. A record that exists, and keeps its sorted fields, from the beginning to the end
+ * occurs once; a record that is created, deleted or changed meanwhile may occur or not.
  */
 export async function exportList(query: ListQuery, source: ListSource): Promise<ListExport> {
   const pieces = exportPieces(query, source);

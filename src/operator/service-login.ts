@@ -13,9 +13,9 @@ const readAndWrite = 'select, insert, update, delete';
 
 /**
  * The privileges of the service in the control database: what its requests need, and nothing that could give it further
- * rights. It cannot change a tenant or an audit entry, nor read the URLs with which the command line creates databases. It may
- * listen to the change feed, as every login that can connect. A table that is not here is out of reach of the service:
- * its requests then get 503 `unavailable` (SQLSTATE 42501). Tests run the service with this login.
+ * rights. It cannot change a tenant or an audit entry, nor read the URLs with which the command line creates databases.
+ * It may listen to the change feed, as every login that can connect. A table that is not here is out of reach of the
+ * service: its requests then get 503 `unavailable` (SQLSTATE 42501). Tests run the service with this login.
  */
 const privileges: Record<string, string> = {
   migrations: 'select',

@@ -5,8 +5,9 @@ import { tryLockPeople } from '../control/people-lock.ts';
 import { takeTurn } from '../control/tenant-turns.ts';
 import { isOutcomeUnknown, problem } from '../errors.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
+import type { Caller } from '../tenancy/caller.ts';
 import { permissionMissing } from '../tenancy/define-route.ts';
-import type { Caller, RequestContext } from '../tenancy/request-context.ts';
+import type { RequestContext } from '../tenancy/request-context.ts';
 
 /** Maximum wait for another change of the same tenant's people, in ms. */
 const maxWaitMs = 2_000;
@@ -32,7 +33,8 @@ export interface PeopleTransaction {
  *
  * @param change makes the change, and returns the statement that reads the result
  * @returns the rows of that statement
- * @throws {Problem} `forbidden` when I1 or I2 does not hold; `unavailable` when another process does not free the lock within 2 s
+ * @throws {Problem} `forbidden` when I1 or I2 does not hold; `unavailable` when another process does not free the lock
+ * within 2 s
  */
 export async function changePeople(
   control: ControlDatabase,

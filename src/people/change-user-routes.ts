@@ -105,8 +105,8 @@ export function changeUserRoutes({ control }: AuthServices, path: string): Tenan
 }
 
 /**
- * The password of a registration was chosen by whoever sent it, so the role that an administrator gives to an address
- * must not become theirs: an invitation deletes the registrations of the address.
+ * The sender of a registration chose its password. The role that an administrator gives to an address must not become
+ * the sender's: an invitation deletes the registrations of the address.
  */
 function registrationOnly() {
   return problem('forbidden', { detail: 'This person has not confirmed a registration. Invite the address instead.' });

@@ -27,8 +27,8 @@ const deleteRegistrations = 'delete from registrations where user_id = $1';
 
 /**
  * Adds a user, or invites one again who has not accepted yet, and creates the token of the invitation. The address may
- * have been registered by anyone: its registrations are deleted, because confirming one would set the password of
- * whoever sent it.
+ * have been registered by anyone: its registrations are deleted, because confirming one would set the password that
+ * its sender chose.
  * @throws {Problem} `duplicate` when a user of the tenant has the address
  */
 export async function inviteUser(

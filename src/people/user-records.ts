@@ -38,7 +38,8 @@ const managedUser = `
  * Returns a user whom the caller may manage. Does not lock the row: other administrators wait for the lock of the
  * people, and the user's own changes (a password, a confirmation) touch other columns.
  * @param ifMatch the header `If-Match`
- * @throws {Problem} `not_found`; `forbidden` when the user has a permission that the caller lacks; `precondition_failed`
+ * @throws {Problem} `not_found`; `forbidden` when the user has a permission that the caller lacks;
+ * `precondition_failed`
  */
 export async function findManagedUser(
   { query, permissions }: PeopleTransaction,

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { type Scope, scopes } from '../control/scopes.ts';
 import { guid, longId, timestamp } from '../http/fields.ts';
 import { type Condition, type RowValues, type Statement, TableStatements } from '../postgres/table-statements.ts';
-import type { Caller } from '../tenancy/request-context.ts';
+import type { Caller } from '../tenancy/caller.ts';
 
 /** A user as administrators see one. Only read; the control database has the entity `User`. */
 const PersonSchema = defineEntity({

@@ -1,7 +1,8 @@
 import { DateTimeType, DecimalType, type EntityClass, EntitySchema } from '@mikro-orm/postgresql';
-import pg from 'pg';
+import type pg from 'pg';
 import type { z } from 'zod';
 import { camelCase, snakeCase } from '../casing.ts';
+import { entityTypes, responseTypes } from './column-types.ts';
 import { continuations, type KeysetKey } from './keyset.ts';
 
 /** SQL with its values. Each connection prepares it once, under `name`; with an empty name, it is not prepared. */
@@ -92,12 +93,13 @@ export class TableStatements {
   }
 
   /**
-   * Like `select`, but each row has one column, `json`: records in their order, separated by commas, each as the JSON text
-   * that `JSON.stringify` makes of a row of `select`. PostgreSQL makes the text, so that a list of 50,000 records takes a
-   * quarter of this process's time.
+   * Like `select`, but each row has one column, `json`: records in their order, separated by commas, each as the JSON
+   * text that `JSON.stringify` makes of a row of `select`. PostgreSQL makes the text, so that a list of 50,000 records
+   * takes a quarter of this process's time.
    *
-   * A page of at most 100 records is one row, empty for no record: this process takes two thirds of the time that it takes
-   * for one row each. In a longer list, each row is one record, because a large row would be handled without a pause.
+   * A page of at most 100 records is one row, empty for no record: this process takes two thirds of the time that it
+   * takes for one row each. In a longer list, each row is one record, because a large row would be handled without a
+   * pause.
    */
   selectJson(conditions: Conditions, options?: SelectOptions): Statement {
     const values: unknown[] = [];
@@ -110,11 +112,11 @@ export class TableStatements {
   }
 
   /**
-   * Selects the records after another one, in any order. Each row has `json`, a record as in `selectJson`, and `keys`, the
-   * values of the keys as PostgreSQL prints them. Null counts as larger than every value.
+   * Selects the records after another one, in any order. Each row has `json`, a record as in `selectJson`, and `keys`,
+   * the values of the keys as PostgreSQL prints them. Null counts as larger than every value.
    *
-   * The statement is not prepared: clients combine filters and orders, and each connection would keep each combination. Its
-   * plan is made for its values.
+   * The statement is not prepared: clients combine filters and orders, and each connection would keep each combination.
+   * Its plan is made for its values.
    */
   selectPage(conditions: Conditions, { keys, after, limit }: PageOptions): Statement {
     const values: unknown[] = [];
@@ -256,27 +258,4 @@ function encoded(text: string, values: unknown[]): Omit<Statement, 'name'> {
 
 function orderOf(keys: readonly KeysetKey[]): string {
   return keys.map(({ sql, direction }) => `${sql} ${direction}`).join(', ');
-}
-
-const { INT8, NUMERIC, TIMESTAMPTZ } = pg.types.builtins;
-const int8Array = 1016;
-const numbers: [number, (text: string) => unknown][] = [
-  [INT8, Number],
-  [NUMERIC, Number],
-  [int8Array, text => (text === '{}' ? [] : text.slice(1, -1).split(',').map(Number))],
-];
-const responseTypes = typeParsers([...numbers, [TIMESTAMPTZ, toIso]]);
-const entityTypes = typeParsers([...numbers, [TIMESTAMPTZ, text => text]]); // keeps microseconds when written back
-
-/** Parses columns by their type; types that are not listed are parsed as `pg` does. */
-function typeParsers(parsers: [number, (text: string) => unknown][]): pg.CustomTypesConfig {
-  const byType = new Map(parsers);
-  return { getTypeParser: (type, format) => byType.get(type) ?? pg.types.getTypeParser(type, format) };
-}
-
-/** `2026-11-21 10:00:00.123456+00` → `2026-11-21T10:00:00.123Z`. Other texts (`infinity`) are returned unchanged. */
-function toIso(text: string): string {
-  const parts = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00$/.exec(text);
-  if (!parts) return text;
-  return `${parts[1]}T${parts[2]}.${(parts[3] ?? '').padEnd(3, '0').slice(0, 3)}Z`;
 }

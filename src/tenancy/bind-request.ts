@@ -1,6 +1,7 @@
 import type { Context } from 'koa';
 import type { TenantRecord } from '../control/records.ts';
-import { type Caller, type ContextServices, RequestContext } from './request-context.ts';
+import type { Caller } from './caller.ts';
+import { type ContextServices, RequestContext } from './request-context.ts';
 
 /**
  * Gives a request its context. From here on the request reaches the database of this tenant and no other: its entity

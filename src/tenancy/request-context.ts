@@ -5,30 +5,14 @@ import type { TenantDriver } from '../connections/tenant-driver.ts';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
-import type { Scope } from '../control/scopes.ts';
 import { type Deadline, requestDeadlineMs, withDeadline } from '../deadline.ts';
 import { isOutcomeUnknown, problem } from '../errors.ts';
 import type { Representation } from '../http/representation.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/table-statements.ts';
 import { type ResponseCache, represent } from '../response-cache/response-cache.ts';
+import { type Caller, isCallerCurrent } from './caller.ts';
 import { RepeatableChange } from './repeatable-change.ts';
-
-/** The authenticated caller, as verified by the access token and the control database. */
-export interface Caller {
-  readonly sessionId: string;
-  /** `jti` of the access token. */
-  readonly tokenId: string;
-  readonly userId: number;
-  readonly userGuid: string;
-  readonly firstName: string;
-  readonly lastName: string;
-  readonly role: string;
-  readonly entityId: number | null;
-  readonly entityType: 'supplier' | 'customer' | null;
-  readonly scope: Scope;
-  readonly permissions: ReadonlySet<string>;
-}
 
 /** Where a request comes from, for the audit log, and whether it accepts a cached response. */
 export interface Origin {
@@ -190,14 +174,14 @@ export class RequestContext {
   continue<T>(makePart: () => Promise<T>): Promise<T> {
     return withDeadline(requestDeadlineMs, async deadline => {
       this.deadline = deadline;
-      if (!(await this.#isCallerCurrent())) throw problem('forbidden');
+      if (!(await isCallerCurrent(this.caller, this.tenant.guid, this.#services.directory))) throw problem('forbidden');
       return makePart();
     });
   }
 
   /**
-   * Makes one change as `write` does, but without the deadline of the request and without a retry: for work that goes on
-   * after its response.
+   * Makes one change as `write` does, but without the deadline of the request and without a retry: for work that goes
+   * on after its response.
    * @param actor the setting `app.actor`: who asked for the work
    */
   async changeInBackground(
@@ -222,20 +206,6 @@ export class RequestContext {
       ipAddress: this.origin.ipAddress,
       traceId: this.origin.traceId,
     });
-  }
-
-  /** False once the tenant is not active, the session is revoked, or the user has fewer rights than at the beginning. */
-  async #isCallerCurrent(): Promise<boolean> {
-    const { directory } = this.#services;
-    const { sessionId, userId, entityId, scope, permissions } = this.caller;
-    const tenant = await directory.tenant(this.tenant.guid);
-    const session = sessionId === '' ? undefined : await directory.session(sessionId); // a legacy token has none
-    const user = await directory.user(userId);
-    const role = user && (await directory.role(user.roleId));
-    if (tenant?.status !== 'active' || !user || user.disabled || !role) return false;
-    if (sessionId !== '' && (!session || session.revoked)) return false;
-    if (user.scope !== scope || user.entityId !== entityId) return false;
-    return [...permissions].every(permission => role.permissions.has(permission));
   }
 
   async #announce(resource: string | undefined): Promise<void> {

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Directory } from '../control/directory.ts';
 import type { CallerRecords } from '../control/records.ts';
-import type { Caller } from './request-context.ts';
+import type { Caller } from './caller.ts';
 
 /** The caller that an access token proves, and the records of the control database that the proof is based on. */
 export interface VerifiedToken extends CallerRecords {

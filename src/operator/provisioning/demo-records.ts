@@ -9,8 +9,8 @@ import type { Manifest } from './manifest.ts';
 import { type Provisioned, populateFrom, provision } from './provision.ts';
 
 /**
- * Provisions the demo tenant with the records of `tenants/demo.sql`, so that every list shows something at the first call.
- * An existing tenant is not changed.
+ * Provisions the demo tenant with the records of `tenants/demo.sql`, so that every list shows something at the first
+ * call. An existing tenant is not changed.
  */
 export async function provisionDemoTenant(
   installation: Installation,

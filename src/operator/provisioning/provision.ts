@@ -66,8 +66,8 @@ export async function provision(
 }
 
 /**
- * Adds the packs, entities and users of the manifest. Replaces the users that a killed run has added: their passwords are
- * lost.
+ * Adds the packs, entities and users of the manifest. Replaces the users that a killed run has added: their passwords
+ * are lost.
  */
 export async function populateFrom(
   installation: Installation,

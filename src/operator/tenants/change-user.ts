@@ -38,8 +38,8 @@ const changeColumns = `
             (select name from roles r where r.id = u.role_id) as role, scope, entity_id::float8 as "entityId"`;
 
 /**
- * The password of a registration was chosen by whoever sent it, so it must not get the role that an operator gives to an
- * address.
+ * The sender of a registration chose its password. The role that an operator gives to an address must not become the
+ * sender's.
  */
 const registrationOnly = (email: string): string =>
   `${email} has not confirmed a registration, and anyone may have sent it. Change the user after the confirmation, or let an ` +

@@ -60,8 +60,8 @@ const readRole = `
     from roles r where tenant_id = $1 and name = $2`;
 
 /**
- * Adds permissions to a role, or removes them. All processes apply it within a second; what is added counts from the next
- * token of a user on.
+ * Adds permissions to a role, or removes them. All processes apply it within a second; what is added counts from the
+ * next token of a user on.
  * @throws {OperatorError} when there is no such role, or a permission is unknown
  */
 export async function changePermissions(
