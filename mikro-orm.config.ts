@@ -3,13 +3,13 @@ import { readConfig } from './src/config.ts';
 import { controlOptions } from './src/control/database.ts';
 import { Tenant } from './src/control/fleet-entities.ts';
 import { databaseUrl } from './src/control/server-urls.ts';
-import { runningEmbeddedUrl } from './src/embedded/postgres.ts';
+import { runningEmbeddedUrl } from './src/embedded/server-url.ts';
 import { tenantOptions } from './src/tenancy/tenant-orm.ts';
 import { tenantEntities } from './src/tenant-entities.ts';
 
 /**
  * Configures the command line of MikroORM: `default` is the control database, `tenant:<slug>` a tenant database. To
- * migrate, use `npm run tenant -- migrate`: it takes the locks and records the run.
+ * migrate, use `npx backoffice migrate`: it takes the locks and records the run.
  */
 export default async function options(contextName = 'default'): Promise<Options> {
   const config = readConfig();

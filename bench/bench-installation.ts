@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { readConfig } from '../src/config.ts';
 import { Server } from '../src/control/fleet-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
+import { findServer } from '../src/embedded/pid-file.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { type Installation, openInstallation } from '../src/installation.ts';
 import { migrateControl } from '../src/operator/migrations/migrate-control.ts';
@@ -20,10 +21,27 @@ export interface BenchInstallation {
   readonly installation: Installation;
   /** The installation's only server, which has all its tenants. */
   readonly server: Server;
+  /** The process of PostgreSQL, whose children are the backends. */
+  readonly postgresPid: number;
   /** Closes this process's connections to the control database; PostgreSQL keeps running. Safe to call twice. */
   disconnect(): Promise<void>;
   /** Stops everything and removes the folder. Safe to call twice. */
   close(): Promise<void>;
+}
+
+/**
+ * Runs `work` on a temporary installation, and removes the installation. @param settings as of `openBenchInstallation`
+ */
+export async function withBenchInstallation(
+  work: (bench: BenchInstallation) => Promise<void>,
+  settings?: string[],
+): Promise<void> {
+  const bench = await openBenchInstallation(settings);
+  try {
+    await work(bench);
+  } finally {
+    await bench.close();
+  }
 }
 
 /** @param settings additional settings of PostgreSQL, `name=value` */
@@ -48,7 +66,11 @@ export async function openBenchInstallation(settings: string[] = []): Promise<Be
     };
     undo.push(disconnect);
     const server = await installation.control.em.fork().findOneOrFail(Server, { name: 'default' });
-    return { folder, serverUrl: postgres.url, controlUrl, masterKey, installation, server, disconnect, close };
+    const postgresPid = (await findServer(join(folder, 'postgres')))?.pid ?? Number.NaN;
+    return {
+      ...{ folder, serverUrl: postgres.url, controlUrl, masterKey, installation, server, postgresPid },
+      ...{ disconnect, close },
+    };
   } catch (error) {
     await close();
     throw error;

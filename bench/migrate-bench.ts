@@ -8,27 +8,28 @@ import { ensureTemplate, migrationSettings } from '../src/operator/schema/templa
 import { withConnection } from '../src/postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../src/postgres/migration-steps.ts';
 import { fingerprint } from '../src/postgres/schema-fingerprint.ts';
-import { openBenchInstallation } from './bench-installation.ts';
+import { type BenchInstallation, withBenchInstallation } from './bench-installation.ts';
 import { readScriptOptions } from './script-options.ts';
 import { spread, timed } from './spread.ts';
+import { cpuOfFamily } from './usage.ts';
 
 /**
  * Measures migration runs, compared with raw `pg`, which sends the statements of the last migration over the same
  * number of connections, in one round trip per tenant, and keeps no ledger. Every round reverts and repeats the last
- * migration in every database, once with each method, so that ratios compare values of the same round.
+ * migration in every database, once with each method, so that ratios compare values of the same round. The CPU time is
+ * that of this process and of PostgreSQL, and depends less than the duration on what else the machine does.
  */
 const usage = { command: 'bench:migrate', text: 'Measures migration runs, compared with raw pg.' };
-const { tenants, rounds, concurrency } = readScriptOptions(usage, { tenants: 200, rounds: 5, concurrency: 4 });
-
-const opened = await openBenchInstallation(['max_connections=100', 'shared_buffers=256MB']);
-try {
-  await bench();
-} finally {
-  await opened.close();
+interface Cost {
+  ms: number;
+  cpuMs: number;
 }
 
-async function bench(): Promise<void> {
-  const { installation, server, serverUrl } = opened;
+const { tenants, rounds, concurrency } = readScriptOptions(usage, { tenants: 200, rounds: 5, concurrency: 4 });
+
+await withBenchInstallation(bench, ['max_connections=100', 'shared_buffers=256MB']);
+
+async function bench({ installation, server, serverUrl, postgresPid }: BenchInstallation): Promise<void> {
   const em = installation.control.em.fork();
   const steps = await readSchemaSteps();
   const last = steps.at(-1);
@@ -62,25 +63,25 @@ async function bench(): Promise<void> {
     'MikroORM migrator': () => each(url => runMigrations(url, migrations, migrationSettings(server))),
   };
 
-  const times: Record<string, number[]> = Object.fromEntries(
-    [...Object.keys(methods), 'nothing to do'].map(name => [name, []]),
-  );
+  const nothingToDo = async (): Promise<void> => {
+    const { outcomes } = await migrateTenants(installation, { concurrency });
+    if (outcomes.length > 0) throw new Error('a migration was pending');
+  };
+  const costs = new Map<string, Cost[]>();
+  const measure = async (name: string, method: () => Promise<unknown>): Promise<void> => {
+    const cpuBefore = await cpuMs(postgresPid);
+    const ms = await timed(method);
+    costs.set(name, [...(costs.get(name) ?? []), { ms, cpuMs: (await cpuMs(postgresPid)) - cpuBefore }]);
+  };
   await run(); // warm-up; also reads the template
   for (let round = 0; round < rounds; round++) {
     for (const [name, method] of Object.entries(methods)) {
       await revert();
-      times[name]?.push(await timed(method));
-      if (name === 'migration run') {
-        times['nothing to do']?.push(
-          await timed(async () => {
-            const { outcomes } = await migrateTenants(installation, { concurrency });
-            if (outcomes.length > 0) throw new Error('a migration was pending');
-          }),
-        );
-      }
+      await measure(name, method);
+      if (method === run) await measure('nothing to do', nothingToDo);
     }
   }
-  print(times);
+  print(costs);
 
   async function makeTenants(on: Server): Promise<string[]> {
     const template = await ensureTemplate(on, serverUrl);
@@ -113,14 +114,26 @@ async function bench(): Promise<void> {
   }
 }
 
-function print(times: Record<string, number[]>): void {
-  const baseline = times['raw pg'] ?? [];
+/** Returns the CPU time of this process and of PostgreSQL so far. */
+async function cpuMs(postgresPid: number): Promise<number> {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000 + (await cpuOfFamily(postgresPid));
+}
+
+function print(costs: ReadonlyMap<string, Cost[]>): void {
+  const baseline = costs.get('raw pg') ?? [];
   console.log(`${tenants} tenants, ${concurrency} connections, ${rounds} rounds; ratios to raw pg in the same round\n`);
-  for (const [name, all] of Object.entries(times)) {
-    const ratios = all.map((ms, round) => ms / (baseline[round] ?? Number.NaN));
-    const [min, middle, max] = Object.values(spread(all)).map(ms => ms.toFixed(0));
-    const [low, median, high] = Object.values(spread(ratios)).map(ratio => ratio.toFixed(2));
-    console.log(`${name.padEnd(20)} ${median} (${low}–${high})   ms min/median/max ${min}/${middle}/${max}`);
+  for (const [name, all] of costs) {
+    const ratio = (kind: keyof Cost): string => {
+      const ratios = all.map((cost, round) => cost[kind] / (baseline[round]?.[kind] ?? Number.NaN));
+      const [low, median, high] = Object.values(spread(ratios)).map(each => each.toFixed(2));
+      return `${median} (${low}–${high})`;
+    };
+    const [min, middle, max] = Object.values(spread(all.map(({ ms }) => ms))).map(ms => ms.toFixed(0));
+    const cpu = (spread(all.map(each => each.cpuMs)).median / tenants).toFixed(1);
+    console.log(
+      `${name.padEnd(20)} ${ratio('ms')}   CPU ${ratio('cpuMs')}, ${cpu} ms per tenant   ms min/median/max ${min}/${middle}/${max}`,
+    );
   }
   const { rss, heapUsed } = process.memoryUsage();
   const mb = (bytes: number): string => (bytes / 1024 ** 2).toFixed(0);

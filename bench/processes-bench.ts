@@ -20,7 +20,8 @@ import { cpuOfFamily } from './usage.ts';
 /**
  * Compares three ways to run the service: one process, PROCESSES=n, and n separate starts with one process each, which
  * share nothing but the databases and Redis. The load is reads of a cached list on connections that stay open, by one
- * client and by many (each of which has a rate limit of its own). All processes, wrk and Redis included, share the cores.
+ * client and by many (each of which has a rate limit of its own). All processes, wrk and Redis included, share the
+ * cores.
  *
  * The CPU of a request rises when all cores of a machine work, because they share caches and clock. Separate starts
  * show by how much; what PROCESSES=n needs beyond them is the cost of its workers' work for each other.

@@ -4,7 +4,7 @@ import { provision } from '../src/operator/provisioning/provision.ts';
 import { fillPool } from '../src/operator/provisioning/warm-pool.ts';
 import { ensureTemplate } from '../src/operator/schema/template.ts';
 import { withConnection } from '../src/postgres/connection.ts';
-import { openBenchInstallation } from './bench-installation.ts';
+import { type BenchInstallation, withBenchInstallation } from './bench-installation.ts';
 import { readScriptOptions } from './script-options.ts';
 import { spread, timed } from './spread.ts';
 
@@ -15,15 +15,9 @@ import { spread, timed } from './spread.ts';
 const usage = { command: 'bench:provision', text: 'Measures provisioning, compared with a bare CREATE DATABASE.' };
 const { tenants: rounds } = readScriptOptions(usage, { tenants: 30 });
 
-const opened = await openBenchInstallation();
-try {
-  await bench();
-} finally {
-  await opened.close();
-}
+await withBenchInstallation(bench);
 
-async function bench(): Promise<void> {
-  const { installation, server, controlUrl } = opened;
+async function bench({ installation, server, controlUrl }: BenchInstallation): Promise<void> {
   const template = await ensureTemplate(server, controlUrl);
   const passwords = createPasswords();
   const tenant = (slug: string) =>

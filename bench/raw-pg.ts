@@ -42,11 +42,31 @@ const statements = {
     from entity_statuses order by weighting, id`,
   many: `select id as "Id", code as "Code", name as "Name", created_at as "CreatedAt"
     from units_of_measure order by code`,
+  activities: `select id as "Id", created_at as "CreatedAt", activity_code as "ActivityCode", user_id as "UserId",
+      comment as "Comment", entity_id as "EntityId", screen as "Screen", ip_address as "IPAddress"
+    from activities order by created_at desc, id desc limit 20`,
+  activity: `select id as "Id", created_at as "CreatedAt", activity_code as "ActivityCode", user_id as "UserId",
+      comment as "Comment", entity_id as "EntityId", screen as "Screen", ip_address as "IPAddress"
+    from activities where id = $1`,
+  audit: `select id as "Id", created_at as "CreatedAt", user_id as "UserId", user_guid as "UserGuid", action as "Action",
+      resource as "Resource", record_key as "Key", before as "Before", after as "After", ip_address as "IPAddress",
+      trace_id as "TraceId"
+    from audit_log order by id desc limit 20`,
+  entity: `select e.id as "Id", name as "Name", entity_type as "EntityType", status_id as "StatusId",
+      title as "StatusTitle", currency_id as "CurrencyId", country_code as "CountryCode", e.created_at as "CreatedAt"
+    from entities e join entity_statuses s on s.id = status_id where e.id = $1`,
   create: `insert into order_statuses (name, weighting) values ($1, $2)
     returning id as "Id", name as "Name", weighting as "Weighting", created_at as "CreatedAt"`,
   user: 'select id, password_hash as hash from users where email = $1',
   session: 'insert into sessions (user_id) values ($1) returning id',
 };
+
+/** The statement that reads one record of a resource. */
+const single = new Map<string, keyof typeof statements>([
+  ['EntityStatus', 'one'],
+  ['Activity', 'activity'],
+  ['Entities', 'entity'],
+]);
 
 async function query(name: keyof typeof statements, values: unknown[] = []): Promise<Record<string, unknown>[]> {
   turn = (turn + 1) % connections;
@@ -59,7 +79,11 @@ async function route(request: IncomingMessage): Promise<[number, unknown]> {
   if (request.method === 'GET') {
     if (path === '/api/v1/EntityStatus') return [200, await query('few')];
     if (path === '/api/v1/UnitsOfMeasure') return [200, await query('many')];
-    const [record] = await query('one', [Number(path.slice('/api/v1/EntityStatus/'.length))]);
+    if (path === '/api/v1/Activity') return [200, await query('activities')];
+    if (path === '/api/v1/AuditLog') return [200, await query('audit')];
+    const [, resource = '', id = ''] = /^\/api\/v1\/(\w+)\/(\d+)$/.exec(path) ?? [];
+    const statement = single.get(resource);
+    const [record] = statement ? await query(statement, [Number(id)]) : [];
     return record ? [200, record] : [404, {}];
   }
   const body = JSON.parse(await text(request));

@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -63,7 +62,7 @@ export async function openTestbed(tenantCount: number, onOpen: (close: () => Pro
   progress('starting PostgreSQL and Redis');
   opening = openBenchInstallation(postgresSettings);
   const opened = await opening;
-  const { folder, serverUrl, controlUrl, masterKey } = opened;
+  const { folder, serverUrl, controlUrl, masterKey, postgresPid } = opened;
   const redis = await startRedis(children, folder);
 
   const passwords = createPasswords(availableParallelism());
@@ -76,7 +75,6 @@ export async function openTestbed(tenantCount: number, onOpen: (close: () => Pro
   await opened.disconnect();
   await withConnection(serverUrl, client => client.query('checkpoint')); // so that none runs during a workload
 
-  const postgresPid = Number((await readFile(join(folder, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0]);
   const urls = { serverUrl, controlUrl, rawPgUrl, fastifyUrl };
   return { folder, masterKey, ...urls, postgresPid, redis, users, tenants, children, close };
 }

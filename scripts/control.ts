@@ -1,3 +1,3 @@
-import { controlCommand } from '../src/operator/cli/control-command.ts';
+import { runProgram } from '../src/operator/cli/program.ts';
 
-await controlCommand().parseAsync();
+await runProgram(['control', ...process.argv.slice(2)]);

@@ -1,3 +1,3 @@
-import { tenantCommand } from '../src/operator/cli/tenant-command.ts';
+import { runProgram } from '../src/operator/cli/program.ts';
 
-await tenantCommand().parseAsync();
+await runProgram(process.argv.slice(2));

@@ -1,7 +1,6 @@
 import Koa, { type Context, type Middleware } from 'koa';
 import compose from 'koa-compose';
 import type { Logger } from 'pino';
-import type { AuthServices } from './auth/auth-services.ts';
 import { authenticate } from './auth/authenticate.ts';
 import { authenticateClient } from './auth/authenticate-client.ts';
 import { limitFailures } from './auth/limit-failures.ts';
@@ -25,18 +24,21 @@ import { noticeUntrustedProxy } from './http/untrusted-proxy.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { ResponseCache } from './response-cache/response-cache.ts';
 import { nameRoute, requirePermission, respond, unknownRoute } from './route-steps.ts';
-import { apiRoutes } from './routes.ts';
+import { apiRoutes, type RouteServices } from './routes.ts';
 import type { Access } from './tenancy/define-route.ts';
 import { fairScheduler } from './tenancy/fair-scheduler.ts';
 import { requestToken, tenantRouter } from './tenancy/tenant-router.ts';
 import { VerifiedTokens } from './tenancy/verified-tokens.ts';
+import type { Tracing } from './tracing/start-tracing.ts';
 
-export interface AppServices extends AuthServices {
+export interface AppServices extends RouteServices {
   config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits' | 'corsOrigins'>;
   databases: TenantDatabases;
   responseCache: ResponseCache;
   metrics: Pick<Metrics, 'count'>;
   rateLimitStore: RateLimitStore;
+  /** Undefined when requests are not traced. */
+  tracing?: Tracing | undefined;
   /**
    * Maximum time until the response of a request begins, in milliseconds. The time to receive the body is not counted.
    */
@@ -47,7 +49,7 @@ export interface AppServices extends AuthServices {
 
 /** Builds the middleware stack, top to bottom: first what every request passes, then what each route adds. */
 export function createApp(services: AppServices): Koa {
-  const { config, directory, rateLimitStore, metrics, draining, log } = services;
+  const { config, directory, rateLimitStore, metrics, tracing, draining, log } = services;
   const routes = apiRoutes(services);
   const limits = createRateLimits({ rates: config.rateLimits, store: rateLimitStore, draining, loginAccount });
   const verifiedTokens = new VerifiedTokens(directory);
@@ -81,6 +83,7 @@ export function createApp(services: AppServices): Koa {
   // Errors that `problemDetails` could not render, or that happened above it.
   app.on('error', error => log.error({ event: 'unanswered', err: describeError(error) }, 'a request got no response'));
   app.use(requestId());
+  if (tracing) app.use(tracing.middleware);
   app.use(accessLog(log, metrics.count));
   app.use(problemDetails(log));
   app.use(limitDuration(services.deadlineMs));

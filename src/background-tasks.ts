@@ -3,8 +3,11 @@ import { describeError } from './describe-error.ts';
 
 /** Work that runs after its request was answered, such as sending mail. */
 export interface BackgroundTasks {
-  /** Runs a task. Logs a failure; above 1,000 running tasks, drops the task and logs that. */
-  run(name: string, task: () => Promise<void>): void;
+  /**
+   * Runs a task. Logs a failure; above 1,000 running tasks, drops the task and logs that.
+   * @returns false when the task was dropped
+   */
+  run(name: string, task: () => Promise<void>): boolean;
   /** Resolves when all tasks have ended. */
   drain(): Promise<void>;
 }
@@ -17,7 +20,7 @@ export function createBackgroundTasks(log: Logger): BackgroundTasks {
     run(name, task) {
       if (tasks.size >= maxTasks) {
         log.error({ event: 'background_overloaded', task: name }, 'dropped a background task: too many are running');
-        return;
+        return false;
       }
       const running: Promise<void> = task()
         .catch(error =>
@@ -25,6 +28,7 @@ export function createBackgroundTasks(log: Logger): BackgroundTasks {
         )
         .finally(() => tasks.delete(running));
       tasks.add(running);
+      return true;
     },
     drain: async () => {
       while (tasks.size > 0) await Promise.all(tasks);

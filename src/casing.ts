@@ -15,6 +15,7 @@ export function snakeCase(property: string): string {
 
 /** Converts the fields of a request body to the properties of an entity, without the fields that were not sent. */
 export function toRow(fields: Record<string, unknown>): Record<string, unknown> {
-  const sent = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(sent.map(([name, value]) => [camelCase(name), value]));
+  const row: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(fields)) if (value !== undefined) row[camelCase(name)] = value;
+  return row;
 }

@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os';
+import { isAbsolute } from 'node:path';
 import { z } from 'zod';
 import { type IpNetwork, parseIpNetwork } from './ip-address.ts';
 
@@ -97,3 +98,50 @@ export const origins = z.string().transform((text, context): string[] => {
 function isOrigin(text: string): boolean {
   return /^https?:[^*]+$/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 }
+
+/** Where backups are stored. */
+export type BackupLocation =
+  | { readonly kind: 'folder'; readonly path: string }
+  | { readonly kind: 's3'; readonly bucket: string; readonly prefix: string };
+
+/** An absolute path, or `s3://bucket/prefix`. */
+export const backupLocation = z.string().transform((text, context): BackupLocation => {
+  const [, bucket, prefix = ''] = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/(.*))?$/.exec(text.trim()) ?? [];
+  if (bucket) return { kind: 's3', bucket, prefix: prefix.replace(/^\/+|\/+$/g, '') };
+  if (isAbsolute(text.trim())) return { kind: 'folder', path: text.trim() };
+  context.addIssue('must be the absolute path of a folder, or s3://bucket/prefix');
+  return z.NEVER;
+});
+
+/** How many archives of each period are kept. */
+export interface Retention {
+  readonly hours: number;
+  readonly days: number;
+  readonly weeks: number;
+  readonly months: number;
+}
+
+/** Numbers of hours, days, weeks and months, such as `24h,7d,5w,12m`. */
+export const retention = z.string().transform((text, context): Retention => {
+  const units = { h: 'hours', d: 'days', w: 'weeks', m: 'months' } as const;
+  const kept = { hours: 0, days: 0, weeks: 0, months: 0 };
+  const items = text.split(',').map(item => /^(\d{1,4})([hdwm])$/.exec(item.trim()));
+  for (const item of items) if (item) kept[units[item[2] as keyof typeof units]] = Number(item[1]);
+  if (items.every(Boolean) && Object.values(kept).some(count => count > 0)) return kept;
+  context.addIssue('must be numbers of hours, days, weeks and months, such as 24h,7d,5w,12m');
+  return z.NEVER;
+});
+
+/** How many base backups of a server are kept, or for how long every moment can be restored. */
+export type BaseRetention =
+  | { readonly count: number; readonly hours?: undefined }
+  | { readonly hours: number; readonly count?: undefined };
+
+/** A number of base backups, such as `2`, or a time, such as `48h`, `7d` or `2w`. */
+export const baseRetention = z.string().transform((text, context): BaseRetention => {
+  const [, digits, unit] = /^([1-9]\d{0,3})([hdw]?)$/.exec(text.trim()) ?? [];
+  if (digits !== undefined && unit === '') return { count: Number(digits) };
+  if (digits !== undefined) return { hours: Number(digits) * { h: 1, d: 24, w: 168 }[unit as 'h' | 'd' | 'w'] };
+  context.addIssue('must be a number of base backups, such as 2, or a time, such as 48h, 7d or 2w');
+  return z.NEVER;
+});

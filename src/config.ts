@@ -1,9 +1,24 @@
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { ConfigError } from './config-error.ts';
-import { count, duration, masterKey, origins, port, processes, rate, trustedProxies, url } from './config-values.ts';
+import {
+  backupLocation,
+  baseRetention,
+  count,
+  duration,
+  masterKey,
+  origins,
+  port,
+  processes,
+  rate,
+  retention,
+  trustedProxies,
+  url,
+} from './config-values.ts';
+import { environment } from './process-environment.ts';
 import { readSecretFiles, secretFileWarnings, secretVariables } from './secret-files.ts';
 import { similarSettingWarnings } from './similar-settings.ts';
+import { tracingSettings, tracingVariables } from './tracing/tracing-settings.ts';
 
 /** The validated, frozen settings of one process. `.env.example` explains each variable. */
 export type Config = Readonly<ReturnType<typeof toConfig>>;
@@ -13,16 +28,16 @@ export type Config = Readonly<ReturnType<typeof toConfig>>;
  * counts as not set.
  * @throws {ConfigError} which names every invalid variable
  */
-export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
-  const set = setVariables(environment);
+export function readConfig(values: NodeJS.ProcessEnv = environment()): Config {
+  const set = setVariables(values);
   const renamed = Object.entries(renamedVariables).filter(([old]) => set[old] !== undefined);
   if (renamed.length > 0) throw new ConfigError(renamed.map(([old, now]) => `${old} is now called ${now}`).join('; '));
-  const { values, errors } = readSecretFiles(set);
+  const { values: secrets, errors } = readSecretFiles(set);
   if (errors.length > 0) throw new ConfigError(errors.join('; '));
-  const parsed = variables.safeParse({ ...set, ...values });
+  const parsed = variables.safeParse({ ...set, ...secrets });
   if (!parsed.success) {
     const nameOf = (variable: string): string =>
-      values[variable] === undefined ? variable : `${variable} (from ${variable}_FILE)`;
+      secrets[variable] === undefined ? variable : `${variable} (from ${variable}_FILE)`;
     const texts = parsed.error.issues.map(({ path, message }) => `${nameOf(path.join('.'))} ${message}`);
     throw new ConfigError(texts.join('; '));
   }
@@ -30,14 +45,14 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
 }
 
 /** Returns a sentence for each variable that is accepted and yet probably wrong. */
-export function settingWarnings(environment: NodeJS.ProcessEnv = process.env): string[] {
-  const set = setVariables(environment);
-  const settings = [...Object.keys(variables.shape), ...secretVariables.map(name => `${name}_FILE`)];
+export function settingWarnings(values: NodeJS.ProcessEnv = environment()): string[] {
+  const set = setVariables(values);
+  const settings = [...settingNames, ...secretVariables.map(name => `${name}_FILE`)];
   return [...secretFileWarnings(set), ...similarSettingWarnings(Object.keys(set), settings)];
 }
 
-function setVariables(environment: NodeJS.ProcessEnv): Record<string, string | undefined> {
-  return Object.fromEntries(Object.entries(environment).filter(([, value]) => value?.trim()));
+function setVariables(values: NodeJS.ProcessEnv): Record<string, string | undefined> {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value?.trim()));
 }
 
 /** New names of variables by old names. An old name is an error, because an ignored setting misleads operators. */
@@ -53,6 +68,8 @@ const variables = z
     DATABASE_URL: url('postgres:', 'postgresql:').optional(),
     MASTER_KEY: masterKey.optional(),
     DATA_DIR: z.string().default('.data'),
+    BASE_BACKUP_DIR: z.string().optional(),
+    BASE_BACKUP_KEEP: baseRetention.default({ count: 2 }),
     PUBLIC_URL: url('http:', 'https:').optional(),
     SMTP_URL: url('smtp:', 'smtps:').optional(),
     MAIL_FROM: z.string().default('Sales back office <no-reply@localhost>'),
@@ -81,6 +98,14 @@ const variables = z
     SHUTDOWN_DELAY: duration
       .refine(ms => ms <= 20_000, 'must be at most 20s: the whole stop takes at most 25 s')
       .default(5_000),
+    BACKUP_TARGET: backupLocation.optional(),
+    BACKUP_KEEP: retention.default({ hours: 24, days: 7, weeks: 5, months: 12 }),
+    AWS_ACCESS_KEY_ID: z.string().optional(),
+    AWS_SECRET_ACCESS_KEY: z.string().optional(),
+    AWS_SESSION_TOKEN: z.string().optional(),
+    AWS_REGION: z.string().default('us-east-1'),
+    AWS_ENDPOINT_URL: url('http:', 'https:').optional(),
+    ...tracingVariables,
   })
   .refine(env => env.CONNECTION_BUDGET > env.PROCESSES * (controlConnections(env) + 1), {
     path: ['CONNECTION_BUDGET'],
@@ -90,6 +115,9 @@ const variables = z
     path: ['MASTER_KEY'],
     message: 'is required when DATABASE_URL is set: set it, or MASTER_KEY_FILE',
   });
+
+/** The names of all settings. A secret can be in a file instead (`secretVariables`). */
+export const settingNames = Object.keys(variables.shape);
 
 interface ConnectionSettings {
   PROCESSES: number;
@@ -121,6 +149,10 @@ function toConfig(env: z.output<typeof variables>) {
     previousMasterKey: env.MASTER_KEY_PREVIOUS,
     /** Absolute path of the folder for the embedded PostgreSQL, its master key and mails without a mail server. */
     dataDir: resolve(env.DATA_DIR),
+    /** Absolute path of the folder for base backups and the archived write-ahead log of servers. */
+    baseBackupDir: resolve(env.BASE_BACKUP_DIR ?? join(env.DATA_DIR, 'base-backups')),
+    /** Which base backups are kept. */
+    baseBackupKeep: env.BASE_BACKUP_KEEP,
     /**
      * The address under which clients reach the service, for links in mails and examples, without a slash at the end.
      */
@@ -150,7 +182,10 @@ function toConfig(env: z.output<typeof variables>) {
     logLevel: env.LOG_LEVEL,
     /** Maximum connections of all processes to one PostgreSQL server: all tenants and the control database. */
     connectionBudget: env.CONNECTION_BUDGET,
-    /** Maximum connections of each process to the control database, which `connectionBudget` includes; one more for the change feed. */
+    /**
+     * Maximum connections of each process to the control database, which `connectionBudget` includes; one more for the
+     * change feed.
+     */
     controlConnections: controlConnections(env),
     /** Maximum connections to one tenant database, which `connectionBudget` includes. */
     tenantConnections: env.TENANT_CONNECTIONS,
@@ -162,5 +197,22 @@ function toConfig(env: z.output<typeof variables>) {
     keepAliveMs: env.KEEP_ALIVE_TIMEOUT,
     /** How long the service still serves requests after SIGTERM while it reports that it is not ready. */
     shutdownDelayMs: env.SHUTDOWN_DELAY,
+    /** Where spans are sent, and which; undefined = requests are not traced. */
+    tracing: tracingSettings(env),
+    /** For the commands of backups; the service does not use it. */
+    backup: {
+      /** Where archives are stored; undefined = nowhere. */
+      target: env.BACKUP_TARGET,
+      /** How many archives of a tenant are kept. */
+      keep: env.BACKUP_KEEP,
+      /** The login to the store of a bucket, and its address; no endpoint = Amazon's of the region. */
+      s3: {
+        accessKeyId: env.AWS_ACCESS_KEY_ID,
+        secretAccessKey: env.AWS_SECRET_ACCESS_KEY,
+        sessionToken: env.AWS_SESSION_TOKEN,
+        region: env.AWS_REGION,
+        endpoint: env.AWS_ENDPOINT_URL,
+      },
+    },
   };
 }

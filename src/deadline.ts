@@ -1,3 +1,5 @@
+import type { Trace } from './tracing/trace.ts';
+
 /** A request has a response within 10 s: half a second is for what its deadline cannot end, such as sending it. */
 export const requestDeadlineMs = 9_500;
 
@@ -20,6 +22,8 @@ export class Deadline {
   /** The links of the list in `RunningDeadlines`; undefined at the ends, and when the deadline is not in the list. */
   previous: Deadline | undefined;
   next: Deadline | undefined;
+  /** The span of the work, below which its steps are traced; undefined when they are not. */
+  trace: Trace | undefined = undefined;
   #endsAt: number;
   readonly #reject: (error: DeadlineError) => void;
   #listeners: Set<() => void> | undefined;
@@ -69,7 +73,9 @@ export class Deadline {
     }
   }
 
-  /** Calls `listener` when the work has ended, also when that is after the deadline; at once if it has ended already. */
+  /**
+   * Calls `listener` when the work has ended, also when that is after the deadline; at once if it has ended already.
+   */
   onEnd(listener: () => void): void {
     if (this.#ended) {
       listener();

@@ -6,7 +6,8 @@ import { type BudgetMember, newProcess, type ProcessIdentity } from './control/p
 import { createSecretBox, type SecretBox } from './control/secret-box.ts';
 import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
 import { embeddedMasterKey } from './embedded/master-key.ts';
-import { embeddedControlUrl, startEmbeddedPostgres } from './embedded/postgres.ts';
+import { startEmbeddedPostgres } from './embedded/postgres.ts';
+import { embeddedControlUrl } from './embedded/server-url.ts';
 import { OperatorError } from './operator-error.ts';
 import type { Statements } from './postgres/statements.ts';
 

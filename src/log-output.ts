@@ -2,8 +2,8 @@ import { writeSync } from 'node:fs';
 
 const flushBytes = 4_096;
 /**
- * `PIPE_BUF` of Linux: a write of so many bytes into a pipe is not mixed with those of other processes (pipe(7)). Worker
- * processes share the output.
+ * `PIPE_BUF` of Linux: a write of so many bytes into a pipe is not mixed with those of other processes (pipe(7)).
+ * Worker processes share the output.
  */
 const maxAtomicBytes = 4_096;
 const flushMs = 100;

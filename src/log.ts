@@ -1,6 +1,7 @@
 import { type Logger, pino } from 'pino';
 import { describeError } from './describe-error.ts';
 import { createLogOutput, type LogOutput } from './log-output.ts';
+import { prettyLine } from './pretty-log.ts';
 
 /** The log of a process, and the standard output behind it. */
 interface ProcessLog {
@@ -9,19 +10,21 @@ interface ProcessLog {
 }
 
 /**
- * Creates the log of this process, on standard output. Lines are buffered for at most 100 ms and written together,
- * because a system call for each line would cost more than the line itself. A line of level `warn` or above is written
- * at once, after all buffered lines. So a killed process loses at most 100 ms of lines below `warn`.
+ * Creates the log of this process, on standard output: one JSON object per line, or on a terminal text for a person.
+ * Lines are buffered for at most 100 ms and written together, because a system call for each line would cost more than
+ * the line itself. A line of level `warn` or above is written at once, after all buffered lines. So a killed process
+ * loses at most 100 ms of lines below `warn`.
  */
 export function createLog(level: string): ProcessLog {
   const output = createLogOutput(lines =>
     log.warn({ event: 'log_lines_dropped', lines }, 'log lines were dropped, because the output did not accept them'),
   );
+  const format = process.stdout.isTTY ? prettyLine : undefined;
   const destination = {
     [Symbol.for('pino.metadata')]: true, // makes pino set `lastLevel`
     lastLevel: 0,
     write(line: string): void {
-      output.write(line);
+      output.write(format ? format(line) : line);
       if (this.lastLevel >= flushLevel) output.flush();
     },
   };

@@ -11,8 +11,8 @@ import { runWorkers } from './workers/run-workers.ts';
 import { killWorkers } from './workers/worker-process.ts';
 
 /**
- * Runs the process: configuration → installation → server, until a signal ends it. With `PROCESSES`, this process starts
- * workers, which run this file too and serve the requests.
+ * Runs the process: configuration → installation → server, until a signal ends it. With `PROCESSES`, this process
+ * starts workers, which run this file too and serve the requests.
  */
 async function main(): Promise<void> {
   const config = readConfig();

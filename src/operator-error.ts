@@ -95,5 +95,5 @@ function errorCode(error: unknown): ErrorDocument['code'] {
 
 /** Adds a full stop, except after a command, so that the command can be pasted. */
 function asSentence(message: string): string {
-  return /[.?!]$|: (npm run|psql) [^.:]*$/.test(message) ? message : `${message}.`;
+  return /[.?!]$|: (npx backoffice|psql) [^.:]*$/.test(message) ? message : `${message}.`;
 }

@@ -50,15 +50,17 @@ export function respond(route: TenantRoute): Middleware {
     const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
     const parameters: QueryInput = route.query || route.list || strict ? readParameters(ctx, route, strict) : noQuery;
     const ifMatch = route.takesIfMatch ? ctx.req.headers['if-match'] : undefined;
+    const key = route.takesIdempotencyKey ? ctx.req.headers['idempotency-key'] : undefined;
+    const idempotencyKey = key === undefined ? undefined : readIdempotencyKey(key as string);
     const input = {
       body: body as never,
       ...(parameters as QueryInput<never>),
       params: ctx.params,
       ifMatch,
       readUpload: uploadReader(ctx, route),
+      idempotencyKey,
     };
-    const key = route.takesIdempotencyKey ? ctx.req.headers['idempotency-key'] : undefined;
-    if (key !== undefined) context.makeRepeatable(readIdempotencyKey(key as string), [ctx.path, body]);
+    if (idempotencyKey !== undefined && !route.upload) context.makeRepeatable(idempotencyKey, [ctx.path, body]);
     const result = await route.handler(input, context);
     if (context?.isReplayed) ctx.set('Idempotency-Replayed', 'true');
     deadline.check(); // the request has been answered
@@ -121,7 +123,7 @@ export function unknownRoute(
     if (!knownMethods.has(ctx.method)) throw problem('not_implemented');
     const matches = routers.ofPath(ctx.path);
     if (!matches.some(({ path }) => anonymousPaths.has(path))) await authenticateUser(ctx, async () => {});
-    if (matches.length === 0) throw problem('not_found');
+    if (matches.length === 0) throw problem('not_found', { detail: 'No endpoint has this path.' });
     throw problem('method_not_allowed', { headers: { Allow: matches.flatMap(({ methods }) => methods).join(', ') } });
   };
 }

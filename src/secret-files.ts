@@ -3,7 +3,16 @@ import { readFileSync, statSync } from 'node:fs';
 /**
  * The settings that hold a secret. Each can be given as the path of a file instead, in a variable that ends in `_FILE`.
  */
-export const secretVariables = ['DATABASE_URL', 'MASTER_KEY', 'MASTER_KEY_PREVIOUS', 'REDIS_URL', 'SMTP_URL'] as const;
+export const secretVariables = [
+  'DATABASE_URL',
+  'MASTER_KEY',
+  'MASTER_KEY_PREVIOUS',
+  'REDIS_URL',
+  'SMTP_URL',
+  'AWS_ACCESS_KEY_ID',
+  'AWS_SECRET_ACCESS_KEY',
+  'AWS_SESSION_TOKEN',
+] as const;
 
 type Variables = Readonly<Record<string, string | undefined>>;
 

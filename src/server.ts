@@ -77,7 +77,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions): Promise<RunningApi> {
   const { config } = options;
   const services = await createServices(options);
-  const { feed, metrics, databases, writeMonitor, responseCache, unsentResponses } = services;
+  const { feed, metrics, databases, writeMonitor, responseCache, unsentResponses, imports } = services;
   const stopping = new AbortController();
   const draining = new AbortController();
   const app = createApp({ ...services, deadlineMs, draining: draining.signal });
@@ -97,6 +97,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     throw error;
   }
   writeMonitor.start(() => responseCache.counts.hits + responseCache.counts.misses);
+  imports.start();
   const drain = async (maxMs: number): Promise<boolean> => {
     draining.abort();
     const finished = await api.drain(maxMs);

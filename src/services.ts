@@ -3,25 +3,29 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { AppServices } from './app.ts';
 import { createMailLimits } from './auth/limit-mails.ts';
-import { countMails, createMail } from './auth/mail.ts';
+import { countMails, createMail, withholdMails } from './auth/mail.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
 import { createBackgroundTasks } from './background-tasks.ts';
 import type { Config } from './config.ts';
 import { TenantDatabases } from './connections/tenant-databases.ts';
+import { TenantFences } from './connections/tenant-fences.ts';
 import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
 import { createGrantStore } from './control/connection-grants.ts';
 import { controlHead } from './control/control-version.ts';
 import { closeIdleConnections, controlServerIdentity, queryControl } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
+import { createFenceStore } from './control/fence-store.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
 import { readInstallationIdentity } from './control/installation-id.ts';
+import { loadTenant } from './control/load-tenant.ts';
 import { newProcess } from './control/process-identity.ts';
 import type { TenantRecord } from './control/records.ts';
 import { describeError } from './describe-error.ts';
 import { createRateLimitStore, type PrimaryWindows } from './http/rate-limit/rate-limit-store.ts';
 import { UnsentResponses } from './http/unsent-responses.ts';
+import { createImportRunner } from './imports/import-runner.ts';
 import type { Installation } from './installation.ts';
 import type { LogOutput } from './log-output.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
@@ -31,6 +35,7 @@ import { ResponseCache } from './response-cache/response-cache.ts';
 import { WriteMonitor } from './response-cache/write-monitor.ts';
 import { createTenantOrm } from './tenancy/tenant-orm.ts';
 import { tenantEntities } from './tenant-entities.ts';
+import { startTracing } from './tracing/start-tracing.ts';
 
 export interface ServiceOptions {
   config: Config;
@@ -119,6 +124,14 @@ export async function createServices({
     acquireTimeoutMs: config.acquireTimeoutMs,
     sharing: { store: createGrantStore(control, { ...process, heads }), log, findTenants },
   });
+  new TenantFences({
+    feed,
+    store: createFenceStore(control, controlUrl, process.id),
+    databases,
+    loadTenant: guid => loadTenant(guid, { control, controlUrl, secrets, log }),
+    maxWaitMs: config.acquireTimeoutMs,
+    log,
+  });
   if (member) member.maxControl = () => Math.max(1, databases.maxControl - 1);
   await requireControlConnections(databases);
   await feed.start();
@@ -136,12 +149,21 @@ export async function createServices({
   const tokens = { issuer, formerIssuer, audience, now: unixTime };
   const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, primary, log, now });
   const background = createBackgroundTasks(log);
+  const imports = createImportRunner({
+    control,
+    directory,
+    databases,
+    responseCache,
+    background,
+    processId: process.id,
+  });
   const usage = createUsageCounter(control, error =>
     log.warn({ err: describeError(error) }, 'the uses of legacy tokens could not be stored'),
   );
   const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
   const mails = countMails(createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log }));
   const unsentResponses = new UnsentResponses(maxUnsentBytes);
+  const tracing = await startTracing(config.tracing, log);
   const metrics = createMetrics({
     databases,
     unsentResponses,
@@ -163,25 +185,29 @@ export async function createServices({
     tokens,
     usage,
     background,
-    sendMail: mails.send,
+    imports,
+    sendMail: withholdMails(mails.send, log),
     mailLimits: createMailLimits(rateLimitStore, config.rateLimits.mails),
     publicUrl,
     databases,
     responseCache,
     metrics,
     rateLimitStore,
+    tracing,
     log,
     feed,
     writeMonitor,
     unsentResponses,
     close: async () => {
       rateLimitStore.close();
+      imports.stop();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await usage.stop();
       await writeMonitor.stop();
       await feed.stop();
       await closeIdleConnections(control, 1);
       await databases.close();
+      await tracing?.stop();
     },
   };
 }
@@ -194,7 +220,7 @@ async function requireControlConnections(databases: TenantDatabases): Promise<vo
       await databases.close();
       throw new OperatorError(
         'The other processes use all of CONNECTION_BUDGET, and gave back too little for another process within 30 s. ' +
-          'Raise CONNECTION_BUDGET in all processes, or run fewer of them (npm run -s tenant -- processes shows them)',
+          'Raise CONNECTION_BUDGET in all processes, or run fewer of them (npx backoffice processes shows them)',
       );
     }
     await delay(pollMs);

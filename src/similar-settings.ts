@@ -3,7 +3,7 @@
  * because platforms set them for other programs.
  */
 const ownPrefixes = new RegExp(
-  '^(ACQUIRE_|CONNECTION_BUDGET|CORS_|KEEP_ALIVE_|MASTER_KEY|MANAGEMENT_|RATE_LIMIT|RESPONSE_CACHE|SHUTDOWN_|' +
+  '^(ACQUIRE_|BACKUP_|CONNECTION_BUDGET|CORS_|KEEP_ALIVE_|MASTER_KEY|MANAGEMENT_|RATE_LIMIT|RESPONSE_CACHE|SHUTDOWN_|' +
     'TRUSTED_PROX)',
 );
 /** Variables that Kubernetes sets for a service named `management`. */
@@ -17,38 +17,53 @@ const minLength = 6; // shorter names, such as PORT and HOST, resemble too many 
  */
 export function similarSettingWarnings(names: readonly string[], settings: readonly string[]): string[] {
   const known = new Set(settings);
+  const candidates = settings
+    .filter(setting => setting.length >= minLength)
+    .map(setting => ({ setting, plain: plainName(setting) }));
   return names.flatMap(name => {
     if (known.has(name) || name.length < minLength) return [];
-    const similar = settings.find(setting => resembles(name, setting));
-    if (similar) return [`${name} is not a setting and has no effect: did you mean ${similar}?`];
+    const plain = plainName(name);
+    const similar = candidates.find(candidate => candidate.plain === plain || resembles(name, candidate.setting));
+    if (similar) return [`${name} is not a setting and has no effect: did you mean ${similar.setting}?`];
     if (!ownPrefixes.test(name) || ofKubernetes.test(name)) return [];
     return [`${name} is not a setting and has no effect: docs/operators.md lists the settings.`];
   });
 }
 
-function resembles(name: string, setting: string): boolean {
-  if (setting.length < minLength) return false;
-  const plain = (text: string): string => text.toUpperCase().replace(/[-_.]/g, '');
-  return plain(name) === plain(setting) || typingErrors(name, setting) <= (setting.length < 10 ? 1 : 2);
+function plainName(name: string): string {
+  return name.toUpperCase().replace(/[-_.]/g, '');
 }
 
-/** The Damerau-Levenshtein distance: letters added, missing, replaced, or swapped with the next one. */
-function typingErrors(a: string, b: string): number {
-  const rows: number[][] = Array.from({ length: a.length + 1 }, (_, i) => [i]);
-  const at = (i: number, j: number): number => rows[i]?.[j] ?? Number.POSITIVE_INFINITY;
-  for (let i = 0; i <= a.length; i++) {
-    for (let j = i === 0 ? 0 : 1; j <= b.length; j++) {
-      const isSwap = a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
-      rows[i]![j] =
-        i === 0
-          ? j
-          : Math.min(
-              at(i - 1, j) + 1,
-              at(i, j - 1) + 1,
-              at(i - 1, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1),
-              i > 1 && j > 1 && isSwap ? at(i - 2, j - 2) + 1 : Number.POSITIVE_INFINITY,
-            );
+function resembles(name: string, setting: string): boolean {
+  const maxErrors = setting.length < 10 ? 1 : 2;
+  // Each letter of a difference in length is an error, and most names differ by more: a start compares thousands of
+  // pairs.
+  return Math.abs(name.length - setting.length) <= maxErrors && hasErrors(name, setting, maxErrors);
+}
+
+/**
+ * Whether two names differ by at most so many letters added, missing, replaced, or swapped with the next one (the
+ * Damerau-Levenshtein distance). Ends at the first row from which no result within the limit follows: a value follows
+ * from the row before, or for a swap, plus one, from the one before that.
+ */
+function hasErrors(a: string, b: string, max: number): boolean {
+  let twoBefore: number[] = [];
+  let before: number[] = [];
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  let minBefore = 0;
+  for (let i = 1; i <= a.length; i++) {
+    [twoBefore, before, row] = [before, row, [i]];
+    let min = i;
+    for (let j = 1; j <= b.length; j++) {
+      const replaced = (before[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      let errors = Math.min((before[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1, replaced);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        errors = Math.min(errors, (twoBefore[j - 2] ?? 0) + 1);
+      row[j] = errors;
+      min = Math.min(min, errors);
     }
+    if (min > max && minBefore >= max) return false;
+    minBefore = min;
   }
-  return at(a.length, b.length);
+  return (row[b.length] ?? max + 1) <= max;
 }

@@ -87,7 +87,7 @@ describe('deadline of a request', () => {
   it('a change whose commit is made but not confirmed gets 503 without Retry-After by the deadline', async () => {
     for (const title of ['until the deadline', 'until the connection ends']) {
       const writer = admin.at(url);
-      proxy.silence(world.acme.database, packet => packet.includes('commit\0'));
+      proxy.silence(world.acme.database, packet => packet.includes(title));
       const response = writer.post(statuses, { Title: title });
       await eventually(async () => (await stored(title)) === 1);
       if (title === 'until the connection ends') proxy.cut();

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { controlHead } from '../src/control/control-version.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
-import { runScript, type ScriptResult } from './support/command-line.ts';
+import type { ScriptResult } from './support/command-line.ts';
+import { runCommand } from './support/run-command.ts';
 import { postgresUrl } from './support/test-server.ts';
 import { createWorld, type World } from './support/world.ts';
 
@@ -26,8 +27,8 @@ describe('failures that an operator can resolve', () => {
     await writeFile(file, '');
     const text =
       'DATA_DIR cannot be written (ENOTDIR): set it to a folder that this login may write, or set DATABASE_URL.';
-    expectOneLine(await runScript('src/main.ts', [], { DATA_DIR: join(file, 'data') }), text);
-    expectOneLine(await runScript('scripts/tenant.ts', ['list'], { DATA_DIR: join(file, 'data') }), text);
+    expectOneLine(await runCommand('src/main.ts', [], { DATA_DIR: join(file, 'data') }), text);
+    expectOneLine(await runCommand('scripts/tenant.ts', ['list'], { DATA_DIR: join(file, 'data') }), text);
     await rm(folder, { recursive: true });
   });
 
@@ -35,7 +36,7 @@ describe('failures that an operator can resolve', () => {
     const remedy = 'to an address of this machine, or to 0.0.0.0 for all of them.';
     for (const prefix of ['', 'MANAGEMENT_']) {
       const settings = { ...world.environment, [`${prefix}HOST`]: '192.0.2.1', LOG_LEVEL: 'error' };
-      const result = await runScript('src/main.ts', [], settings);
+      const result = await runCommand('src/main.ts', [], settings);
       const text = `192.0.2.1 is not an address that this process can listen on (EADDRNOTAVAIL): set ${prefix}HOST`;
       expectOneLine(result, `${text} ${remedy}`);
     }
@@ -44,9 +45,10 @@ describe('failures that an operator can resolve', () => {
   it('a control database that does not exist is refused with the command that creates it', async () => {
     const missing = databaseUrl(postgresUrl(), `missing_${randomBytes(5).toString('hex')}`);
     const environment = { ...world.environment, DATABASE_URL: missing };
-    const text = 'The control database that DATABASE_URL names does not exist. Create it: npm run control -- migrate';
-    expectOneLine(await runScript('src/main.ts', [], environment), text);
-    expectOneLine(await runScript('scripts/tenant.ts', ['list'], environment), text);
+    const text =
+      'The control database that DATABASE_URL names does not exist. Create it: npx backoffice control migrate';
+    expectOneLine(await runCommand('src/main.ts', [], environment), text);
+    expectOneLine(await runCommand('scripts/tenant.ts', ['list'], environment), text);
   });
 
   it('a build uses a control database that a later build has migrated, if all later migrations are compatible', async () => {
@@ -55,10 +57,10 @@ describe('failures that an operator can resolve', () => {
     const head = await controlHead();
     try {
       await em.fork().execute(`insert into migrations (name, compatible) values ('9998-later', true)`);
-      expect((await runScript('scripts/tenant.ts', ['list'], environment)).code).to.equal(0);
+      expect((await runCommand('scripts/tenant.ts', ['list'], environment)).code).to.equal(0);
       await em.fork().execute(`insert into migrations (name, compatible) values ('9999-later', false)`);
       expectOneLine(
-        await runScript('scripts/tenant.ts', ['list'], environment),
+        await runCommand('scripts/tenant.ts', ['list'], environment),
         `The control database is at version 9999-later, with which this build (${head}) cannot work. Use the newer build.`,
       );
     } finally {
@@ -70,7 +72,7 @@ describe('failures that an operator can resolve', () => {
     const url = new URL(world.installation.controlUrl);
     url.password = 'secret-word';
     expectOneLine(
-      await runScript('scripts/tenant.ts', ['list'], { ...world.environment, DATABASE_URL: url.href }),
+      await runCommand('scripts/tenant.ts', ['list'], { ...world.environment, DATABASE_URL: url.href }),
       'The control database cannot be used: the password is wrong. Correct DATABASE_URL, or start the server, ' +
         `and test it: psql "$DATABASE_URL" -c 'select 1'`,
     );
@@ -80,9 +82,9 @@ describe('failures that an operator can resolve', () => {
     const url = new URL(postgresUrl());
     url.password = 'secret-word';
     expectOneLine(
-      await runScript('scripts/tenant.ts', ['server', 'add', 'second'], world.environment, url.href),
+      await runCommand('scripts/tenant.ts', ['server', 'add', 'second'], world.environment, url.href),
       'The server second cannot be used: the password is wrong. ' +
-        'Correct its URL, and run again: npm run -s tenant -- server add second',
+        'Correct its URL, and run again: npx backoffice server add second',
     );
   });
 });

@@ -94,6 +94,132 @@ app.get(
   },
 );
 
+const nullable = type => ({ type, nullable: true });
+const activity = {
+  type: 'object',
+  properties: {
+    Id: { type: 'integer' },
+    CreatedAt: timestamp,
+    ActivityCode: { type: 'integer' },
+    UserId: nullable('integer'),
+    Comment: nullable('string'),
+    EntityId: nullable('integer'),
+    Screen: nullable('string'),
+    IPAddress: nullable('string'),
+  },
+};
+const anyFields = { type: 'object', nullable: true, additionalProperties: true };
+const auditEntry = {
+  type: 'object',
+  properties: {
+    Id: { type: 'integer' },
+    CreatedAt: timestamp,
+    UserId: nullable('integer'),
+    UserGuid: nullable('string'),
+    Action: { type: 'string' },
+    Resource: { type: 'string' },
+    Key: { type: 'string' },
+    Before: anyFields,
+    After: anyFields,
+    IPAddress: nullable('string'),
+    TraceId: nullable('string'),
+  },
+};
+const entity = {
+  type: 'object',
+  properties: {
+    Id: { type: 'integer' },
+    Name: { type: 'string' },
+    EntityType: { type: 'string' },
+    StatusId: { type: 'integer' },
+    StatusTitle: { type: 'string' },
+    CurrencyId: nullable('integer'),
+    CountryCode: nullable('string'),
+    CreatedAt: timestamp,
+  },
+};
+const toActivity = row => ({
+  Id: row.id,
+  CreatedAt: row.created_at,
+  ActivityCode: row.activity_code,
+  UserId: row.user_id,
+  Comment: row.comment,
+  EntityId: row.entity_id,
+  Screen: row.screen,
+  IPAddress: row.ip_address,
+});
+const toAuditEntry = row => ({
+  Id: row.id,
+  CreatedAt: row.created_at,
+  UserId: row.user_id,
+  UserGuid: row.user_guid,
+  Action: row.action,
+  Resource: row.resource,
+  Key: row.record_key,
+  Before: row.before,
+  After: row.after,
+  IPAddress: row.ip_address,
+  TraceId: row.trace_id,
+});
+const toEntity = row => ({
+  Id: row.id,
+  Name: row.name,
+  EntityType: row.entity_type,
+  StatusId: row.status_id,
+  StatusTitle: row.title,
+  CurrencyId: row.currency_id,
+  CountryCode: row.country_code,
+  CreatedAt: row.created_at,
+});
+
+/** Adds a route that reads rows; with `:id` in its path, one of them. */
+function read(path, name, text, items, toResponse) {
+  const isSingle = path.endsWith('/:id');
+  const params = { type: 'object', properties: isSingle ? { id: { type: 'integer' } } : {} };
+  const response = { 200: isSingle ? items : { type: 'array', items } };
+  app.get(
+    path,
+    { onRequest, preHandler: permission('full.read'), schema: { params, response } },
+    async (request, reply) => {
+      const { rows } = await pool.query({ name, text, values: isSingle ? [request.params.id] : [] });
+      if (!isSingle) return rows.map(toResponse);
+      return rows[0] ? toResponse(rows[0]) : reply.code(404).send({ code: 'not_found' });
+    },
+  );
+}
+
+const activityColumns = 'id, created_at, activity_code, user_id, comment, entity_id, screen, ip_address';
+read(
+  '/api/v1/Activity',
+  'activities',
+  `select ${activityColumns} from activities order by created_at desc, id desc limit 20`,
+  activity,
+  toActivity,
+);
+read(
+  '/api/v1/Activity/:id',
+  'activity',
+  `select ${activityColumns} from activities where id = $1`,
+  activity,
+  toActivity,
+);
+read(
+  '/api/v1/AuditLog',
+  'audit-log',
+  `select id, created_at, user_id, user_guid, action, resource, record_key, before, after, ip_address, trace_id
+     from audit_log order by id desc limit 20`,
+  auditEntry,
+  toAuditEntry,
+);
+read(
+  '/api/v1/Entities/:id',
+  'entity',
+  `select e.id, name, entity_type, status_id, title, currency_id, country_code, e.created_at
+     from entities e join entity_statuses s on s.id = status_id where e.id = $1`,
+  entity,
+  toEntity,
+);
+
 app.post(
   '/api/v1/OrderStatuses',
   {

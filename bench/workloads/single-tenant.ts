@@ -8,6 +8,17 @@ import { type Figure, ratios, type Workload } from '../workload.ts';
 const connections = 32;
 const loginConnections = 8;
 
+/** Reads that no process caches: each of them reads the tenant's database. */
+const uncached = [
+  ['activities', 'the newest 20 of 1,000 activities', '/api/v1/Activity', 20, 0.8],
+  ['activity', 'one activity', '/api/v1/Activity/500', undefined, 0.75],
+  ['audit', 'the newest 20 of 1,000 audit entries', '/api/v1/AuditLog', 20, 0.75],
+  ['entity', 'one entity', '/api/v1/Entities/50', undefined, 0.75],
+] as const;
+const uncachedReads = uncached.map(([name, title, path, records, aim]) =>
+  workload(name, title, reading(path, records), { aims: { 'raw-pg': aim, fastify: 1.3 } }),
+);
+
 /**
  * Operations that raw-pg, fastify and the service all support, with one tenant each; for most reads also what bare-http
  * and bare-koa can send.
@@ -26,6 +37,7 @@ export const singleTenantWorkloads: Workload[] = [
     aims: { 'raw-pg': 16 },
     withSenders: true,
   }),
+  ...uncachedReads,
   workload('create', 'creating a record with its audit entry (raw-pg: without)', creating, { aims: { 'raw-pg': 0.4 } }),
   workload('login', 'login, in turn by 10 users', loggingIn),
 ];

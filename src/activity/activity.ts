@@ -2,12 +2,14 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { toRow } from '../casing.ts';
 import { problem } from '../errors.ts';
+import { describeFields } from '../http/describe-fields.ts';
 import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
 import { readPage } from '../lists/read-page.ts';
-import { type Condition, TableStatements } from '../postgres/table-statements.ts';
+import type { Condition } from '../postgres/statement.ts';
+import { TableStatements } from '../postgres/table-statements.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 
@@ -28,12 +30,21 @@ const ActivitySchema = defineEntity({
     recordedFrom: p.text().hidden(),
   },
 });
-/** Something that a user or a system did, as reported by a client. Never changed or deleted. */
+/** Something that a user or a system did, as reported by a client. No request changes or deletes it. */
 export class Activity extends ActivitySchema.class {}
 ActivitySchema.setClass(Activity);
 
-const view = z
-  .object({
+const fields = {
+  ActivityCode: 'What happened, as a number. Your programs decide what the numbers mean.',
+  UserId: 'The number of the user who did it. Without it, a new entry names the caller.',
+  EntityId: 'The `Id` of the entity that the activity is about; null if it is about none.',
+  Comment: 'A text about the activity, of several lines; null if there is none.',
+  Screen: 'The screen of your program where it happened; null if it is not known.',
+  IPAddress: 'The address of the client. Without it, a new entry has the address that the request came from.',
+};
+
+const view = describeFields(
+  {
     Id: longId(),
     CreatedAt: timestamp(),
     ActivityCode: int32(),
@@ -42,8 +53,9 @@ const view = z
     EntityId: longId().nullable(),
     Screen: z.string().nullable(),
     IPAddress: z.string().nullable(),
-  })
-  .meta({ title: 'Activity' });
+  },
+  { ...fields, Id: 'The number of the entry, which the service chooses.', CreatedAt: 'When the entry was stored.' },
+).meta({ title: 'Activity' });
 const table = new TableStatements(Activity, view);
 
 const query = z.object({ limit: limit(), userId: queryId(), entityId: queryId() });
@@ -56,17 +68,20 @@ const list = listContract({
   longTexts: ['Comment'],
 });
 
-const entry = z.object({
-  ActivityCode: int32(),
-  UserId: longId().nullable().optional(),
-  EntityId: longId().nullable().default(null),
-  Comment: optionalText({ max: lengths.longText, multiline: true }).nullable().default(null),
-  Screen: optionalText({ max: lengths.name }).nullable().default(null),
-  IPAddress: optionalText({ max: lengths.ipAddress }).nullable().optional(),
-});
+const entry = describeFields(
+  {
+    ActivityCode: int32(),
+    UserId: longId().nullable().optional(),
+    EntityId: longId().nullable().default(null),
+    Comment: optionalText({ max: lengths.longText, multiline: true }).nullable().default(null),
+    Screen: optionalText({ max: lengths.name }).nullable().default(null),
+    IPAddress: optionalText({ max: lengths.ipAddress }).nullable().optional(),
+  },
+  fields,
+);
 
 const path = '/api/v1/Activity';
-const common = { tag: 'Activity', description: 'Entries can be added and read, never changed or deleted.' };
+const common = { tag: 'Activity', description: 'Entries can be added and read; no request changes or deletes them.' };
 
 /** A caller of scope `Self` sees only the activities of its own entity. */
 const visible = (caller: Caller): Condition | undefined =>

@@ -3,11 +3,14 @@ import { z } from 'zod';
 import { pascalCase } from '../casing.ts';
 import type { ControlDatabase } from '../control/database.ts';
 import { queryList } from '../control/tenant-turns.ts';
+import { describeFields } from '../http/describe-fields.ts';
 import { guid, limit, longId, queryId, text, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { readPage } from '../lists/read-page.ts';
-import { type Condition, type Statement, TableStatements } from '../postgres/table-statements.ts';
+import { toIso } from '../postgres/column-types.ts';
+import type { Condition, Statement } from '../postgres/statement.ts';
+import { TableStatements } from '../postgres/table-statements.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 
@@ -38,8 +41,8 @@ const AuditEntrySchema = defineEntity({
 export class AuditEntry extends AuditEntrySchema.class {}
 AuditEntrySchema.setClass(AuditEntry);
 
-const view = z
-  .object({
+const view = describeFields(
+  {
     Id: longId(),
     CreatedAt: timestamp(),
     UserId: longId().nullable(),
@@ -51,13 +54,32 @@ const view = z
     After: z.record(z.string(), z.unknown()).nullable(),
     IPAddress: z.string().nullable(),
     TraceId: z.string().nullable(),
-  })
-  .meta({ title: 'AuditEntry' });
+  },
+  {
+    Id: 'The number of the entry: later entries have higher numbers.',
+    CreatedAt: 'When the change was made.',
+    UserId: 'The number of the user who made the change; null for a change of the operator.',
+    UserGuid: 'The guid of the user who made the change; null for a change of the operator.',
+    Action: 'What was done with the record.',
+    Resource: 'The name of the resource, such as `Country`.',
+    Key: 'The id or the code of the record.',
+    Before: 'The fields of the record before the change; null if it was created.',
+    After: 'The fields of the record after the change; null if it was deleted.',
+    IPAddress: 'The address that the request came from; null for a change of the operator.',
+    TraceId: 'The `X-Request-Id` of the request that made the change; null for a change of the operator.',
+  },
+).meta({ title: 'AuditEntry' });
 
 const table = new TableStatements(AuditEntry, view);
 const name = text({ max: 255 }).optional();
 const query = z.object({ limit: limit(), resource: name, key: name, userId: queryId() });
-const list = listContract({ view, query, order: { Id: 'desc' }, key: 'Id', search: ['Resource', 'Key'] });
+const list = listContract({
+  view,
+  query,
+  order: { Id: 'desc' },
+  key: 'Id',
+  search: ['Resource', 'Key'],
+});
 
 /** The resources whose records, and audit entries, are in the control database. */
 const controlResources = ['User', 'Role'];
@@ -122,15 +144,27 @@ function entryOf(row: Row): string {
 /** The columns of a row as fields of the API: names in PascalCase, timestamps in UTC to the millisecond. */
 function toFields(row: Row | null | undefined): Row | null {
   if (!row) return null;
-  return Object.fromEntries(
-    Object.entries(row).map(([column, value]) => [
-      column.split('_').map(pascalCase).join(''),
-      toFieldValue(column, value),
-    ]),
-  );
+  const fields: Row = {};
+  for (const [column, value] of Object.entries(row)) fields[fieldName(column)] = toFieldValue(column, value);
+  return fields;
+}
+
+/** By column. Bounded: the columns are those of the audited tables. */
+const fieldNames = new Map<string, string>();
+
+function fieldName(column: string): string {
+  let name = fieldNames.get(column);
+  if (name === undefined) {
+    name = column.split('_').map(pascalCase).join('');
+    fieldNames.set(column, name);
+  }
+  return name;
 }
 
 function toFieldValue(column: string, value: unknown): unknown {
-  if (!column.endsWith('_at') || typeof value !== 'string' || Number.isNaN(Date.parse(value))) return value;
-  return new Date(value).toISOString();
+  if (typeof value !== 'string' || !column.endsWith('_at')) return value;
+  const timestamp = toIso(value);
+  if (timestamp !== value) return timestamp;
+  const time = Date.parse(value);
+  return Number.isNaN(time) ? value : new Date(time).toISOString();
 }

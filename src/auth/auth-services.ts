@@ -5,7 +5,7 @@ import type { Directory } from '../control/directory.ts';
 import type { SecretBox } from '../control/secret-box.ts';
 import type { TokenSettings } from './access-token.ts';
 import type { MailLimits } from './limit-mails.ts';
-import type { SendMail } from './mail.ts';
+import type { SendTenantMail } from './mail.ts';
 import type { Passwords } from './passwords.ts';
 import type { UsageCounter } from './usage-counter.ts';
 
@@ -19,7 +19,7 @@ export interface AuthServices {
   tokens: TokenSettings;
   usage: UsageCounter;
   background: BackgroundTasks;
-  sendMail: SendMail;
+  sendMail: SendTenantMail;
   mailLimits: MailLimits;
   /** The URL under which clients reach the service, for links in mails. */
   publicUrl: string;

@@ -85,7 +85,8 @@ async function identifyLegacy(
   if (tenant.status !== 'active') throw problem('tenant_inactive');
   requireLegacyTokens(tenant);
   const hash = hashOfLegacyToken(token ?? '') ?? '';
-  const proof = { sessionId: '', tokenId: hash.slice(0, 16), entityType: legacyToken.entityType };
+  const { entityType } = legacyToken;
+  const proof = { sessionId: '', legacyTokenHash: hash, tokenId: hash.slice(0, 16), entityType };
   const caller = await loadCaller(directory, tenant, legacyToken.userId, proof);
   if (!caller) throw invalidToken('user');
   usage.count(hash);
@@ -106,7 +107,7 @@ export async function loadCaller(
   return found && toCaller(found.user, found.role, proof);
 }
 
-type Proof = Pick<Caller, 'sessionId' | 'tokenId' | 'entityType'>;
+type Proof = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'tokenId' | 'entityType'>;
 
 async function findUser(
   directory: Directory,
@@ -133,9 +134,10 @@ function toCaller(user: UserRecord, role: RoleRecord, proof: Proof): Caller {
   };
 }
 
-/** @throws {Problem} `gone` unless the tenant has the feature `legacyTokens` */
-export function requireLegacyTokens({ features }: TenantRecord): void {
-  if (!features.includes('legacyTokens')) throw problem('gone', { detail: 'Legacy tokens have been switched off.' });
+/** @throws {Problem} `gone` unless the tenant has the feature `legacyTokens`, and is not isolated */
+export function requireLegacyTokens({ features, isIsolated }: Pick<TenantRecord, 'features' | 'isIsolated'>): void {
+  if (isIsolated || !features.includes('legacyTokens'))
+    throw problem('gone', { detail: 'Legacy tokens have been switched off.' });
 }
 
 const deprecatedSince = new Date('2026-11-21T00:00:00Z');

@@ -22,7 +22,7 @@ export function confirm({ control }: AuthServices): TenantRoute {
     tag: 'Authentication',
     summary: 'Confirm an e-mail address',
     description: 'Password and names become those of the registration that the token was sent for.',
-    body: z.object({ token: z.string().min(1) }),
+    body: z.object({ token: z.string().min(1).describe('The token of the mail.') }),
     example: { token: 'the token of the mail' },
     bodyLimit: bodyLimits.auth,
     handler: async ({ body }, { tenant, origin, deadline }) => {

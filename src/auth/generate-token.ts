@@ -31,7 +31,10 @@ export function generateToken({ control, tokens }: AuthServices): TenantRoute {
     description:
       'Deprecated. Needs `Authorization: Basic` of an API client. The token is valid for 90 days, or until the ' +
       'client has 20 newer ones.',
-    response: z.object({ token: z.string(), expiresAt: timestamp() }),
+    response: z.object({
+      token: z.string().describe('Send it as `X-Api-Token`, or as `Authorization: Bearer …`.'),
+      expiresAt: timestamp().describe('When the token ends.'),
+    }),
     handler: async (_input, context) => {
       const { caller, tenant } = context;
       const token = createLegacyToken();

@@ -6,11 +6,16 @@ import { signAccessToken } from './access-token.ts';
 import type { AuthServices } from './auth-services.ts';
 import { encodeRefreshToken, type RefreshToken } from './refresh-token.ts';
 
-export const entityType = z.enum(['supplier', 'customer']).nullable();
+export const entityTypeDescription =
+  'Whether the entity of the user is a supplier or a customer; null for a user without an entity.';
+export const entityType = z.enum(['supplier', 'customer']).nullable().describe(entityTypeDescription);
 
-/** `entityType` is null for a user without a business entity. */
 export const loginResponse = z
-  .object({ accessToken: z.string(), refreshToken: z.string(), entityType })
+  .object({
+    accessToken: z.string().describe('Send it as `Authorization: Bearer …`. It is valid for 15 minutes.'),
+    refreshToken: z.string().describe('Gets the next pair of tokens, once.'),
+    entityType,
+  })
   .meta({ title: 'LoginResponse' });
 
 /** The user that tokens are issued to, with the current permissions of the role and the type of the entity. */

@@ -12,12 +12,13 @@ import { passwordLength } from './passwords.ts';
 import { openSession } from './sessions.ts';
 
 const credentials = z.object({
-  email: emailText(),
+  email: emailText().describe('The e-mail address of the user.'),
   // White space counts. The limit, in UTF-16 units before normalisation, admits every password that can be set.
   password: z
     .string()
     .min(1)
-    .max(passwordLength.max * 8),
+    .max(passwordLength.max * 8)
+    .describe('The password of the user.'),
 });
 
 /** Returns the e-mail address of a login body as it is looked up, for the rate limit; '' when there is none. */

@@ -29,24 +29,44 @@ export async function createResetToken(em: EntityManager, user: { id: number; te
   return token;
 }
 
+interface InvitedUser {
+  id: number;
+  tenantId: number;
+}
+
+const invitationOf = `
+  select $1::bytea, tenant_id, id, 'confirm', now() + interval '7 days' from users
+   where tenant_id = $2 and id = $3 and confirmed_at is null and disabled_at is null`;
+const insertInvitation = `
+  with invited as (${invitationOf}),
+    inserted as (
+      insert into mail_tokens (hash, tenant_id, user_id, purpose, expires_at) select * from invited
+      on conflict (user_id, purpose) do nothing returning user_id)
+  select exists (select from inserted) as "isAdded" from invited`;
 const upsertInvitation = `
-  insert into mail_tokens (hash, tenant_id, user_id, purpose, expires_at)
-  values ($1, $2, $3, 'confirm', now() + interval '7 days')
+  insert into mail_tokens (hash, tenant_id, user_id, purpose, expires_at) ${invitationOf}
   on conflict (user_id, purpose) do update
     set hash = excluded.hash, expires_at = excluded.expires_at, created_at = now()`;
 
 /**
- * Creates a token that accepts an invitation and sets the first password: valid once, for 7 days. It replaces the
- * user's former invitation. Also removes expired tokens.
+ * Makes a token valid that accepts an invitation and sets the first password: once, for 7 days. A valid token of a
+ * former invitation stays in its place. Also removes expired tokens.
+ * @returns whether the token is valid now; undefined when the user has accepted an invitation, or is disabled
  */
-export async function createInvitationToken(
+export async function addInvitationToken(
   query: QueryControl,
-  user: { id: number; tenantId: number },
-): Promise<string> {
-  const token = createToken();
+  user: InvitedUser,
+  token: string,
+): Promise<{ isAdded: boolean } | undefined> {
   await removeExpired({ execute: text => query('remove_expired_mail_tokens', text, []) }, 'mail_tokens');
+  const values = [hashOf(token), user.tenantId, user.id];
+  const [added] = await query<{ isAdded: boolean }>('insert_invitation', insertInvitation, values);
+  return added;
+}
+
+/** Puts the token in the place of that of a former invitation. */
+export async function replaceInvitationToken(query: QueryControl, user: InvitedUser, token: string): Promise<void> {
   await query('upsert_invitation', upsertInvitation, [hashOf(token), user.tenantId, user.id]);
-  return token;
 }
 
 /** Deletes the tokens that a user has received by mail. */

@@ -3,6 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createTransport } from 'nodemailer';
 import type { Logger } from 'pino';
+import type { TenantRecord } from '../control/records.ts';
 
 interface Message {
   to: string;
@@ -47,6 +48,17 @@ export function createMail({ smtpUrl, from, folder, log }: MailOptions): SendMai
 /** Passes the address as an object: parsed as a header, `(a)b@c.test` would be a comment and the address `b@c.test`. */
 function addressed(message: Message) {
   return { ...message, to: { name: '', address: message.to } };
+}
+
+/** Sends a message of a tenant, unless the tenant is isolated. @throws when the mail server does not accept it */
+export type SendTenantMail = (tenant: Pick<TenantRecord, 'guid' | 'isIsolated'>, message: Message) => Promise<void>;
+
+/** Lets isolated tenants, such as copies of others, send no mail. The log has neither address nor text. */
+export function withholdMails(send: SendMail, log: Logger): SendTenantMail {
+  return async ({ guid, isIsolated }, message) => {
+    if (!isIsolated) return send(message);
+    log.info({ event: 'mail_withheld', tenant: guid }, 'a mail was not sent, because the tenant is isolated');
+  };
 }
 
 /** Counts mails and failures. @returns the same function, and the counts since the start */

@@ -1,10 +1,11 @@
 import { z } from 'zod';
 import { scopes } from '../control/scopes.ts';
+import { describeFields } from '../http/describe-fields.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
-import { entityType } from './issue-tokens.ts';
+import { entityType, entityTypeDescription } from './issue-tokens.ts';
 
-const currentUser = z
-  .object({
+const currentUser = describeFields(
+  {
     tokenId: z.string(),
     userGuid: z.string(),
     firstName: z.string(),
@@ -19,8 +20,24 @@ const currentUser = z
     scope: z.enum(scopes),
     permissions: z.array(z.string()),
     features: z.array(z.string()),
-  })
-  .meta({ title: 'CurrentUser' });
+  },
+  {
+    tokenId: 'The id of the access token.',
+    userGuid: 'The guid of the user.',
+    firstName: 'The first name of the user.',
+    lastName: 'The last name of the user.',
+    tenantId: 'The number of the tenant.',
+    tenantGuid: 'The guid of the tenant, as in `X-Tenant`.',
+    tenantName: 'The name of the tenant.',
+    appId: 'The id of the program that the tenant uses, as the operator has set it.',
+    userEntityId: 'The `Id` of the entity that the user belongs to; null if it is none.',
+    role: 'The name of the role of the user.',
+    entityType: entityTypeDescription,
+    scope: 'Whether the user accesses the data of every entity, or of the own entity only.',
+    permissions: 'What the user may do. The reference names the permission that an endpoint needs.',
+    features: 'What the operator has switched on for the tenant.',
+  },
+).meta({ title: 'CurrentUser' });
 
 /** Returns the caller, their tenant, role and permissions. */
 export function me(): TenantRoute {

@@ -1,14 +1,22 @@
 import { z } from 'zod';
 import { Session } from '../control/user-entities.ts';
+import { describeFields } from '../http/describe-fields.ts';
 import { timestamp } from '../http/fields.ts';
 import { isUuid } from '../http/uuid.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { requireMayManage } from '../tenancy/permission-rules.ts';
 import type { AuthServices } from './auth-services.ts';
 import { listActiveSessions, revokeSession } from './sessions.ts';
 
-const view = z
-  .object({ id: z.string(), createdAt: timestamp(), refreshedAt: timestamp(), current: z.boolean() })
-  .meta({ title: 'Session' });
+const view = describeFields(
+  { id: z.string(), createdAt: timestamp(), refreshedAt: timestamp(), current: z.boolean() },
+  {
+    id: 'The id of the session, for `DELETE`.',
+    createdAt: 'When the user logged in.',
+    refreshedAt: 'When the tokens of the session were last exchanged.',
+    current: 'Whether it is the session of this request.',
+  },
+).meta({ title: 'Session' });
 const path = '/api/v1/auth/sessions';
 
 /** Lists the caller's sessions and ends one of them. */
@@ -38,13 +46,18 @@ export function sessionRoutes({ control, directory }: AuthServices): TenantRoute
       tag: 'Authentication',
       summary: 'End a session',
       description:
-        'Your own or, with the permission `users.manage`, that of any user. Ending an unknown session succeeds.',
+        'Your own or, with the permission `users.manage` and the scope `All`, that of a user whose permissions you all ' +
+        'have. Ending an unknown session succeeds.',
       handler: async ({ params: { id = '' } }, { caller, tenant, actor }) => {
         if (!isUuid(id.toLowerCase())) return;
-        const session = await control.em.fork().findOne(Session, { id, tenant: tenant.id });
-        // The session of another user gets the same response as an unknown one, so the response discloses no id.
-        const mayEnd = session?.user.id === caller.userId || caller.permissions.has('users.manage');
-        if (!session || !mayEnd) return;
+        const found = { id, tenant: tenant.id };
+        const session = await control.em.fork().findOne(Session, found, { populate: ['user.role'] });
+        if (!session) return;
+        if (session.user.id !== caller.userId) {
+          // Who manages nobody gets the same response as for an unknown session, so the response discloses no id.
+          if (caller.scope !== 'All' || !caller.permissions.has('users.manage')) return;
+          requireMayManage(session.user.role.permissions, caller.permissions);
+        }
         await revokeSession(control, session.id, 'ended', actor);
         directory.invalidateSession(session.id);
       },

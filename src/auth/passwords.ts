@@ -144,13 +144,16 @@ function createLimiter(concurrency: number, maxWaiting: number): Limiter {
     },
     countHash: () => void hashed++,
     run: async (task, requester) => {
+      const trace = requester.deadline?.trace;
+      const requestedAt = performance.now();
       if (running >= concurrency) await queue.enqueue(requester);
       else running++;
       hashed++;
       const startedAt = performance.now();
+      trace?.addStep('wait for a hash', requestedAt, startedAt);
       const utilizationBefore = performance.eventLoopUtilization();
       try {
-        return await task();
+        return await (trace ? trace.step('hash', {}, task) : task());
       } finally {
         const { utilization } = performance.eventLoopUtilization(utilizationBefore);
         if (utilization > busyUtilization) setTimeout(next, Math.min(2 * (performance.now() - startedAt), maxPauseMs));

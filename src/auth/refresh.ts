@@ -16,7 +16,7 @@ export function refresh(services: AuthServices): TenantRoute {
     access: 'anonymous',
     tag: 'Authentication',
     summary: 'Exchange a refresh token for a new pair of tokens',
-    body: z.object({ refreshToken: z.string().min(1) }),
+    body: z.object({ refreshToken: z.string().min(1).describe('The refresh token of the last login or refresh.') }),
     example: { refreshToken: 'the refreshToken of the last login or refresh' },
     bodyLimit: bodyLimits.auth,
     response: loginResponse,

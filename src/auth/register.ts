@@ -13,13 +13,15 @@ import { mailText } from './mail.ts';
 import { newPassword } from './new-password.ts';
 import { createRegistration, type RegistrationData } from './registration-token.ts';
 
-export const acceptedResponse = z.object({ status: z.literal('accepted') });
+export const acceptedResponse = z.object({
+  status: z.literal('accepted').describe('Always `accepted`, whether or not the address is known.'),
+});
 
 const registration = z.object({
-  email: email(),
-  password: newPassword(),
-  firstName: text({ max: lengths.name }),
-  lastName: text({ max: lengths.name }),
+  email: email().describe('The e-mail address, which receives the mail.'),
+  password: newPassword().describe('The password to log in with once the address is confirmed.'),
+  firstName: text({ max: lengths.name }).describe('The first name of the person.'),
+  lastName: text({ max: lengths.name }).describe('The last name of the person.'),
 });
 
 /**
@@ -87,7 +89,7 @@ async function addUnconfirmed(
     return createRegistration(tx, { id: user.id, tenantId: tenant.id }, person);
   });
   if (token === undefined) return;
-  await sendMail({
+  await sendMail(tenant, {
     to: person.email,
     subject: `Confirm your address for ${tenant.name}`,
     text: mailText(

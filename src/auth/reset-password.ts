@@ -17,9 +17,9 @@ import { newPassword } from './new-password.ts';
 import { acceptedResponse } from './register.ts';
 
 const request = z.object({
-  email: email().optional(),
-  token: z.string().min(1).optional(),
-  newPassword: newPassword().optional(),
+  email: email().optional().describe('The address of the user who receives a mail. Send it alone, for step 1.'),
+  token: z.string().min(1).optional().describe('The token of the mail. Send it with `newPassword`, for step 2.'),
+  newPassword: newPassword().optional().describe('The password to set.'),
 });
 
 /**
@@ -80,7 +80,7 @@ async function sendToken(
   if (!user?.confirmedAt) return;
   if (!(await mailLimits.allowReset({ tenantGuid: tenant.guid, email: user.email }))) return;
   const token = await createResetToken(em, { id: user.id, tenantId: tenant.id });
-  await sendMail({
+  await sendMail(tenant, {
     to: user.email, // the stored address, never the one in the request
     subject: `A new password for ${tenant.name}`,
     text: mailText(

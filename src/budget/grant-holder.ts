@@ -72,7 +72,9 @@ export class GrantHolder {
     return this.#limit;
   }
 
-  /** Maximum connections to the control database, beside `limit`. Before the first grant, one may be open all the same. */
+  /**
+   * Maximum connections to the control database, beside `limit`. Before the first grant, one may be open all the same.
+   */
   get reserved(): number {
     return this.#reserved;
   }

@@ -34,7 +34,8 @@ interface Plan {
  * - A process grows by what is free only, and `granted` never falls below the connections that it still has. It takes
  *   its connections to the control database (`reserved`) first, and keeps them.
  * - Some room stays free (`roomOf`), so that a command or a new process need not wait for others to give back: only a
- *   command may use it, and a service for its first connection. The others give back until it is free again.
+ *   command may use it, and a service for its first connection to the control database and its first one to a tenant.
+ *   The others give back until it is free again.
  * - The grant of a silent process counts until it is removed, which needs that no connection of it is left.
  */
 export function planExchange(situation: Situation): Plan {
@@ -66,12 +67,12 @@ export function planExchange(situation: Situation): Plan {
 
   const lent = Math.max(0, granted - share);
   const roomForCommand = Math.max(0, free + room - (base > 0 ? entriesOf(room) : 0));
-  const roomForService = granted + reserved === 0 ? Math.min(1, roomForCommand) : 0;
-  const taken = Math.max(
-    Math.min(Math.max(0, free), Math.max(0, share - granted)),
-    Math.min(kind === 'command' ? roomForCommand : roomForService, Math.max(0, demand - granted)),
-  );
-  const growth = Math.min(lacking, taken);
+  const roomForService = granted === 0 ? Math.min(1, roomForCommand) : 0;
+  const fromFree = Math.min(Math.max(0, free), Math.max(0, share - granted));
+  const fromRoom = Math.min(kind === 'command' ? roomForCommand : roomForService, Math.max(0, demand - granted));
+  const taken = Math.max(fromFree, fromRoom);
+  // A process with one connection to the control database has the one of the room for its requests.
+  const growth = fromFree < fromRoom && reserved > 0 ? 0 : Math.min(lacking, taken);
   const surplus = Math.floor((divided - sum([...shares.values()], value => value)) / processes);
   const spare = kind === 'command' ? 0 : Math.max(0, Math.min(surplus - lent, free - taken - missing));
   const kept = missing > free ? granted - Math.min(lent, missing - free) : granted + spare;

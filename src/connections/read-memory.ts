@@ -1,5 +1,7 @@
 /** A read whose result is larger than this, in bytes, is large. */
 const largeBytes = 512 * 1024;
+/** A read that has received more than this, in bytes, lets the event loop run after each further chunk. */
+const chunkBytes = 64 * 1024;
 
 /** The connection on which a read receives its result. */
 interface ResultSource {
@@ -16,7 +18,7 @@ interface LargeWork {
 
 /**
  * Bounds the memory of the large reads of a process. The size of a result is not known before it arrives, so its bytes
- * are counted while they arrive. A read that has received more than 512 KiB is large. It pauses its connection, and
+ * are counted while they arrive. A read that has received more than 512 KiB is large. Its connection is paused, and
  * PostgreSQL waits, while
  *
  *   - earlier work of the same tenant has a large read, or
@@ -46,7 +48,7 @@ export class ReadMemory {
     return work !== undefined && this.#large.has(work);
   }
 
-  /** Counts bytes that a large read has received, and pauses it if it must wait. */
+  /** Counts bytes that a large read has received. */
   receive(read: Read, bytes: number): void {
     const { tenant } = read;
     const work: LargeWork = this.#large.get(read.work) ?? { tenant, reads: new Set(), bytes: 0 };
@@ -54,7 +56,12 @@ export class ReadMemory {
     work.reads.add(read);
     work.bytes += bytes;
     this.#bytes += bytes;
-    if (!this.#mayContinue(work)) read.source?.pause();
+  }
+
+  /** True while the read may receive more. */
+  mayReceive({ work }: Read): boolean {
+    const large = this.#large.get(work);
+    return large === undefined || this.#mayContinue(large);
   }
 
   /** Must be called when work with a large read has ended. */
@@ -96,10 +103,19 @@ export class Read {
     return this.#bytes > largeBytes;
   }
 
-  /** Counts received bytes. */
+  /**
+   * Counts received bytes. Pauses the connection for a turn of the event loop after each chunk but the first, because
+   * libuv reads up to 32 chunks of 64 KiB from a socket in a row, and to parse them takes up to 30 ms. A read that
+   * must wait for others stays paused.
+   */
   receive(bytes: number): void {
     const { isLarge } = this;
     this.#bytes += bytes;
     if (this.isLarge) this.#memory.receive(this, isLarge ? bytes : this.#bytes);
+    if (this.#bytes <= chunkBytes) return;
+    this.source?.pause();
+    setImmediate(() => {
+      if (this.#memory.mayReceive(this)) this.source?.resume();
+    });
   }
 }

@@ -28,8 +28,13 @@ export class TenantClient extends pg.Client {
     statement => this.query(statement as never) as Promise<unknown>,
     () => this.#onRelease !== undefined,
   );
+  /** Begin and end of the opening, by `performance.now()`; 0 while it has not ended. */
+  openingAt = 0;
+  openedAt = 0;
   /** Time of the last release, by `performance.now()`. */
   idleSince = 0;
+  /** Statements that the server has executed. The commit of the last one may still follow. */
+  executed = 0;
   /** True once `close` has been called. */
   closing = false;
   /** True once the server has closed its side. */
@@ -49,6 +54,7 @@ export class TenantClient extends pg.Client {
     this.connection.on('errorMessage', ({ code }: { code?: string }) => {
       if (fatalStates.test(code ?? '')) this.#isFailing = true;
     });
+    this.connection.on('commandComplete', () => this.executed++);
     this.once('end', () => this.#onEnd());
   }
 
@@ -70,6 +76,7 @@ export class TenantClient extends pg.Client {
    */
   async open(mayLogIn: () => boolean = () => true): Promise<void> {
     const { expected, silenceMs, openMs } = this.pool.options;
+    this.openingAt = performance.now();
     // The error is created when the timer fires. An error created here would capture this stack, and with it retain the
     // connection whose end caused this one to be opened, which retains the one before it, and so on.
     const giveUp = () => this.#stream.destroy(new PoolError('ETIMEDOUT', 'the server did not answer in time'));
@@ -84,6 +91,7 @@ export class TenantClient extends pg.Client {
     } finally {
       clearTimeout(timer);
     }
+    this.openedAt = performance.now();
     const stream = this.#stream;
     stream.on('data', (chunk: Buffer) => this.#read?.receive(chunk.length));
     // Not as a callback of `setTimeout`, which would be called once only: an idle connection is silent, too.

@@ -1,76 +1,42 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { MikroORM } from '@mikro-orm/postgresql';
 import { LRUCache } from 'lru-cache';
-import type { Logger } from 'pino';
-import { findStatement, type GrantStore, type ProcessConnection } from '../control/connection-grants.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { canServe } from '../control/schema-version.ts';
 import { problem } from '../errors.ts';
-import { serverAddress } from '../postgres/server-address.ts';
-import { type BudgetUsage, ConnectionBudget } from './connection-budget.ts';
-import { ConnectionEnder } from './connection-ender.ts';
-import { GrantLoop } from './grant-loop.ts';
+import type { BudgetUsage, ConnectionBudget } from './connection-budget.ts';
 import { ReadMemory } from './read-memory.ts';
+import { ServerBudgets, type ServerBudgetsOptions } from './server-budgets.ts';
 import { TenantDriver } from './tenant-driver.ts';
+import type { TenantFences } from './tenant-fences.ts';
+import type { TenantPool } from './tenant-pool.ts';
 
-interface TenantDatabasesOptions {
+interface TenantDatabasesOptions extends ServerBudgetsOptions {
   /** Has the metadata of a tenant database. Its own database does not exist, so a use by mistake reaches no data. */
   orm: MikroORM;
   /** The last tenant migration of this build. A tenant whose schema the build cannot serve is refused. */
   head: string;
-  /** The control database: its connections count against the budget of its server. */
-  controlUrl: string;
-  /** Which server the control database is on (`readServerIdentity`). */
-  controlIdentity?: string | undefined;
-  /** Connections to the control database that this process wants. */
-  controlConnections: number;
-  /** Maximum connections to one PostgreSQL server, over all tenants and the control database. */
-  connectionBudget: number;
-  /** Maximum connections of one tenant; a third of that while other tenants use the server too. */
-  tenantConnections: number;
-  /** Maximum wait for a connection, and maximum time to open one, in milliseconds. */
-  acquireTimeoutMs: number;
-  /** How the processes of an installation share the connections. Without it, this process may use all of them. */
-  sharing?: Sharing;
 }
 
-interface Sharing {
-  store: GrantStore;
-  log: Logger;
-  /** Finds tenants by the names of their databases. */
-  findTenants: (databases: readonly string[]) => Promise<TenantRecord[]>;
-}
-
-/** Maximum delay of a stop by a control database that does not answer. */
-const maxLeaveMs = 1_000;
 /** An open database takes about 14 KB, and nothing else while it has no connection. */
 const maxOpenDatabases = 10_000;
 /** Maximum bytes of large results in memory before they are encoded, over all tenants; see `ReadMemory`. */
 const maxReadBytes = 32 * 1024 * 1024;
 
-/** The open tenant databases, and the connection budget of each of their servers. */
+/** The open tenant databases. */
 export class TenantDatabases {
   readonly readMemory = new ReadMemory(maxReadBytes);
   readonly #options: TenantDatabasesOptions;
-  readonly #budgets = new Map<string, ConnectionBudget>();
-  readonly #loops = new Map<string, GrantLoop>();
-  /**
-   * The address that identifies the budget of a server, by the identity of the server: the first address that was used.
-   */
-  readonly #addresses = new Map<string, string>();
+  readonly #budgets: ServerBudgets;
   readonly #open = new LRUCache<string, TenantDriver>({
     max: maxOpenDatabases,
     dispose: driver => void driver.close(),
   });
+  #fences: Pick<TenantFences, 'isClosed' | 'locate'> | undefined;
   #isClosed = false;
 
   constructor(options: TenantDatabasesOptions) {
     this.#options = options;
-    const { controlIdentity, controlUrl } = options;
-    const address = serverAddress(controlUrl);
-    if (controlIdentity !== undefined) this.#addresses.set(controlIdentity, address);
-    // The first request then finds the connections granted.
-    if (options.sharing) this.#createBudget(address, controlIdentity);
+    this.#budgets = new ServerBudgets(options, this);
   }
 
   /**
@@ -91,120 +57,71 @@ export class TenantDatabases {
     return driver;
   }
 
+  /** From now on, requests of a fenced tenant wait for a connection. */
+  useFences(fences: Pick<TenantFences, 'isClosed' | 'locate'>): void {
+    this.#fences = fences;
+  }
+
+  /** Begins to share the connections to a server, so that the first request there finds some granted. */
+  prepareServer({ address, identity }: { address: string; identity: string | undefined }): void {
+    if (!this.#isClosed) this.#budgets.of({ databaseUrl: address, serverIdentity: identity });
+  }
+
+  /** The pools of a tenant's open databases. */
+  poolsOf(guid: string): TenantPool[] {
+    const keys = [...this.#open.keys()].filter(key => key.startsWith(`${guid} `));
+    return keys.flatMap(key => this.#open.peek(key)?.pool ?? []);
+  }
+
+  /** The fence of the tenant is lifted: opens the pool of its database, and forgets those that it had before. */
+  releasePools({ guid, databaseUrl }: TenantRecord): void {
+    for (const key of [...this.#open.keys()].filter(each => each.startsWith(`${guid} `)))
+      if (key === `${guid} ${databaseUrl}`) this.#open.peek(key)?.pool.release();
+      else this.#open.delete(key);
+  }
+
   /** Returns the most recently used database on a server; undefined when none is open there. */
   lastUsedOn(server: string): TenantDriver | undefined {
-    const budget = this.#budgets.get(server);
+    const budget = this.budgets.get(server);
     for (const driver of this.#open.values()) if (driver.pool.budget === budget) return driver;
     return undefined;
   }
 
   /** The connection budget of each server, by host and port. */
   get budgets(): ReadonlyMap<string, ConnectionBudget> {
-    return this.#budgets;
+    return this.#budgets.all;
   }
 
   /** The sum over all servers. */
   get usage(): BudgetUsage {
-    const total = { open: 0, inUse: 0, waiting: 0 };
-    for (const { usage } of this.#budgets.values()) {
-      total.open += usage.open;
-      total.inUse += usage.inUse;
-      total.waiting += usage.waiting;
-    }
-    return total;
+    return this.#budgets.usage;
   }
 
   /** Opens no more databases, and closes every connection; a connection in use is closed when it is released. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#open.clear();
-    await Promise.all([...this.#budgets.values()].map(budget => budget.close()));
-    await Promise.all([...this.#loops.values()].map(loop => loop.stop()));
-    // If that fails, the other processes find after some seconds that this one is gone.
-    const left = this.#options.sharing?.store.leave().catch(() => {});
-    await Promise.race([left, delay(maxLeaveMs, undefined, { ref: false })]);
+    await this.#budgets.close();
   }
 
   /** Maximum connections to the control database at this moment. */
   get maxControl(): number {
-    const { controlUrl, controlConnections } = this.#options;
-    return this.#loops.get(serverAddress(controlUrl))?.maxControl ?? controlConnections;
+    return this.#budgets.maxControl;
   }
 
   #createDriver(tenant: TenantRecord): TenantDriver {
     const { orm, head, acquireTimeoutMs, sharing } = this.#options;
-    return new TenantDriver(orm, {
+    const fences = this.#fences;
+    const driver = new TenantDriver(orm, {
       url: tenant.databaseUrl,
       expected: { guid: tenant.guid, head },
-      budget: this.#budgetFor(tenant),
+      budget: this.#budgets.of(tenant),
       readMemory: this.readMemory,
       connectTimeoutMs: acquireTimeoutMs,
       processId: sharing?.store.process.id,
+      ...(fences && { relocate: deadline => fences.locate(tenant.guid, deadline) }),
     });
-  }
-
-  #addressOf({ serverIdentity, databaseUrl }: TenantRecord): string {
-    const address = serverAddress(databaseUrl);
-    if (serverIdentity === undefined) return address;
-    const known = this.#addresses.get(serverIdentity);
-    if (known === undefined) this.#addresses.set(serverIdentity, address);
-    return known ?? address;
-  }
-
-  #budgetFor(tenant: TenantRecord): ConnectionBudget {
-    const server = this.#addressOf(tenant);
-    return this.#budgets.get(server) ?? this.#createBudget(server, tenant.serverIdentity);
-  }
-
-  #createBudget(server: string, identity: string | undefined): ConnectionBudget {
-    const { controlUrl, controlConnections, connectionBudget, tenantConnections, acquireTimeoutMs } = this.#options;
-    const isControlServer = server === serverAddress(controlUrl);
-    const base = isControlServer ? controlConnections : 0;
-    const max = connectionBudget - base;
-    const maxPerTenant = Math.min(tenantConnections, max);
-    const loop = this.#createLoop(server, identity, isControlServer, base);
-    const budget = new ConnectionBudget({
-      max: loop ? 0 : max,
-      maxPerTenant,
-      maxPerTenantShared: Math.ceil(maxPerTenant / 3),
-      maxWaitMs: acquireTimeoutMs,
-      ...(loop && { mayOpen: () => loop.mayOpen() }),
-    });
-    this.#budgets.set(server, budget);
-    if (loop) {
-      this.#loops.set(server, loop);
-      loop.start(budget);
-    }
-    return budget;
-  }
-
-  #createLoop(
-    server: string,
-    identity: string | undefined,
-    isControlServer: boolean,
-    base: number,
-  ): GrantLoop | undefined {
-    const { sharing, controlIdentity, connectionBudget } = this.#options;
-    if (!sharing) return undefined;
-    const { store, log, findTenants } = sharing;
-    const find = isControlServer ? store.findConnections : this.#finderOn(server);
-    const ender = new ConnectionEnder({ findTenants, open: tenant => this.open(tenant), log });
-    return new GrantLoop({
-      store,
-      log,
-      server: (isControlServer ? controlIdentity : identity) ?? server,
-      max: connectionBudget,
-      base,
-      findConnections: async (processes, end) => ender.endOthers(await find(processes, end), end),
-    });
-  }
-
-  /** Asks a server on a connection of the tenant used last, which is within the grant. */
-  #finderOn(server: string): GrantStore['findConnections'] {
-    return async (processes, end) => {
-      const driver = this.lastUsedOn(server);
-      if (!driver) throw new Error('no tenant of the server is open');
-      return (await driver.read(findStatement(processes, end))) as unknown as ProcessConnection[];
-    };
+    if (fences?.isClosed(tenant.guid)) driver.pool.hold();
+    return driver;
   }
 }

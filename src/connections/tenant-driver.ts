@@ -2,7 +2,8 @@ import { type EntityManager, type MikroORM, PostgreSqlDriver } from '@mikro-orm/
 import type { Deadline } from '../deadline.ts';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { isConnectionLost } from '../postgres/database-error.ts';
-import type { RowValues, Statement } from '../postgres/table-statements.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
+import type { Trace } from '../tracing/trace.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 import { LargeReads } from './large-reads.ts';
 import type { ReadMemory } from './read-memory.ts';
@@ -10,8 +11,9 @@ import { type ResourceState, resourceLockKey, resourceState } from './resource-l
 import type { TenantClient } from './tenant-client.ts';
 import { TenantConnection } from './tenant-connection.ts';
 import type { ExpectedTenant } from './tenant-identity.ts';
-import { TenantPool } from './tenant-pool.ts';
+import { type Relocate, TenantPool } from './tenant-pool.ts';
 import { TenantTransaction } from './tenant-transaction.ts';
+import { traceConnect, traceQuery } from './trace-steps.ts';
 
 /** The rows of a read, whether they may be cached, and the database that they came from. */
 export interface ReadResult {
@@ -32,6 +34,8 @@ interface TenantDriverOptions {
   connectTimeoutMs: number;
   /** The names of the connections end with it. */
   processId?: string | undefined;
+  /** Finds the connections of the tenant when its database was replaced. */
+  relocate?: Relocate;
 }
 
 interface Change {
@@ -65,12 +69,12 @@ export class TenantDriver extends PostgreSqlDriver {
 
   constructor(orm: MikroORM, options: TenantDriverOptions) {
     super(orm.config);
-    const { url, expected, budget, readMemory, connectTimeoutMs, processId } = options;
+    const { url, expected, budget, readMemory, connectTimeoutMs, processId, relocate } = options;
     this.url = url;
     this.#largeReads = new LargeReads(readMemory);
     const { pathname } = new URL(url);
     this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
-    this.pool = this.connection.pool = new TenantPool(budget, {
+    const settings = {
       ...this.connection.mapOptions({}), // MikroORM's type parsers
       ...connectionConfig(url, 'api', sessionSettings, processId),
       keepAlive: true,
@@ -78,7 +82,8 @@ export class TenantDriver extends PostgreSqlDriver {
       expected,
       silenceMs: timeLimits.api.silenceMs,
       openMs: connectTimeoutMs,
-    });
+    };
+    this.pool = this.connection.pool = new TenantPool(budget, settings, relocate);
     this.platform = orm.driver.getPlatform();
     this.setMetadata(orm.getMetadata());
   }
@@ -108,18 +113,24 @@ export class TenantDriver extends PostgreSqlDriver {
 
   /** Makes one change in a transaction that carries the actor. @returns the rows of the statement */
   change({ actor, resource, prepare, announce, deadline }: Change): Promise<RowValues[]> {
-    return this.#withClient(async client => {
+    const run = async (client: TenantClient, trace?: Trace) => {
       const transaction = new TenantTransaction(client, actor, () => this.entityManager());
       try {
         const statement = await prepare(transaction);
         // The announcement comes after the checks, so that a refused change invalidates no cached response.
         if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), announce);
-        return await transaction.commit(statement);
+        const commit = () => transaction.commit(statement);
+        return await (trace ? traceQuery(trace, statement, commit) : commit());
       } catch (error) {
         await transaction.rollback();
         throw error;
       }
-    }, deadline);
+    };
+    const trace = deadline?.trace;
+    return this.#withClient(
+      client => (trace ? trace.step('transaction', {}, step => run(client, step)) : run(client)),
+      deadline,
+    );
   }
 
   /** Creates an entity manager on this database. It ignores the entity manager of MikroORM's async context. */
@@ -128,14 +139,12 @@ export class TenantDriver extends PostgreSqlDriver {
   }
 
   /** Reads on a connection, in turn if the statement has large results (`LargeReads`). */
-  #read<T>(
-    { name, group = '' }: Statement,
-    query: (client: TenantClient) => Promise<T>,
-    deadline?: Deadline,
-  ): Promise<T> {
+  #read<T>(select: Statement, query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
+    const trace = deadline?.trace;
+    const run = trace ? (client: TenantClient) => traceQuery(trace, select, () => query(client)) : query;
     return this.#largeReads.run(
-      name || group,
-      read => this.#retryOnce(client => client.receiveFor(read, () => query(client)), deadline),
+      select.name || (select.group ?? ''),
+      read => this.#retryOnce(client => client.receiveFor(read, () => run(client)), deadline),
       deadline,
     );
   }
@@ -150,7 +159,9 @@ export class TenantDriver extends PostgreSqlDriver {
   }
 
   async #withClient<T>(query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
-    const client = await this.pool.connect(deadline);
+    const trace = deadline?.trace;
+    const connecting = trace ? traceConnect(trace, () => this.pool.connect(deadline)) : this.pool.connect(deadline);
+    const client = await connecting;
     try {
       return await query(client);
     } finally {

@@ -1,10 +1,18 @@
 import type { Deadline } from '../deadline.ts';
-import { PoolError } from '../postgres/database-error.ts';
+import { PoolError, sqlState } from '../postgres/database-error.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 import type { PoolState, TenantClientOptions, Waiter } from './pool-state.ts';
 import type { TenantClient } from './tenant-client.ts';
 
 const usageHalfLifeMs = 30_000;
+/**
+ * Codes with which a connection to a database is refused that the tenant no longer has: it belongs to somebody else, is
+ * gone, or refuses the login; or the fence of the tenant closed while a request waited for a connection.
+ */
+const leftStates = /^(TENANT_IDENTITY|3D000|28000|POOL_FENCED)$/;
+
+/** Returns the connections that take the place of a pool, once the fence of its tenant is lifted. */
+export type Relocate = (deadline?: Deadline) => Promise<TenantPool>;
 
 /**
  * The connections of one tenant, all acquired from the budget of its server. It has the methods of a `pg.Pool` that
@@ -17,13 +25,26 @@ export class TenantPool implements PoolState<TenantClient> {
   inUse = 0;
   opening = 0;
   closing = 0;
-  ended = false;
   readonly budget: ConnectionBudget;
+  readonly #relocate: Relocate | undefined;
   #usageScore = Number.NEGATIVE_INFINITY;
+  #isClosed = false;
+  #isHeld = false;
 
-  constructor(budget: ConnectionBudget, options: TenantClientOptions) {
+  /** @param relocate called when the database may not be the tenant's any more; absent: it always is */
+  constructor(budget: ConnectionBudget, options: TenantClientOptions, relocate?: Relocate) {
     this.budget = budget;
     this.options = options;
+    this.#relocate = relocate;
+  }
+
+  get ended(): boolean {
+    return this.#isClosed || this.#isHeld;
+  }
+
+  /** True while a connection is open, or being opened or closed. */
+  get isConnected(): boolean {
+    return this.inUse + this.opening + this.closing + this.idle.length > 0;
   }
 
   get inUseOrOpening(): number {
@@ -44,21 +65,52 @@ export class TenantPool implements PoolState<TenantClient> {
    * @throws {DeadlineError} when the deadline has passed
    */
   async connect(deadline?: Deadline): Promise<TenantClient> {
-    if (this.ended) throw closedError();
     deadline?.check();
+    if (!this.#isHeld) {
+      try {
+        return await this.#acquire(deadline);
+      } catch (error) {
+        if (!this.#relocate || !leftStates.test(sqlState(error) ?? '')) throw error;
+        const pool = await this.#relocate(deadline);
+        if (pool === this && sqlState(error) !== 'POOL_FENCED') throw error;
+        return pool.connect(deadline);
+      }
+    }
+    const pool = await this.#relocate?.(deadline);
+    if (!pool) throw closedError();
+    return pool.connect(deadline);
+  }
+
+  /**
+   * Lets requests wait until the fence of the tenant is lifted, also those that wait for a connection. Connections are
+   * closed as soon as they are not in use.
+   */
+  hold(): void {
+    if (this.#isHeld) return;
+    this.#isHeld = true;
+    this.budget.endPool(this, new PoolError('POOL_FENCED', 'the database of the tenant is being replaced'));
+  }
+
+  /** The fence is lifted, and the tenant keeps this database. */
+  release(): void {
+    this.#isHeld = false;
+  }
+
+  /** Accepts no more requests. Connections in use are closed when they are released. */
+  async end(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.budget.endPool(this, closedError());
+  }
+
+  async #acquire(deadline?: Deadline): Promise<TenantClient> {
+    if (this.#isClosed) throw closedError();
     const weight = performance.now() / usageHalfLifeMs;
     const [larger, smaller] = this.#usageScore > weight ? [this.#usageScore, weight] : [weight, this.#usageScore];
     this.#usageScore = larger + Math.log2(1 + 2 ** (smaller - larger));
     const client = await this.budget.acquire(this, deadline);
     if (deadline) client.endAt(deadline);
     return client;
-  }
-
-  /** Accepts no more requests. Connections in use are closed when they are released. */
-  async end(): Promise<void> {
-    if (this.ended) return;
-    this.ended = true;
-    this.budget.endPool(this, closedError());
   }
 }
 

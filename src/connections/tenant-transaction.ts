@@ -2,7 +2,7 @@ import type { EntityManager } from '@mikro-orm/postgresql';
 import { Kysely, PostgresDialect } from 'kysely';
 import { outcomeUnknown } from '../errors.ts';
 import { mayBeCommitted } from '../postgres/commit-outcome.ts';
-import type { RowValues, Statement } from '../postgres/table-statements.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { TenantClient } from './tenant-client.ts';
 
 /**
@@ -42,6 +42,7 @@ export class TenantTransaction {
    * @throws {Problem} `outcomeUnknown` when the connection was lost or ended before the server confirmed the commit
    */
   async commit(statement: Statement): Promise<RowValues[]> {
+    if (!this.#begun && statement.withActor) return this.#execute(statement.withActor(this.#actor));
     // If the statement fails, PostgreSQL turns the commit that follows into a rollback.
     const wasAlive = this.#client.isAlive;
     let isExecuted = false;
@@ -54,6 +55,20 @@ export class TenantTransaction {
       throw wasAlive && mayBeCommitted(error, isExecuted) ? outcomeUnknown(error) : error;
     });
     if (command !== 'COMMIT') throw new Error('the transaction had failed and was rolled back');
+    return rows;
+  }
+
+  /**
+   * Executes a statement that is the whole transaction. It takes two thirds of the time of four statements in one
+   * packet. The triggers that need the actor run for each row, after the statement has set it.
+   */
+  async #execute(statement: Statement): Promise<RowValues[]> {
+    const { isAlive: wasAlive, executed } = this.#client;
+    const { rows } = await this.#client.query<RowValues>(statement).catch(error => {
+      // PostgreSQL reports the execution before it commits.
+      const isExecuted = this.#client.executed > executed;
+      throw wasAlive && mayBeCommitted(error, isExecuted) ? outcomeUnknown(error) : error;
+    });
     return rows;
   }
 

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { maxEntries } from '../lru-bounds.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { ChangeTopic } from './change-topics.ts';
 
@@ -50,14 +51,14 @@ export class ControlCache<Value extends object> {
   constructor(options: CacheOptions<Value>) {
     this.#options = options;
     this.#entries = new LRUCache({
-      max: options.max,
+      ...maxEntries(options.max),
       ttl: options.ttlMs,
       ttlResolution: clockMs,
       dispose: entry => {
         entry.removed = true;
       },
     });
-    this.#absent = new LRUCache({ max: options.maxAbsent || 1, ttl: options.ttlMs });
+    this.#absent = new LRUCache({ ...maxEntries(options.maxAbsent || 1), ttl: options.ttlMs });
     options.feed.subscribe(options.topic, key => this.invalidate(key));
   }
 

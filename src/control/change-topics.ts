@@ -15,6 +15,8 @@ export const changeTopics = {
   sessions: 'sessions',
   /** Key: the hash, in the notation of PostgreSQL for `bytea`. */
   legacyTokens: 'legacy_tokens',
+  /** Key: the guid of the tenant whose fence begins, closes or is lifted. */
+  fences: 'fences',
   /**
    * By `<tenant guid>/<resource>`, or by the guid alone for all resources of the tenant. Processes of earlier builds,
    * which run beside this one during an update, know the topic by this value.

@@ -10,7 +10,7 @@ import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationOptions } from '../postgres/migration-steps.ts';
 import { readServerIdentity } from '../postgres/server-address.ts';
-import type { RowValues, Statement } from '../postgres/table-statements.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
 import { controlEntities } from './entities.ts';
 import type { BudgetMember } from './process-identity.ts';
 

@@ -40,8 +40,8 @@ export interface Directory {
   freshnessCheck(records: CallerRecords): (() => boolean) | undefined;
   /** Counts the users of a business entity. Never cached. */
   countUsers(tenantId: number, entityId: number): Promise<number>;
-  /** Takes the token itself; returns undefined also for a malformed token. */
-  legacyToken(token: string): Promise<LegacyTokenRecord | undefined>;
+  /** @param hash of the token, in hexadecimal */
+  legacyToken(hash: string): Promise<LegacyTokenRecord | undefined>;
 }
 
 interface DirectoryOptions extends TenantLoaderOptions {
@@ -63,9 +63,6 @@ export function createDirectory(options: DirectoryOptions): Directory {
     role: id => roles.get(String(id)),
     freshnessCheck: createFreshnessCheck(caches, feed, clock),
     countUsers: (tenant, entityId) => control.em.fork().count(User, { tenant, entityId }),
-    legacyToken: async token => {
-      const key = legacyTokenKey(token);
-      return key === undefined ? undefined : legacyTokens.get(key);
-    },
+    legacyToken: hash => legacyTokens.get(legacyTokenKey(hash)),
   };
 }

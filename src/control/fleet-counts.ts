@@ -12,6 +12,18 @@ export interface FleetCounts {
   } | null;
   /** Tenants of the newest migration run by outcome. */
   readonly outcomes: readonly { state: string; tenants: number }[];
+  /** The backups. Times are in seconds since 1970; null: never. */
+  readonly backup: {
+    /** The end of the newest run without a failure. */
+    readonly lastSuccessAt: number | null;
+    /** When an archive was last restored and compared. */
+    readonly lastProvedAt: number | null;
+    /** The same of the tenant for which that is longest ago. */
+    readonly oldestProofAt: number | null;
+    readonly tenantsUnarchived: number;
+    readonly tenantsUnproved: number;
+    readonly faultyArchives: number;
+  };
 }
 
 const maxAgeMs = 10_000;
@@ -26,7 +38,17 @@ const fleetCounts = `
                                    'finishedAt', extract(epoch from finished_at)) from last_run) as "lastRun",
          (select coalesce(json_agg(o), '[]') from (
             select o.state, count(*)::int as tenants from migration_outcomes o join last_run on run_id = last_run.id
-             group by 1) o) as outcomes`;
+             group by 1) o) as outcomes,
+         (select json_build_object(
+              'lastSuccessAt', (select extract(epoch from max(finished_at)) from backup_runs where state = 'succeeded'),
+              'lastProvedAt', extract(epoch from max(proved_at)), 'oldestProofAt', extract(epoch from min(proved_at)),
+              'tenantsUnarchived', count(*) filter (where archives is null),
+              'tenantsUnproved', count(*) filter (where proved_at is null),
+              'faultyArchives', (select count(*) from archives where fault is not null))
+            from tenants left join (
+              select tenant_guid, count(*) as archives, max(proved_at) as proved_at from archives
+               where state = 'complete' group by 1) a on tenant_guid = guid
+           where status <> 'provisioning') as backup`;
 
 /**
  * Returns a function that reads the counts of the fleet, at most once in 10 s. When the control database does not

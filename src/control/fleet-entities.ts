@@ -52,6 +52,10 @@ const TenantSchema = defineEntity({
     compatibleFrom: p.text().nullable(),
     /** Fingerprint of its schema when it was last compared with the template. */
     schemaFingerprint: p.text().nullable(),
+    /** True: it sends no mail, and its legacy clients get no access. */
+    isIsolated: p.boolean().name('isolated').default(false),
+    /** What its lost database is being restored from, in words; null: it is not. */
+    restoring: p.text().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
     updatedAt: p
       .datetime()

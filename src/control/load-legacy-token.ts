@@ -1,17 +1,14 @@
 import { LegacyToken } from './client-entities.ts';
 import type { ControlDatabase } from './database.ts';
-import { hashOfLegacyToken } from './legacy-token.ts';
 import type { LegacyTokenRecord } from './records.ts';
 
 const byteaPrefix = '\\x';
 
 /**
  * The cache key of a legacy token: its hash in the notation of PostgreSQL for `bytea`, which the change feed uses too.
- * @returns undefined when the token is malformed
  */
-export function legacyTokenKey(token: string): string | undefined {
-  const hash = hashOfLegacyToken(token);
-  return hash === undefined ? undefined : byteaPrefix + hash;
+export function legacyTokenKey(hash: string): string {
+  return byteaPrefix + hash;
 }
 
 export async function loadLegacyToken(key: string, control: ControlDatabase): Promise<LegacyTokenRecord | undefined> {

@@ -28,6 +28,7 @@ interface TenantRow {
   app_id: string;
   features: string[];
   status: TenantStatus;
+  isolated: boolean;
   schema_version: string | null;
   compatible_from: string | null;
   database_name: string;
@@ -42,7 +43,7 @@ interface TenantRow {
 
 // A key that retired before that time has signed no token that is still valid.
 const tenantByGuid = `
-  select t.id, t.slug, t.name, app_id, features, t.status, schema_version, compatible_from, database_name, role_name,
+  select t.id, t.slug, t.name, app_id, features, t.status, isolated, schema_version, compatible_from, database_name, role_name,
          role_password, s.name as server_name, s.address as server_address, s.identity as server_identity,
          on_control_server,
          (select coalesce(jsonb_agg(jsonb_build_object(
@@ -69,7 +70,7 @@ export async function loadTenant(
     const password = secrets.open(tenant.role_password, owners.rolePassword(guid)).toString();
     const serverUrl = tenant.on_control_server ? controlUrl : tenant.server_address;
     if (serverUrl === null)
-      throw new Error(`server ${tenant.server_name} has no address; run: npm run -s control -- migrate`);
+      throw new Error(`server ${tenant.server_name} has no address; run: npx backoffice control migrate`);
     return {
       id: Number(tenant.id),
       guid,
@@ -78,6 +79,7 @@ export async function loadTenant(
       appId: tenant.app_id,
       features: tenant.features,
       status: tenant.status,
+      isIsolated: tenant.isolated,
       schemaVersion: tenant.schema_version,
       compatibleFrom: tenant.compatible_from,
       serverIdentity: tenant.server_identity ?? undefined,

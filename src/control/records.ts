@@ -12,6 +12,8 @@ export interface TenantRecord extends SchemaVersion {
   readonly appId: string;
   readonly features: readonly string[];
   readonly status: TenantStatus;
+  /** True: it sends no mail, and its legacy clients get no access. */
+  readonly isIsolated: boolean;
   /** Which server the database is on, whatever its address; undefined when that is not known. */
   readonly serverIdentity: string | undefined;
   readonly databaseName: string;

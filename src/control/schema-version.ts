@@ -1,4 +1,6 @@
-/** The version of a tenant's schema. Versions and builds are named by a migration, whose name begins with its number. */
+/**
+ * The version of a tenant's schema. Versions and builds are named by a migration, whose name begins with its number.
+ */
 export interface SchemaVersion {
   /** The last migration of the database; null while that is not known. */
   readonly schemaVersion: string | null;

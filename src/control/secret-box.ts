@@ -93,5 +93,8 @@ export const owners = {
   signingKey: (tenantGuid: string, kid: string): string => `signing_key:${tenantGuid}:${kid}`,
   rolePassword: (tenantGuid: string): string => `role_password:${tenantGuid}`,
   serverUrl: (serverName: string): string => `server_url:${serverName}`,
+  /** A data key of archives: of a tenant, or with `null` of the control database. */
+  backupKey: (tenantGuid: string | null, fingerprint: string): string =>
+    `backup_key:${tenantGuid ?? ''}:${fingerprint}`,
   canary: (installationId: string): string => `canary:${installationId}`,
 };

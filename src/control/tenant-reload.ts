@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { maxEntries } from '../lru-bounds.ts';
 import type { ControlCache } from './cache.ts';
 import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type { TenantRecord } from './records.ts';
@@ -14,7 +15,10 @@ export function createTenantReload(
   tenants: ControlCache<TenantRecord>,
   options: TenantLoaderOptions,
 ): (guid: string) => Promise<TenantRecord | undefined> {
-  const recentChecks = new LRUCache<string, Promise<void>>({ max: options.maxEntries ?? 10_000, ttl: minIntervalMs });
+  const recentChecks = new LRUCache<string, Promise<void>>({
+    ...maxEntries(options.maxEntries ?? 10_000),
+    ttl: minIntervalMs,
+  });
 
   const dropIfKeysDiffer = async (guid: string): Promise<void> => {
     const [cached, stored] = await Promise.all([tenants.get(guid), loadTenant(guid, options)]);

@@ -1,5 +1,5 @@
 import type { Deadline } from '../deadline.ts';
-import type { RowValues, Statement } from '../postgres/table-statements.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
 import { type ControlDatabase, queryStatement } from './database.ts';
 
 /** A request, as far as its turn depends on it. */

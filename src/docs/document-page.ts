@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { posix } from 'node:path';
 import { renderDocument } from './markdown.ts';
-import { page } from './page.ts';
+import { type PageChain, page } from './page.ts';
 
 /** The address of the service in the examples of the documents. A rendered page has the real one in its place. */
 const exampleAddress = 'https://api.example.com';
@@ -32,11 +32,19 @@ const guidePages: readonly Document[] = [
   guidePage('people', 'People'),
   guidePage('limits', 'Limits'),
   guidePage('upgrading', 'Upgrading'),
+  guidePage('changes', 'Changes'),
 ];
 
-export const documents: readonly Document[] = [
-  ...guidePages,
+const operatorPages: readonly Document[] = [
   { file: 'docs/operators.md', path: '/docs/operators', title: 'Operators' },
+  { file: 'docs/deploy.md', path: '/docs/deploy', title: 'Run it in production' },
+];
+
+export const documents: readonly Document[] = [...guidePages, ...operatorPages];
+
+const chains: readonly PageChain[] = [
+  { name: 'Guide', pages: guidePages },
+  { name: 'Operators', pages: operatorPages },
 ];
 
 /** The pages of the service by the file of the repository that a link leads to. */
@@ -55,10 +63,15 @@ const pageOf: Record<string, string> = {
  * @throws {Error} when a link of the file leads to no page of the service
  */
 export async function documentPage({ file, path, title }: Document, base: string): Promise<string> {
-  const text = await readFile(new URL(`../../${file}`, import.meta.url), 'utf8');
+  const text = await documentText(file);
   const { body, sections } = renderDocument(text.replaceAll(exampleAddress, base), target => servicePath(file, target));
-  const pages = guidePages.some(each => each.path === path) ? guidePages : [];
-  return page({ path, title, pages, sections, body });
+  const chain = chains.find(({ pages }) => pages.some(each => each.path === path));
+  return page({ path, title, chain, sections, body });
+}
+
+/** Reads a file of the repository. */
+export function documentText(file: string): Promise<string> {
+  return readFile(new URL(`../../${file}`, import.meta.url), 'utf8');
 }
 
 /** `operators.md#capacity` → `/docs/operators#capacity`; a link within the page stays as it is. */

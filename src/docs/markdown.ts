@@ -51,6 +51,34 @@ export function renderDocument(text: string, linkTarget: (target: string) => str
   return { body, sections };
 }
 
+/** The text below a heading, for the search. */
+export interface TextSection {
+  /** The id of the heading; empty for the text before the first heading of level 2 or 3. */
+  readonly id: string;
+  readonly heading: string;
+  readonly text: string;
+}
+
+/** Splits a document at its headings of levels 2 and 3, and removes the marks of Markdown. */
+export function textSections(text: string): TextSection[] {
+  const sections = [{ id: '', heading: '', text: '' }];
+  for (const token of fragments.lexer(text)) {
+    const heading = token.type === 'heading' ? token.text.replaceAll('`', '') : '';
+    if (token.type === 'heading' && token.depth > 1) sections.push({ id: headingId(heading), heading, text: '' });
+    else if (token.type !== 'heading') sections.at(-1)!.text += `${plainText(token.raw)}\n`;
+  }
+  return sections;
+}
+
+function plainText(markdown: string): string {
+  return markdown
+    .replace(/\]\([^)]*\)/g, ' ') // the target of a link
+    .replace(/[`*|[\]#]|^ *-+/gm, ' ')
+    .replace(/-{3,}/g, ' ')
+    .replace(/\s+/g, ' ')
+    .trim();
+}
+
 /** The id that code hosts give to a heading, so that one anchor works there and on the service. */
 function headingId(heading: string): string {
   return heading

@@ -3,7 +3,9 @@ import type { FieldKind, ListField } from '../http/lists/list-field.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
 
-/** The parameters that a list takes beside those of its own: `limit`, `after`, `sort`, `q`, `filter` and its operators. */
+/**
+ * The parameters that a list takes beside those of its own: `limit`, `after`, `sort`, `q`, `filter` and its operators.
+ */
 export function listParameters({ list }: TenantRoute): Json[] {
   if (!list) return [];
   const own = new Set(Object.keys(list.query.shape));

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import { listParameters } from './openapi-list-parameters.ts';
-import type { Json } from './openapi-schemas.ts';
+import { type Json, toSchema } from './openapi-schemas.ts';
 
 /** The parameters of a route: `X-Tenant`, `If-Match`, `Idempotency-Key`, and those of its path, query and list. */
 export function parameters(route: TenantRoute): Json[] {
@@ -72,9 +72,14 @@ const queryDescriptions: Record<string, string> = {
 /** A query string holds text only. The types are those of the values that the text stands for. */
 function queryParameters({ query }: TenantRoute): Json[] {
   return Object.entries(query?.shape ?? {}).map(([name, field]) => {
-    const { data: defaultValue } = (field as z.ZodType).safeParse(undefined);
-    const schema = querySchema(name, defaultValue);
-    return { name, in: 'query', required: false, description: queryDescriptions[name] ?? name, schema };
+    const { data: defaultValue, success } = (field as z.ZodType).safeParse(undefined);
+    const description = (field as z.ZodType).description ?? queryDescriptions[name];
+    const { enum: values } = toSchema(field as z.ZodType, 'input');
+    const schema = {
+      ...querySchema(name, defaultValue),
+      ...(values && typeof defaultValue !== 'boolean' ? { enum: values } : {}),
+    };
+    return { name, in: 'query', required: !success, description, schema };
   });
 }
 

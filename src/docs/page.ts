@@ -3,14 +3,25 @@ import { type Html, html } from './html.ts';
 /** A section of a page: the id of its heading, and the text of its link. */
 export type Section = readonly [id: string, name: string];
 
-interface Page {
+interface PageLink {
   /** Path of the page on the service. */
-  path: string;
-  title: string;
-  /** The pages that belong together with this one, itself included. */
-  pages?: readonly { path: string; title: string }[];
+  readonly path: string;
+  readonly title: string;
+}
+
+/** Pages that are read one after the other. */
+export interface PageChain {
+  readonly name: string;
+  readonly pages: readonly PageLink[];
+}
+
+interface Page extends PageLink {
+  /** The pages that this one belongs to, itself included. */
+  chain?: PageChain | undefined;
   sections: readonly Section[];
   body: Html;
+  /** Whether the page has a column of examples beside its text. */
+  isWide?: boolean;
 }
 
 const navigation = [
@@ -22,40 +33,77 @@ const navigation = [
 ] as const;
 
 /**
- * A complete HTML page: header, list of sections, body. It needs no script; style.css fits it to phones and dark mode.
+ * A complete HTML page: header, list of sections, body. It needs no script: search.js adds the search, docs.js copy buttons
+ * and tabs. The style sheets fit it to phones and dark mode.
  */
-export function page({ path, title, pages = [], sections, body }: Page): string {
+export function page({ path, title, chain, sections, body, isWide = false }: Page): string {
   return html`<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${title} – Sales back office</title>
+<link rel="stylesheet" href="/css/base.css">
 <link rel="stylesheet" href="/css/docs.css">
+<link rel="stylesheet" href="/css/reference.css">
 <link rel="icon" href="/favicon.ico">
+<script src="/docs/search.js" type="module"></script>
+<script src="/docs/docs.js" type="module"></script>
 </head>
 <body>
+<a class="skip" href="#content">Skip to the content</a>
 ${header(path)}
-<div class="page">
+<div class="page${isWide ? ' wide' : ''}">
 <div class="contents">
-${pages.length > 0 ? html`<nav aria-label="Guide"><ul>${pages.map(each => html`<li>${link(each.path, each.title, path)}</li>`)}</ul></nav>` : ''}
-<nav aria-label="On this page"><ul>
-${sections.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`)}
-</ul></nav>
+${chain ? chainLinks(chain, path) : ''}
+${sections.length > 0 ? sectionLinks(sections) : ''}
 </div>
-<main>${body}</main>
+<main id="content">${body}${chain ? adjacentPages(chain, path) : ''}</main>
 </div>
 </body>
 </html>
 `.html;
 }
 
-/** The header of every page: the links to all pages, with that of the page itself marked. */
-export function header(path: string): Html {
-  const links = navigation.map(([href, name]) => html` ${link(href, name, path)}`);
-  return html`<header><nav aria-label="Documentation"><strong>Sales back office</strong>${links}</nav></header>`;
+function chainLinks({ name, pages }: PageChain, path: string): Html {
+  const links = pages.map(each => html`<li>${link(each.path, each.title, path)}</li>`);
+  return html`<nav aria-label="${name}"><h2>${name}</h2><ul>${links}</ul></nav>`;
 }
 
-function link(href: string, name: string, path: string): Html {
-  return html`<a href="${href}"${href === path ? html` aria-current="page"` : ''}>${name}</a>`;
+function sectionLinks(sections: readonly Section[]): Html {
+  const links = sections.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`);
+  return html`<nav aria-label="On this page"><h2>On this page</h2><ul>${links}</ul></nav>`;
+}
+
+/** Links to the pages before and after this one. */
+function adjacentPages({ pages }: PageChain, path: string): Html {
+  const at = pages.findIndex(each => each.path === path);
+  const [previous, next] = [at > 0 ? pages[at - 1] : undefined, pages[at + 1]];
+  const to = ({ path, title }: PageLink, rel: string, text: string): Html =>
+    html`<a href="${path}" rel="${rel}"><span>${text}</span> ${title}</a>`;
+  return html`<nav class="adjacent" aria-label="Previous and next page">
+${previous ? to(previous, 'prev', 'Previous') : ''}${next ? to(next, 'next', 'Next') : ''}</nav>`;
+}
+
+/**
+ * The header of every page: the links to all pages, with that of the page itself marked, and the search, which
+ * search.js shows.
+ */
+export function header(path: string): Html {
+  const links = navigation.map(([href, name]) => html` ${link(href, name, path, partOf(path))}`);
+  return html`<header><div class="bar"><nav aria-label="Documentation"><strong><a href="/docs">Sales back office</a></strong>${links}</nav>
+<div role="search" id="search" hidden><label for="search-text">Search</label>
+<input type="search" id="search-text" autocomplete="off" spellcheck="false" aria-controls="search-results">
+<div id="search-results" hidden><p role="status"></p><ul></ul></div></div></div></header>`;
+}
+
+/** The page of the header that a page belongs to. */
+function partOf(path: string): string {
+  return [...navigation].map(([href]) => href).findLast(href => path === href || path.startsWith(`${href}/`)) ?? '';
+}
+
+/** @param part the page of the header that `path` belongs to */
+function link(href: string, name: string, path: string, part = path): Html {
+  const current = href === path ? 'page' : href === part ? 'true' : undefined;
+  return html`<a href="${href}"${current ? html` aria-current="${current}"` : ''}>${name}</a>`;
 }

@@ -1,22 +1,11 @@
-import { readFile } from 'node:fs/promises';
 import type { Context, Middleware } from 'koa';
 import { Representation } from '../http/representation.ts';
 import { sendRepresentation } from '../http/send-response.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
-import { documentPage, documents } from './document-page.ts';
-import { errorsPage } from './errors-page.ts';
+import { type Content, contentsByPath } from './contents.ts';
 import { notFoundPage } from './not-found-page.ts';
-import { openApiDocument, openApiText } from './openapi-document.ts';
-import { referencePage } from './reference-page.ts';
-import { swaggerFile, swaggerPage } from './swagger.ts';
 
-/** A file of the documentation, rendered when it is first requested. */
-interface Content {
-  readonly type: keyof typeof mediaTypes;
-  readonly render: () => string | Promise<string>;
-}
-
-const mediaTypes = {
+const mediaTypes: Record<Content['type'], string> = {
   html: 'text/html; charset=utf-8',
   css: 'text/css; charset=utf-8',
   js: 'text/javascript; charset=utf-8',
@@ -24,10 +13,10 @@ const mediaTypes = {
   svg: 'image/svg+xml',
 };
 
-/** Allows nothing from another origin. Swagger UI needs inline styles and images in `data:` URLs. */
+/** Allows nothing from another origin, and nothing inline. Swagger UI has images in `data:` URLs. */
 const contentSecurityPolicy =
-  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
-  "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+  "base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /**
  * Serves the documentation: pages, style sheet, OpenAPI document and Swagger UI. The paths match exactly. They need no
@@ -66,33 +55,6 @@ export function documentationPages(routes: readonly TenantRoute[], base: string)
 /** True for a path outside the API that a browser shows. All other clients get a problem, also for an unknown path. */
 function isForPerson(ctx: Context): boolean {
   return !/^\/api(\/|$)/.test(ctx.path) && ctx.accepts('json', 'html') === 'html';
-}
-
-const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">
-<rect width="16" height="16" rx="3" fill="#0b5fa5"/>
-<path d="M4 12V8m4 4V4m4 8V6" stroke="#fff" stroke-width="2" stroke-linecap="round"/></svg>
-`;
-
-function contentsByPath(routes: readonly TenantRoute[], base: string): Map<string, Content> {
-  const htmlPage = (render: Content['render']): Content => ({ type: 'html', render });
-  return new Map<string, Content>([
-    ...documents.map((each): [string, Content] => [each.path, htmlPage(() => documentPage(each, base))]),
-    ['/docs/reference', htmlPage(() => referencePage(openApiDocument(routes)))],
-    ['/docs/errors', htmlPage(errorsPage)],
-    ['/docs/openapi.json', { type: 'json', render: () => openApiText(routes) }],
-    ['/css/docs.css', { type: 'css', render: () => ownFile('style.css') }],
-    ['/css/explorer.css', { type: 'css', render: () => ownFile('explorer.css') }],
-    ['/favicon.ico', { type: 'svg', render: () => icon }],
-    ['/swagger', htmlPage(() => swaggerPage)],
-    ['/swagger/start.js', { type: 'js', render: () => ownFile('explorer.js') }],
-    ['/swagger/swagger-ui.css', { type: 'css', render: () => swaggerFile('swagger-ui.css') }],
-    ['/swagger/swagger-ui-bundle.js', { type: 'js', render: () => swaggerFile('swagger-ui-bundle.js') }],
-  ]);
-}
-
-/** Reads a file of this folder. */
-function ownFile(name: string): Promise<string> {
-  return readFile(new URL(name, import.meta.url), 'utf8');
 }
 
 async function render(content: Content): Promise<Representation> {

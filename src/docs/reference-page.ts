@@ -1,81 +1,49 @@
-import { codeBlock, type Html, html } from './html.ts';
-import { renderFragment } from './markdown.ts';
-import { page } from './page.ts';
-import { parameterTable, propertyTable, type Schema } from './reference-tables.ts';
+import { sampleValues } from './code-samples.ts';
+import { type Html, html } from './html.ts';
+import { renderFragment, renderInline } from './markdown.ts';
+import { type PageChain, page } from './page.ts';
+import type { EndpointGroup } from './reference.ts';
+import { endpointSection, methodName } from './reference-endpoint.ts';
 
-/** The parts of an OpenAPI document that the page shows. */
-interface Document {
-  paths: Record<string, Record<string, Operation>>;
-  tags: { name: string }[];
-  components: { schemas: Record<string, Schema> };
+const overview = { path: '/docs/reference', title: 'Overview' };
+
+/** The pages of the reference, in the order in which they are read. */
+export function referenceChain(groups: readonly EndpointGroup[]): PageChain {
+  const pages = groups.map(({ page, name }) => ({ path: page, title: name }));
+  return { name: 'Reference', pages: [overview, ...pages, { path: '/docs/errors', title: 'Errors' }] };
 }
 
-interface Operation {
-  tags: string[];
-  summary: string;
-  description: string;
-  parameters: { name: string; in: string; required: boolean; description?: string; schema: Schema }[];
-  requestBody?: { content: Record<string, { schema: Schema; example?: unknown }> };
-  responses: Record<string, { content?: Record<string, { schema: Schema }> }>;
+/** The page of a group of endpoints. @param base address under which clients reach the service */
+export function groupPage(tag: string, groups: readonly EndpointGroup[], base: string): string {
+  const group = groups.find(({ name }) => name === tag);
+  if (!group) throw new Error(`no endpoint has the tag ${tag}`);
+  const { name, description, endpoints } = group;
+  const values = sampleValues(group, base);
+  const body = html`<h1>${name}</h1>
+${renderFragment(description)}
+${endpoints.map(endpoint => endpointSection(endpoint, values))}`;
+  const sections = endpoints.map(({ id, summary }) => [id, summary] as const);
+  return page({ path: group.page, title: name, chain: referenceChain(groups), sections, body, isWide: true });
 }
 
-/** An operation with the method and the path that identify it. */
-interface Endpoint extends Operation {
-  method: string;
-  path: string;
-}
-
-/** Returns the schema that a `$ref` names, or the schema itself. */
-type Resolve = (schema: Schema | undefined) => Schema;
-
-/** Every endpoint, grouped by tag. @param document the OpenAPI document of the service */
-export function referencePage(document: object): string {
-  const { paths, tags, components } = document as Document;
-  const resolve: Resolve = schema => components.schemas[schema?.$ref?.split('/').at(-1) ?? ''] ?? schema ?? {};
-  const endpoints = Object.entries(paths).flatMap(([path, operations]) =>
-    Object.entries(operations).map(([method, operation]) => ({ ...operation, path, method: method.toUpperCase() })),
-  );
-  const groups = tags.map(({ name }) => {
-    const group = endpoints.filter(endpoint => endpoint.tags.includes(name));
-    return html`<h2 id="${name}">${name}</h2>${group.map(endpoint => endpointDetails(endpoint, resolve))}`;
-  });
+/** Every endpoint in a line, grouped as on the pages that describe them. */
+export function referencePage(groups: readonly EndpointGroup[]): string {
   const body = html`<h1>Reference</h1>
-<p>Every endpoint with its parameters, request body and response.
-All endpoints share the same <a href="/docs/errors">error codes</a>.</p>
-${groups}`;
-  const sections = tags.map(({ name }) => [name, name] as const);
-  return page({ path: '/docs/reference', title: 'Reference', sections, body });
+<p>Every endpoint with its parameters, fields, errors and examples. The <a href="/swagger">explorer</a> calls them, and
+the <a href="/docs/openapi.json">OpenAPI document</a> describes them for programs.</p>
+<p>The examples for curl use <code>$TOKEN</code>, an access token, and <code>$TENANT</code>, the guid of the tenant.
+Those in TypeScript use <code>office</code>, an instance of the client: see
+<a href="/docs/guide/first-call">First call</a>.</p>
+${groups.map(groupLines)}`;
+  return page({ path: overview.path, title: 'Reference', chain: referenceChain(groups), sections: [], body });
 }
 
-function endpointDetails(endpoint: Endpoint, resolve: Resolve): Html {
-  const { method, path, summary, description, parameters, responses } = endpoint;
-  const errors = Object.keys(responses).filter(status => Number(status) >= 400);
-  const heading = html`<span class="method ${method}">${method}</span><code class="path">${path}</code>`;
-  return html`<details class="endpoint"><summary>${heading}<span class="about">${summary}</span></summary>
-<div class="inside">${renderFragment(description)}
-${parameters.length > 0 ? html`<h3>Parameters</h3>${parameterTable(parameters)}` : ''}
-${requestBody(endpoint)}
-${responseBody(endpoint, resolve)}
-<p>Errors: ${errors.join(', ')}</p></div></details>
-`;
-}
-
-function requestBody({ method, path, requestBody }: Endpoint): Html | undefined {
-  const json = requestBody?.content['application/json'];
-  if (!json) return undefined;
-  const { schema, example } = json;
-  const block = example ? codeBlock(JSON.stringify(example, null, 2), `Example of ${method} ${path}`) : '';
-  return html`<h3>Request body</h3>${propertyTable(schema, { isInput: true })}${block}`;
-}
-
-function responseBody({ responses }: Endpoint, resolve: Resolve): Html | undefined {
-  for (const [status, { content }] of Object.entries(responses)) {
-    const json = content?.['application/json'];
-    if (!json || !status.startsWith('2')) continue;
-    const schema = resolve(json.schema);
-    const isList = schema.type === 'array';
-    const table = propertyTable(isList ? resolve(schema.items) : schema, { isInput: false });
-    return html`<h3>Response ${status}</h3>${isList ? html`<p>A list of:</p>` : ''}${table}`;
-  }
-  return undefined;
+function groupLines({ name, page, description, endpoints }: EndpointGroup): Html {
+  const lines = endpoints.map(({ id, method, path, summary }) => {
+    const address = html`${methodName(method)} <code class="path">${path}</code>`;
+    return html`<li><a href="${page}#${id}">${address}</a> <span class="about">${summary}</span></li>`;
+  });
+  return html`<h2 id="${name}"><a href="${page}">${name}</a></h2>
+<p>${renderInline(description.split('\n')[0] ?? '')}</p>
+<ul class="endpoints">${lines}</ul>`;
 }

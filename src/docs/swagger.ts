@@ -18,7 +18,9 @@ export const swaggerPage = html`<!doctype html>
 <title>Try it out – Sales back office</title>
 <link rel="icon" href="/favicon.ico">
 <link rel="stylesheet" href="/swagger/swagger-ui.css">
+<link rel="stylesheet" href="/css/base.css">
 <link rel="stylesheet" href="/css/explorer.css">
+<script src="/docs/search.js" type="module"></script>
 </head>
 <body>
 <noscript>The explorer needs JavaScript. The <a href="/docs/reference">reference</a> works without it.</noscript>

@@ -4,11 +4,7 @@ import { chown, lstat, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { OperatorError } from '../operator-error.ts';
 import { postgresBinaries, type Runner, runBinary } from './binaries.ts';
-
-/** The role that owns the cluster. */
-export const superuser = 'postgres';
-/** The file in the data folder that holds the password of the superuser. */
-export const passwordFile = 'superuser.password';
+import { passwordFile, superuser } from './server-url.ts';
 
 /**
  * Creates the data folder of the server with `initdb`, unless it exists. It is created under a temporary name and

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { connectionConfig } from '../postgres/connection.ts';
-import { superuser } from './cluster.ts';
 import { findServer, type RunningServer } from './pid-file.ts';
 import { stopServer } from './server-process.ts';
+import { serverUrl } from './server-url.ts';
 
 /**
  * An advisory lock that each process that uses the server holds in shared mode. A process that can acquire it
@@ -11,11 +11,6 @@ import { stopServer } from './server-process.ts';
  */
 const usersLock = 727_100_001;
 const rejoinMs = 200;
-
-/** The URL of the superuser on the server's own database `postgres`. */
-export function serverUrl(port: number, password: string): string {
-  return `postgresql://${superuser}:${password}@127.0.0.1:${port}/postgres`;
-}
 
 /**
  * Opens the connection that makes this process a user of the server. Returns undefined while the server starts or

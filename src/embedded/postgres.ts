@@ -5,10 +5,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { OperatorError } from '../operator-error.ts';
 import { createRunner } from './binaries.ts';
-import { createCluster, passwordFile } from './cluster.ts';
-import { joinServer, keepMembership, serverUrl } from './membership.ts';
+import { createCluster } from './cluster.ts';
+import { joinServer, keepMembership } from './membership.ts';
 import { findServer } from './pid-file.ts';
 import { lastLogLine, launchServer } from './server-process.ts';
+import { passwordFile, serverUrl } from './server-url.ts';
 
 /**
  * A PostgreSQL server that comes with the project, for a machine without one: its data lies in a folder, and it
@@ -51,7 +52,7 @@ export async function startEmbeddedPostgres(
     const server = await findServer(data);
     if (server) {
       const client = await joinServer(server, password);
-      if (client && launched) await revokePublicRights(client);
+      if (client && launched) await prepareServer(client);
       if (client) return { url: serverUrl(server.port, password), leave: keepMembership(client, data, password) };
     } else if (!launched || launched.exitCode !== null) {
       launched = await launchServer(data, folder, runner, settings);
@@ -61,27 +62,18 @@ export async function startEmbeddedPostgres(
   throw new OperatorError(`the embedded PostgreSQL did not start: ${await lastLogLine(folder)}`);
 }
 
-/** Leaves the databases `postgres` and `template1` to the superuser. */
-async function revokePublicRights(client: pg.Client): Promise<void> {
+/**
+ * Leaves the databases `postgres` and `template1` to the superuser. Discards the write-ahead log, which the server
+ * would keep for ever otherwise, until a base backup lets it be archived.
+ */
+async function prepareServer(client: pg.Client): Promise<void> {
   await client.query(
     `select pg_advisory_xact_lock(${rightsLock}); revoke all on database postgres, template1 from public`,
   );
-}
-
-/**
- * Returns the URL of the control database on the server that runs on this folder.
- * @throws when none runs
- */
-export async function runningEmbeddedUrl(folder: string): Promise<string> {
-  const data = join(folder, 'postgres');
-  const server = await findServer(data).catch(() => undefined);
-  if (!server) throw new OperatorError('no embedded PostgreSQL is running: start the service, or set DATABASE_URL');
-  return embeddedControlUrl(serverUrl(server.port, await readFile(join(data, passwordFile), 'utf8')));
-}
-
-/** Returns the URL of the control database on an embedded server. */
-export function embeddedControlUrl(url: string): string {
-  const controlUrl = new URL(url);
-  controlUrl.pathname = '/backoffice';
-  return controlUrl.href;
+  const { rows } = await client.query<{ archives: boolean }>(
+    `select concat(current_setting('archive_command'), current_setting('archive_library')) <> '' as archives`,
+  );
+  if (rows[0]?.archives) return;
+  await client.query(`alter system set archive_command = 'true'`);
+  await client.query('select pg_reload_conf()');
 }

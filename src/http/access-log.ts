@@ -1,5 +1,6 @@
 import type { Middleware } from 'koa';
 import type { Logger } from 'pino';
+import { traceIdOf } from '../tracing/trace-requests.ts';
 
 /** The outcome of one request. */
 export interface RequestOutcome {
@@ -32,6 +33,7 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
       count({ method, route, status, ms, tenant: caller && tenant?.slug, reason: reason ?? problem });
       log.info({
         traceId,
+        trace_id: traceIdOf(ctx), // the name that OpenTelemetry gives it in logs
         method,
         route,
         status,

@@ -29,7 +29,10 @@ interface ApiServerOptions {
   limits?: typeof defaultLimits;
 }
 
-/** Times in milliseconds: for the head of a request, for the whole request, and between two checks of both. */
+/**
+ * Times in milliseconds: for the head of a request, for the whole request, and between two checks of both. An upload
+ * may take longer: see `readUpload`.
+ */
 const defaultLimits = {
   headersTimeout: 5_000,
   requestTimeout: 15_000,
@@ -64,7 +67,9 @@ export function createApiServer({ handle, refuse, keepAliveMs, limits = defaultL
   http.maxHeadersCount = 100;
   http.on('connection', socket => connections.add(socket));
   if (refuse)
-    http.on('clientError', (error, socket) => {
+    http.on('clientError', (error: Error & { code?: string }, socket) => {
+      // Node reports this once for a request, and does not limit its time afterwards.
+      if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && connections.isUploading(socket as Socket)) return;
       if (connections.isSending(socket as Socket)) socket.destroy();
       else refuse(error, socket as Socket);
     });

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { isUploading } from './read-upload.ts';
 
 interface ConnectionState {
   /**
@@ -41,6 +42,12 @@ export class Connections {
   isSending(socket: Socket): boolean {
     const responses = this.#states.get(socket)?.responses ?? [];
     return responses.some(({ headersSent, writableFinished }) => headersSent && !writableFinished);
+  }
+
+  /** True while the body of an upload arrives on a connection, which `readUpload` limits by its progress. */
+  isUploading(socket: Socket): boolean {
+    const last = this.#states.get(socket)?.responses.at(-1);
+    return last !== undefined && isUploading(last.req);
   }
 
   /**

@@ -1,4 +1,6 @@
-/** Spreadsheets run a cell that begins with one of these as a formula, also one that begins with an apostrophe before. */
+/**
+ * Spreadsheets run a cell that begins with one of these as a formula, also one that begins with an apostrophe before.
+ */
 const formula = /^'*[=+\-@\t\r]/;
 
 /**

@@ -6,6 +6,7 @@ export function limitDuration(deadlineMs: number): Middleware {
   return (ctx, next) =>
     withDeadline(deadlineMs, deadline => {
       ctx.state.deadline = deadline;
+      deadline.trace = ctx.state.trace;
       return next();
     });
 }

@@ -5,6 +5,7 @@ import { describeError } from '../describe-error.ts';
 import { Problem, type ProblemCode, problem, problems } from '../errors.ts';
 import type { FieldError, FieldErrors } from '../field-error.ts';
 import { databaseProblem } from '../postgres/database-error.ts';
+import { traceIdOf } from '../tracing/trace-requests.ts';
 
 /**
  * Renders every error as `application/problem+json` (RFC 9457). This is the only place in the HTTP layer that catches.
@@ -22,7 +23,7 @@ export function problemDetails(log: Logger): Middleware {
       ctx.state.reason = rendered.reason;
       if (rendered.status >= 500) {
         const { code, cause, message } = rendered;
-        log.error({ traceId: ctx.state.traceId, code, err: describeError(cause) }, message);
+        log.error({ traceId: ctx.state.traceId, trace_id: traceIdOf(ctx), code, err: describeError(cause) }, message);
       }
       renderProblem(ctx, rendered);
     }

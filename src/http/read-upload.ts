@@ -1,5 +1,6 @@
+import type { IncomingMessage } from 'node:http';
 import type { Context } from 'koa';
-import type { Deadline } from '../deadline.ts';
+import { type Deadline, DeadlineError, withDeadline } from '../deadline.ts';
 import { problem } from '../errors.ts';
 
 /** A body that is not JSON and is read in pieces. */
@@ -8,6 +9,22 @@ export interface UploadContract {
   readonly mediaType: string;
   /** Maximum size of the body in bytes. */
   readonly maxBytes: number;
+  /** Shortened in tests. */
+  readonly minProgress?: typeof defaultProgress;
+}
+
+/**
+ * Bytes that must arrive in so many milliseconds, unless the body ends: a seventh of a line of 1 Mbit/s. So 50 MB take
+ * 50 minutes at most, and a client that sends a byte now and then is disconnected after 15 s.
+ */
+const defaultProgress = { bytes: 256 * 1024, ms: 15_000 };
+
+/** The requests whose body this file reads. */
+const uploads = new WeakSet<IncomingMessage>();
+
+/** True while the body of a request arrives under the time limit of `readUpload`, which replaces that of the server. */
+export function isUploading(request: IncomingMessage): boolean {
+  return uploads.has(request) && !request.complete;
 }
 
 /** Ends the connection, because the server must not parse the unread rest of a body as the next request. */
@@ -15,12 +32,12 @@ const closing = { Connection: 'close' };
 
 /**
  * Calls `onChunk` with each piece of a body in UTF-8, one after the other; the client waits meanwhile. The time that it
- * takes does not count for the deadline of the request.
- * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `invalid_request`
+ * takes does not count for the deadline of the request. A body may take as long as it makes progress.
+ * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `invalid_request`, `request_timeout`
  */
 export async function readUpload(
   ctx: Context,
-  { mediaType, maxBytes }: UploadContract,
+  { mediaType, maxBytes, minProgress = defaultProgress }: UploadContract,
   onChunk: (chunk: Buffer) => Promise<void>,
 ): Promise<void> {
   const { headers } = ctx.req;
@@ -30,11 +47,23 @@ export async function readUpload(
       headers: closing,
     });
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw problem('payload_too_large', { headers: closing });
+  if (headers.expect?.toLowerCase() === '100-continue') ctx.res.writeContinue(); // the server has not, for a large body
   const deadline: Deadline = ctx.state.deadline;
-  await deadline.notCounting(() => read(ctx, maxBytes, onChunk));
+  uploads.add(ctx.req);
+  try {
+    await deadline.notCounting(() => read(ctx, maxBytes, minProgress, onChunk));
+  } catch (error) {
+    ctx.res.shouldKeepAlive = false; // the server no longer limits the time of this body
+    throw error;
+  }
 }
 
-async function read(ctx: Context, maxBytes: number, onChunk: (chunk: Buffer) => Promise<void>): Promise<void> {
+async function read(
+  { req }: Context,
+  maxBytes: number,
+  minProgress: typeof defaultProgress,
+  onChunk: (chunk: Buffer) => Promise<void>,
+): Promise<void> {
   const decoder = new TextDecoder('utf-8', { fatal: true });
   const decode = (chunk?: Buffer): void => {
     try {
@@ -43,22 +72,44 @@ async function read(ctx: Context, maxBytes: number, onChunk: (chunk: Buffer) => 
       throw problem('invalid_request', { detail: 'The body is not valid UTF-8.', headers: closing });
     }
   };
+  const pieces = req.iterator({ destroyOnReturn: false });
   let bytes = 0;
-  for await (const chunk of piecesOf(ctx)) {
-    bytes += chunk.length;
-    if (bytes > maxBytes) throw problem('payload_too_large', { headers: closing });
-    decode(chunk);
-    await onChunk(chunk);
+  /** Reads until enough bytes have arrived. @returns false at the end of the body */
+  const makeProgress = async (deadline: Deadline): Promise<boolean> => {
+    const enough = bytes + minProgress.bytes;
+    while (bytes < enough) {
+      const chunk = await nextPiece(pieces);
+      deadline.check(); // the request has been answered
+      if (!chunk) return false;
+      bytes += chunk.length;
+      if (bytes > maxBytes) throw problem('payload_too_large', { headers: closing });
+      decode(chunk);
+      await deadline.notCounting(() => onChunk(chunk));
+    }
+    return true;
+  };
+  try {
+    while (await withDeadline(minProgress.ms, makeProgress));
+  } catch (error) {
+    throw error instanceof DeadlineError ? tooSlow(minProgress) : error;
+  } finally {
+    pieces.return?.().catch(() => {}); // after a time-out, it ends with the connection
   }
   decode();
 }
 
-async function* piecesOf({ req }: Context): AsyncGenerator<Buffer> {
+async function nextPiece(pieces: AsyncIterator<Buffer>): Promise<Buffer | undefined> {
   try {
-    for await (const chunk of req.iterator({ destroyOnReturn: false })) yield chunk as Buffer;
+    const { done, value } = await pieces.next();
+    return done ? undefined : value;
   } catch {
     throw problem('invalid_request', { detail: 'The body ended too early.', headers: closing });
   }
+}
+
+function tooSlow({ bytes, ms }: typeof defaultProgress) {
+  const detail = `The body must bring ${bytes / 1024} KiB in every ${ms / 1_000} seconds.`;
+  return problem('request_timeout', { detail, headers: closing });
 }
 
 function isPlain(contentType = '', mediaType: string): boolean {

@@ -9,6 +9,13 @@ const partLength = 32 * 1024;
 /** A shorter body is not compressed: it fits into one packet anyway. */
 const minCodedLength = 1_024;
 
+/** A compressed body. */
+interface CodedBody {
+  readonly bytes: Buffer;
+  /** The strong `ETag` of these bytes. */
+  readonly tag: string;
+}
+
 /** The representation of a response (RFC 9110 §3.2): encoded once, sent any number of times. */
 export class Representation {
   /**
@@ -20,7 +27,7 @@ export class Representation {
   readonly tag: string;
   /** Called with the bytes of memory that a coded body takes; undefined while the representation is sent only once. */
   onGrowth: ((bytes: number) => void) | undefined;
-  readonly #coded = new Map<ContentCoding, Promise<Buffer>>();
+  readonly #coded = new Map<ContentCoding, CodedBody | Promise<CodedBody>>();
 
   private constructor(body: Buffer | string, hash: string) {
     this.body = body;
@@ -74,8 +81,8 @@ export class Representation {
     return `${this.tag.slice(0, -1)}-${coding}"`;
   }
 
-  /** Returns the compressed body, which is made at the first call. */
-  coded(coding: ContentCoding): Promise<Buffer> {
+  /** Returns the compressed body, which is made at the first call; without a promise once it is made. */
+  coded(coding: ContentCoding): CodedBody | Promise<CodedBody> {
     let coded = this.#coded.get(coding);
     if (coded === undefined) {
       coded = this.#compress(coding);
@@ -85,10 +92,12 @@ export class Representation {
     return coded;
   }
 
-  async #compress(coding: ContentCoding): Promise<Buffer> {
+  async #compress(coding: ContentCoding): Promise<CodedBody> {
     const bytes = await compress(coding, typeof this.body === 'string' ? Buffer.from(this.body) : this.body);
     this.onGrowth?.(bytes.byteLength);
-    return bytes;
+    const coded = { bytes, tag: this.tagOf(coding) };
+    this.#coded.set(coding, coded);
+    return coded;
   }
 
   static #ofText(text: string): Representation {

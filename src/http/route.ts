@@ -67,6 +67,8 @@ export interface RouteInput<Body, Query = Record<never, never>> {
   readonly ifMatch?: string | undefined;
   /** Reads the body of a route with `upload`. */
   readonly readUpload: ReadUpload;
+  /** The header `Idempotency-Key` of a route with `upload`, whose body is part of what the key stands for. */
+  readonly idempotencyKey?: string | undefined;
 }
 
 /** Calls the function with each piece of the body, and waits for it. */

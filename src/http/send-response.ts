@@ -27,7 +27,7 @@ export function sendResponse(
   if (route.cache === 'revalidate') {
     const representation = result instanceof Representation ? result : Representation.of(result);
     res.setHeader('Cache-Control', 'private, no-cache');
-    ctx.vary('Authorization');
+    addVary(res, 'Authorization');
     return sendRepresentation(ctx, representation, json);
   }
   res.setHeader('Content-Type', json); // before the body, or Koa would guess a type
@@ -54,24 +54,38 @@ export function sendRepresentation(
   let coding: ContentCoding | undefined;
   if (accepted && representation.isCompressible) {
     coding = preferredCoding(accepted);
-    ctx.vary('Accept-Encoding');
+    addVary(res, 'Accept-Encoding');
   }
-  const tag = coding ? representation.tagOf(coding) : representation.tag;
   const condition = req.headers['if-none-match'];
   const known = condition === undefined ? undefined : nameOf(condition, representation.tag);
-  // The client updates the response that it has stored under the tag that it sent, which may be that of another coding.
-  res.setHeader('ETag', known === undefined || known === '*' ? tag : known);
   if (known !== undefined) {
+    // The client updates the response that it has stored under the tag that it sent, which may be that of another
+    // coding.
+    res.setHeader('ETag', known === '*' ? tagOf(representation, coding) : known);
     ctx.status = 304;
     return;
   }
   res.setHeader('Content-Type', contentType);
   if (!coding) {
+    res.setHeader('ETag', representation.tag);
     ctx.body = representation.body;
     return;
   }
-  return representation.coded(coding).then(bytes => {
+  const send = ({ bytes, tag }: { bytes: Buffer; tag: string }): void => {
+    res.setHeader('ETag', tag);
     res.setHeader('Content-Encoding', coding);
     ctx.body = bytes;
-  });
+  };
+  const coded = representation.coded(coding);
+  return coded instanceof Promise ? coded.then(send) : send(coded);
+}
+
+function tagOf(representation: Representation, coding: ContentCoding | undefined): string {
+  return coding ? representation.tagOf(coding) : representation.tag;
+}
+
+/** Adds a field to `Vary` that it does not name yet. Koa's `ctx.vary` would parse the header first. */
+function addVary(res: Context['res'], field: string): void {
+  const fields = res.getHeader('Vary');
+  res.setHeader('Vary', fields === undefined ? field : `${fields}, ${field}`);
 }

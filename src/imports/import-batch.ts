@@ -3,7 +3,7 @@ import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { Problem, problems } from '../errors.ts';
 import { readText } from '../http/csv.ts';
 import { readFields } from '../http/read-fields.ts';
-import type { RowValues } from '../postgres/table-statements.ts';
+import type { RowValues } from '../postgres/statement.ts';
 import { codeText } from '../resources/record.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { databaseErrors } from './database-errors.ts';

@@ -1,23 +1,32 @@
 import { z } from 'zod';
-import type { AuthServices } from '../auth/auth-services.ts';
 import { problem } from '../errors.ts';
+import { describeFields } from '../http/describe-fields.ts';
 import { flag, int32, longId } from '../http/fields.ts';
 import { pathId } from '../http/route.ts';
-import { resources } from '../resources/index.ts';
-import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
+import type { ImportRunner } from './import-runner.ts';
 import { selectImport } from './import-table.ts';
-import { runImports } from './run-import.ts';
+import { importableResources } from './importable-resources.ts';
 import { storeUpload } from './store-upload.ts';
 
 const path = '/api/v1/Imports';
 const tag = 'Import';
 const maxBytes = 50 * 1024 * 1024;
 
-const importError = z.object({ Line: int32(), Field: z.string(), Code: z.string(), Reason: z.string() });
-const view = z
-  .object({
+const modeDescription = '`create` makes new records only; `upsert` also changes those that exist.';
+
+const importError = describeFields(
+  { Line: int32(), Field: z.string(), Code: z.string(), Reason: z.string() },
+  {
+    Line: 'The line of the file, from 1, which is its header.',
+    Field: 'The field that is wrong; empty if the whole row is.',
+    Code: 'A stable code for the reason, one of those of `errorCodes`.',
+    Reason: 'What is wrong, as text.',
+  },
+);
+const view = describeFields(
+  {
     Id: longId(),
     Resource: z.string(),
     Mode: z.enum(['create', 'upsert']),
@@ -30,24 +39,32 @@ const view = z
     Unchanged: int32(),
     Refused: int32(),
     Errors: z.array(importError),
-  })
-  .meta({ title: tag });
+  },
+  {
+    Id: 'The number of the import, which the service chooses.',
+    Resource: 'The name of the resource, such as `Country`.',
+    Mode: modeDescription,
+    DryRun: 'Whether the import only checks the file, and changes nothing.',
+    Atomic: 'Whether one refused row rejects the whole file.',
+    State: '`queued`, then `running`, then `done` or `rejected`.',
+    Rows: 'The rows of the file that have been read, without its header.',
+    Created: 'The rows that made a record.',
+    Updated: 'The rows that changed a record.',
+    Unchanged: 'The rows whose record was the same already.',
+    Refused: 'The rows that are wrong.',
+    Errors: 'The first 1,000 errors.',
+  },
+).meta({ title: tag });
 
-const definitions: ReadonlyMap<string, ResourceDefinition> = new Map(
-  resources.map(({ name, definition }) => [name, definition]),
-);
-const names = [...definitions.keys()] as [string, ...string[]];
+const names = [...importableResources.keys()] as [string, ...string[]];
+
+/** The services that the routes use. */
+export interface ImportServices {
+  imports: ImportRunner;
+}
 
 /** Imports of CSV files. A file is stored first; the import runs after the response, in one transaction. */
-export function importRoutes({ background }: Pick<AuthServices, 'background'>): TenantRoute[] {
-  const running = new Set<string>();
-  /** Runs the unfinished imports of the tenant, also those of a process that was killed. */
-  const start = (context: RequestContext): void => {
-    const { guid } = context.tenant;
-    if (running.has(guid)) return;
-    running.add(guid);
-    background.run('import', () => runImports(context, definitions).finally(() => running.delete(guid)));
-  };
+export function importRoutes(services: ImportServices): TenantRoute[] {
   return [
     defineRoute({
       method: 'POST',
@@ -61,23 +78,25 @@ export function importRoutes({ background }: Pick<AuthServices, 'background'>): 
         '`mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With ' +
         '`atomic=false`, rows that are refused are left out; otherwise one refused row rejects all.',
       query: z.object({
-        resource: z.enum(names),
-        mode: z.enum(['create', 'upsert']).default('create'),
-        dryRun: flag(),
+        resource: z.enum(names).describe('The resource whose records the file has.'),
+        mode: z.enum(['create', 'upsert']).default('create').describe(modeDescription),
+        dryRun: flag().describe('Whether to check the file only, and change nothing.'),
         atomic: z
           .enum(['true', 'false'])
           .transform(value => value === 'true')
-          .default(true),
+          .default(true)
+          .describe('Whether one refused row rejects the whole file.'),
       }),
       upload: { mediaType: 'text/csv', maxBytes },
       response: view,
       status: 202,
       location: result => `${path}/${result.Id}`,
-      handler: async ({ query, readUpload }, context) => {
-        requireWriter(query.resource, context);
-        const id = await storeUpload(context, query, readUpload);
-        const [stored] = await context.read(selectImport(id));
-        start(context);
+      takesIdempotencyKey: true,
+      handler: async ({ query: order, readUpload, idempotencyKey }, context) => {
+        const { imports } = services;
+        requireWriter(order.resource, context);
+        const stored = await storeUpload(imports.queue, context, { order, readUpload, idempotencyKey });
+        imports.wake();
         return stored as z.input<typeof view>;
       },
     }),
@@ -96,7 +115,8 @@ export function importRoutes({ background }: Pick<AuthServices, 'background'>): 
         const [stored] = id ? await context.read(selectImport(id)) : [];
         if (!stored) throw problem('not_found');
         requireWriter(String(stored.Resource), context);
-        if (stored.State === 'queued' || stored.State === 'running') start(context);
+        if (stored.State === 'queued' || stored.State === 'running')
+          services.imports.resume(context.tenant.id, stored.Id as number);
         return stored as z.input<typeof view>;
       },
     }),
@@ -105,7 +125,7 @@ export function importRoutes({ background }: Pick<AuthServices, 'background'>): 
 
 /** @throws {Problem} 403 unless the caller may change all records of the resource */
 function requireWriter(resource: string, { caller }: RequestContext): void {
-  const permission = definitions.get(resource)?.access.write;
+  const permission = importableResources.get(resource)?.access.write;
   if (!permission) throw problem('not_found');
   if (!caller.permissions.has(permission)) throw permissionMissing(permission);
   if (caller.scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });

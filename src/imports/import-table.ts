@@ -1,4 +1,4 @@
-import type { Statement } from '../postgres/table-statements.ts';
+import type { Statement } from '../postgres/statement.ts';
 
 /** What a client asked for. */
 export interface ImportOrder {
@@ -68,20 +68,34 @@ export const insertImport = ({ resource, mode, dryRun, atomic }: ImportOrder, ac
     [resource, mode, dryRun, atomic, actor],
   );
 
+/** No row when another process has found the import without a process that receives its file, and deleted it. */
 export const insertChunk = (id: number, number: number, bytes: Buffer): Statement =>
-  statement('insert_chunk', 'insert into import_chunks (import_id, number, bytes) values ($1, $2, $3)', [
-    id,
-    number,
-    bytes,
-  ]);
+  statement(
+    'insert_chunk',
+    `insert into import_chunks (import_id, number, bytes)
+     select id, $2, $3 from imports where id = $1 and state = 'receiving' returning number`,
+    [id, number, bytes],
+  );
 
 export const selectChunk = (id: number, number: number): Statement =>
   statement('select_chunk', 'select bytes from import_chunks where import_id = $1 and number = $2', [id, number]);
 
+/** Makes an import whose file has arrived ready to run. No row: as for `insertChunk`. */
 export const queueImport = (id: number): Statement =>
-  statement('queue', `update imports set state = 'queued' where id = $1 returning id`, [id]);
+  statement('queue', `update imports set state = 'queued' where id = $1 and state = 'receiving' returning id`, [id]);
 
-export const deleteImport = (id: number): Statement => statement('delete', 'delete from imports where id = $1', [id]);
+/** Deletes an import whose file has not arrived. No row: the file has arrived, or there is no such import. */
+export const deleteUpload = (id: number): Statement =>
+  statement('delete_upload', `delete from imports where id = $1 and state = 'receiving' returning id`, [id]);
+
+/** Also deletes the import if its file has not arrived. One row if the import has not ended. */
+export const settleImport = (id: number): Statement =>
+  statement(
+    'settle',
+    `with deleted as (delete from imports where id = $1 and state = 'receiving')
+     select id from imports where id = $1 and state in ('queued', 'running')`,
+    [id],
+  );
 
 /** The import as the API shows it. No row while its file is arriving, which is the state `receiving`. */
 export const selectImport = (id: number): Statement =>
@@ -94,16 +108,20 @@ export const selectImport = (id: number): Statement =>
     [id],
   );
 
-/** Counts an attempt to run the oldest unfinished import. No row: there is none, or another process is running one. */
-export const beginImport = (): Statement =>
+/** Counts an attempt to run an import. No row: it has ended, or a process is running an import of the tenant. */
+export const beginImport = (id: number): Statement =>
   statement(
     'begin',
     `update imports set state = 'running', attempts = attempts + 1
-      where id = (select id from imports where state in ('queued', 'running') order by id limit 1 for update skip locked)
+      where id = (select id from imports where id = $1 and state in ('queued', 'running') for update skip locked)
         and pg_try_advisory_xact_lock(${importLock})
      returning id::float8, resource, mode, dry_run as "dryRun", atomic, actor, attempts`,
-    [],
+    [id],
   );
+
+/** Lets an import that was stopped before its end run again later, and does not count the attempt. */
+export const requeueImport = (id: number): Statement =>
+  statement('requeue', `update imports set state = 'queued', attempts = attempts - 1 where id = $1 returning id`, [id]);
 
 /**
  * Locks a begun import until the transaction ends. One row when this transaction is the only one of the tenant that

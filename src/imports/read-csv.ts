@@ -21,6 +21,12 @@ export class CsvError extends Error {
 /** Longer than the fields of any resource together, in characters. */
 const maxRecordLength = 1024 * 1024;
 
+/**
+ * Bytes that are parsed at a time. All of their records are in memory until the last one is applied: those of 256 KiB
+ * outlive garbage collections, after which V8 enlarges its young generation, by 64 MB in the end.
+ */
+const parsedBytes = 8 * 1024;
+
 interface ParsedRecord {
   record: string[];
   info: { lines: number; empty_lines: number };
@@ -28,7 +34,7 @@ interface ParsedRecord {
 
 /**
  * Reads CSV (RFC 4180) in UTF-8 with or without a byte order mark, separated by commas or semicolons, whichever the
- * first line has more of. Empty lines are skipped. It holds the records of one piece in memory.
+ * first line has more of. Empty lines are skipped. It holds the records of 8 KiB in memory.
  * @throws {CsvError} when a quoted cell does not end, or a record has more than a million characters
  */
 export async function* readCsv(pieces: AsyncIterable<Buffer>): AsyncGenerator<CsvRecord> {
@@ -46,11 +52,13 @@ export async function* readCsv(pieces: AsyncIterable<Buffer>): AsyncGenerator<Cs
   };
   for await (const piece of pieces) {
     parser ??= createParser(piece).on('error', error => (failure = error));
-    // The parser reads a piece at once, so that its records can be taken without waiting for events.
-    parser.write(piece);
-    for (let parsed = parser.read(); parsed !== null; parsed = parser.read()) yield toRecord(parsed);
-    await new Promise(setImmediate);
-    check();
+    for (let start = 0; start < piece.length; start += parsedBytes) {
+      // The parser reads these bytes at once, so that its records can be taken without waiting for events.
+      parser.write(piece.subarray(start, start + parsedBytes));
+      for (let parsed = parser.read(); parsed !== null; parsed = parser.read()) yield toRecord(parsed);
+      await new Promise(setImmediate);
+      check();
+    }
   }
   if (!parser) return;
   parser.end();

@@ -1,7 +1,7 @@
 import { snakeCase } from '../casing.ts';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { pathId } from '../http/route.ts';
-import type { RowValues } from '../postgres/table-statements.ts';
+import type { RowValues } from '../postgres/statement.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import type { Columns } from './import-columns.ts';
 

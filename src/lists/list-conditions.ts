@@ -1,27 +1,61 @@
 import { camelCase } from '../casing.ts';
-import type { Filter, ListQuery } from '../http/lists/list-query.ts';
-import type { Condition, TableStatements } from '../postgres/table-statements.ts';
+import type { Filter } from '../http/lists/list-filters.ts';
+import type { ListQuery } from '../http/lists/list-query.ts';
+import type { Condition } from '../postgres/statement.ts';
+import type { TableStatements } from '../postgres/table-statements.ts';
 
 type Columns = Pick<TableStatements, 'sourceOf'>;
 
-/** Returns the conditions of the filters and the search text of a request. Values are never part of the SQL. */
-export function listConditions({ filters, q, search }: ListQuery, columns: Columns): Condition[] {
-  const conditions = filters.map(filter => filterCondition(filter, columns.sourceOf(camelCase(filter.field.name))));
-  if (q === undefined) return conditions;
-  const pattern = `%${literal(q)}%`;
-  const sql = search.map(({ name }) => `${columns.sourceOf(camelCase(name))} ilike ?`).join(' or ');
-  return [...conditions, [`(${sql})`, ...search.map(() => pattern)]];
+/**
+ * Returns the conditions of the filters and the search text of a request. Values are never part of the SQL.
+ * @returns `searches` apart: conditions that no index in the order of the page helps
+ */
+export function listConditions(
+  { filters, q, search, hasTrigrams }: ListQuery,
+  columns: Columns,
+): { conditions: Condition[]; searches: Condition[] } {
+  const conditionOf = (filter: Filter) => filterCondition(filter, columns.sourceOf(camelCase(filter.field.name)));
+  const searches = filters.filter(isSearch).map(conditionOf);
+  if (q !== undefined) {
+    const isRead = !(hasTrigrams && q.length >= minTrigram) && isAscii(q);
+    const conditionOn = isRead ? containsAscii : contains;
+    const pattern = `%${literal(isRead ? q.toLowerCase() : q)}%`;
+    const sql = search.map(({ name }) => conditionOn(columns.sourceOf(camelCase(name)))).join(' or ');
+    searches.push([`(${sql})`, ...search.map(() => pattern)]);
+  }
+  return { conditions: filters.filter(filter => !isSearch(filter)).map(conditionOf), searches };
+}
+
+/** Characters of the shortest text that a trigram index finds. */
+const minTrigram = 3;
+const contains = (sql: string): string => `${sql} ilike ?`;
+/**
+ * The same for a text of ASCII characters in lower case, where no index helps: letters beyond ASCII stay as they are,
+ * which takes two thirds of the time of `ilike`.
+ */
+const containsAscii = (sql: string): string => `lower((${sql}) collate "C") like ?`;
+const isAscii = (text: string): boolean => /^[ -~]*$/.test(text);
+
+/**
+ * Records without a value are often the oldest: a page in the order of the newest would read all others before them.
+ */
+function isSearch({ field, operator, values }: Filter): boolean {
+  if (operator === 'null') return values.includes('true');
+  return operator === 'contains' || (operator === 'prefix' && !field.isSortable);
 }
 
 function filterCondition({ field, operator, values }: Filter, sql: string): Condition {
   const [value = ''] = values;
   if (operator === 'null') return [`${sql} is ${value === 'true' ? '' : 'not '}null`];
   if (field.kind === 'timestamp') return timestampCondition(sql, operator, values);
+  // A text that no list is sorted by has no index but that of its trigrams, which finds patterns of `like`.
+  const hasPattern = field.kind === 'text' && !field.isSortable;
   switch (operator) {
     case 'equal':
-      return values.length === 1 ? [`${sql} = ?`, value] : [`${sql} = any (?)`, values];
+      if (values.length > 1) return [`${sql} = any (?)`, values];
+      return hasPattern ? [`${sql} like ?`, literal(value)] : [`${sql} = ?`, value];
     case 'prefix':
-      return [`${sql} ^@ ?`, value];
+      return hasPattern ? [`${sql} like ?`, `${literal(value)}%`] : [`${sql} ^@ ?`, value];
     case 'contains':
       return [`${sql} like ?`, `%${literal(value)}%`];
     default:

@@ -1,6 +1,7 @@
 import { camelCase } from '../casing.ts';
 import type { ListQuery } from '../http/lists/list-query.ts';
-import type { Condition, RowValues, Statement, TableStatements } from '../postgres/table-statements.ts';
+import type { Condition, RowValues, Statement } from '../postgres/statement.ts';
+import type { TableStatements } from '../postgres/table-statements.ts';
 import { listConditions } from './list-conditions.ts';
 
 /** Where the records of a list come from. */
@@ -25,7 +26,9 @@ export async function readRecords(
   { table, conditions, read }: ListSource,
   limit: number | undefined,
 ): Promise<ListedRecord[]> {
-  const statement = table.selectPage([...conditions, ...listConditions(query, table)], {
+  const { conditions: filters, searches } = listConditions(query, table);
+  const statement = table.selectPage([...conditions, ...filters], {
+    searches,
     keys: query.sort.map(({ field, direction }) => ({
       property: camelCase(field.name),
       direction,

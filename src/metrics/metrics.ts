@@ -1,4 +1,4 @@
-import { type MetricObjectWithValues, type MetricValue, Registry } from 'prom-client';
+import { type Metric, type MetricObjectWithValues, type MetricValue, Registry } from 'prom-client';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import type { FleetCounts } from '../control/fleet-counts.ts';
@@ -7,6 +7,7 @@ import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
 import type { UnsentResponses } from '../http/unsent-responses.ts';
 import type { LogOutput } from '../log-output.ts';
 import type { ResponseCache } from '../response-cache/response-cache.ts';
+import { addBackupMetrics } from './backup-metrics.ts';
 import { addCacheMetrics } from './cache-metrics.ts';
 import { addCounter, addGauge } from './collectors.ts';
 import { addConnectionMetrics } from './connection-metrics.ts';
@@ -16,6 +17,14 @@ import { addRequestMetrics } from './request-metrics.ts';
 
 /** A metric with its current values, as JSON. */
 export type MetricValues = MetricObjectWithValues<MetricValue<string>>;
+
+/** What is known of a metric without its values. */
+export interface MetricDefinition {
+  readonly name: string;
+  readonly help: string;
+  readonly type: 'counter' | 'gauge' | 'histogram' | 'summary';
+  readonly labelNames: readonly string[];
+}
 
 export interface Metrics {
   /** Counts one request. */
@@ -28,9 +37,10 @@ export interface Metrics {
    */
   read(withFleet: boolean): Promise<MetricValues[]>;
   readonly contentType: string;
+  readonly definitions: readonly MetricDefinition[];
 }
 
-interface MetricsSources {
+export interface MetricsSources {
   databases: Pick<TenantDatabases, 'budgets' | 'readMemory'>;
   responseCache: Pick<ResponseCache, 'bytes' | 'counts'>;
   feed: Pick<ChangeFeed, 'current'>;
@@ -53,6 +63,7 @@ export function createMetrics(sources: MetricsSources): Metrics {
   addBuildMetric(registry, sources.schemaVersion);
   const count = addRequestMetrics(registry);
   addFleetMetrics(registry, () => fleet);
+  addBackupMetrics(registry, () => fleet);
   addConnectionMetrics(registry, databases.budgets);
   addCacheMetrics(registry, responseCache, feed);
   addCounter(registry, {
@@ -109,5 +120,15 @@ export function createMetrics(sources: MetricsSources): Metrics {
     fleet = withFleet ? await readFleet() : undefined;
     return registry.getMetricsAsJSON();
   };
-  return { count, render, read, contentType: registry.contentType };
+  return { count, render, read, contentType: registry.contentType, definitions: definitionsOf(registry) };
+}
+
+/** Returns what a registry knows of its metrics. prom-client has the labels and the type, and does not declare them. */
+export function definitionsOf(registry: Registry): MetricDefinition[] {
+  return (registry.getMetricsAsArray() as unknown as (Metric & MetricDefinition)[]).map(metric => ({
+    name: metric.name,
+    help: metric.help,
+    type: metric.type,
+    labelNames: metric.labelNames,
+  }));
 }

@@ -1,6 +1,6 @@
 import { AggregatorRegistry, type MetricValueWithName, Registry } from 'prom-client';
 import { addCounter, addGauge } from './collectors.ts';
-import type { MetricValues } from './metrics.ts';
+import { definitionsOf, type MetricDefinition, type MetricValues } from './metrics.ts';
 import { addNodeMetrics } from './process-metrics.ts';
 
 interface WorkerCounts {
@@ -12,11 +12,12 @@ interface WorkerCounts {
 
 /**
  * The metrics of a primary process and all of its workers, as those of one process: counters and histograms are sums,
- * gauges are combined as `aggregator` says. A worker that does not respond to a scrape counts with its last known values.
+ * gauges are combined as `aggregator` says. A worker that does not respond to a scrape counts with its last known
+ * values.
  *
- * A counter never falls, because Prometheus takes a smaller value for a restart of the service, and adds the whole value
- * to each rate. So the last known values of a worker that has ended remain in the sums; and a sum that is smaller than
- * the last rendered one is replaced by that, because sums of floating-point numbers differ by their order.
+ * A counter never falls, because Prometheus takes a smaller value for a restart of the service, and adds the whole
+ * value to each rate. So the last known values of a worker that has ended remain in the sums; and a sum that is smaller
+ * than the last rendered one is replaced by that, because sums of floating-point numbers differ by their order.
  */
 export class WorkerMetrics {
   readonly #own = new Registry();
@@ -38,6 +39,11 @@ export class WorkerMetrics {
       help: 'Worker processes that ended although nobody stopped them.',
       read: () => [{ value: readCounts().died }],
     });
+  }
+
+  /** The metrics of the primary process alone. */
+  get definitions(): readonly MetricDefinition[] {
+    return definitionsOf(this.#own);
   }
 
   get contentType(): string {

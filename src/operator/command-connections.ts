@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { maxNested } from '../budget/fair-shares.ts';
-import { GrantLoop, type LimitedConnections } from '../connections/grant-loop.ts';
+import { GrantLoop } from '../connections/grant-loop.ts';
 import {
   createGrantStore,
   findStatement,
@@ -9,17 +8,13 @@ import {
 } from '../control/connection-grants.ts';
 import { closeIdleConnections, controlServerIdentity } from '../control/database.ts';
 import type { Installation } from '../installation.ts';
-import { OperatorError } from '../operator-error.ts';
 import { type ConnectionGate, withConnection, withConnectionGate } from '../postgres/connection.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import { serverAddress } from '../postgres/server-address.ts';
+import { ServerLease } from './server-lease.ts';
 
 /** Connections of the pool of the control database: the tasks of a command take turns. */
 const controlConnections = 1;
-/** Services give back within a second, and a killed one is found after four. */
-const maxWaitMs = 30_000;
-const noticeMs = 3_000;
-const pollMs = 20;
 const maxLeaveMs = 1_000;
 /** SQLSTATEs of a control database without the tables of the budget: it does not exist, or a migration is missing. */
 const notMigrated = ['3D000', '42P01', '42703'];
@@ -74,86 +69,6 @@ interface CommandOptions {
   /** The server of the control database, as all processes name it. */
   controlServer: string;
   onWait: (text: string) => void;
-}
-
-interface LeaseOptions {
-  address: string;
-  budget: number;
-  onWait: (text: string) => void;
-}
-
-/** The connections of a command to one server, as far as they are not those of the pool of the control database. */
-class ServerLease implements LimitedConnections {
-  readonly loop: GrantLoop;
-  readonly #options: LeaseOptions;
-  #max = 0;
-  #open = 0;
-  #peak = 0;
-  #waiting = 0;
-  #progressAt = Number.NEGATIVE_INFINITY;
-
-  constructor(loop: GrantLoop, options: LeaseOptions) {
-    this.loop = loop;
-    this.#options = options;
-  }
-
-  get usage(): { open: number; inUse: number } {
-    return { open: this.#open, inUse: this.#open };
-  }
-
-  /** With room for connections that the waiting ones will open inside of them. */
-  get unmetDemand(): number {
-    return this.#waiting > 0 ? this.#waiting - 1 + maxNested : 0;
-  }
-
-  takePeakInUse(): number {
-    const peak = this.#peak;
-    this.#peak = this.#open;
-    return peak;
-  }
-
-  setMax(max: number): void {
-    this.#max = max;
-  }
-
-  /** As `ConnectionGate.acquire`. Leaves one for another task if it may take several. */
-  async acquire(max: number): Promise<{ count: number; release: () => void }> {
-    this.#waiting++;
-    try {
-      await this.waitUntil(() => this.#open < this.#max && this.loop.mayOpen());
-    } finally {
-      this.#waiting--;
-    }
-    const count = Math.min(max, Math.max(1, this.#max - this.#open - 1));
-    this.#add(count);
-    return { count, release: () => this.#add(-count) };
-  }
-
-  /** @throws {OperatorError} when the condition is false and no connection was opened or closed for 30 s */
-  async waitUntil(condition: () => boolean): Promise<void> {
-    const startedAt = performance.now();
-    const { address, budget, onWait } = this.#options;
-    let hasNotified = false;
-    while (!condition()) {
-      const now = performance.now();
-      if (now - Math.max(startedAt, this.#progressAt) > maxWaitMs)
-        throw new OperatorError(
-          `No connection to ${address} became free for 30 s: the processes use all of CONNECTION_BUDGET (${budget}). ` +
-            'See which: npm run -s tenant -- processes. Then raise CONNECTION_BUDGET in all processes, or end some of them',
-        );
-      if (!hasNotified && now - startedAt > noticeMs) {
-        hasNotified = true;
-        onWait(`Waiting up to 30 s until a connection to ${address} is free within CONNECTION_BUDGET (${budget})`);
-      }
-      await (this.loop.tick() ?? delay(pollMs));
-    }
-  }
-
-  #add(count: number): void {
-    this.#open += count;
-    this.#peak = Math.max(this.#peak, this.#open);
-    this.#progressAt = performance.now();
-  }
 }
 
 /** The connections of a command to all servers. Each server has a loop of exchanges while the command runs. */

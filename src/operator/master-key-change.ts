@@ -40,14 +40,30 @@ export function resealSecrets({ control, secrets }: Keys): Promise<number> {
     for (const server of servers)
       if (server.adminUrl) server.adminUrl = reseal(server.adminUrl, owners.serverUrl(server.name));
     await em.flush();
+    const backupKeys = await resealBackupKeys(em, reseal);
     await replaceCanaries(em, secrets);
-    return tenants.length + keys.length + servers.length;
+    return tenants.length + keys.length + servers.length + backupKeys;
   });
 }
 
+/** Seals the data keys of backups again. @returns their number */
+async function resealBackupKeys(
+  em: EntityManager,
+  reseal: (sealed: Uint8Array, owner: string) => Buffer,
+): Promise<number> {
+  const keys = await em.execute<{ id: string; sealed: Buffer; fingerprint: string; guid: string | null }[]>(
+    `select k.id, k.sealed, k.fingerprint, t.guid from backup_keys k left join tenants t on t.id = k.tenant_id`,
+  );
+  for (const { id, sealed, fingerprint, guid } of keys) {
+    const again = reseal(sealed, owners.backupKey(guid, fingerprint));
+    await em.execute('update backup_keys set sealed = ? where id = ?', [again, id]);
+  }
+  return keys.length;
+}
+
 /**
- * Runs a step of a change in one transaction. Steps run one after the other, and each checks the key again: another step
- * may have made it wrong since the start of the command.
+ * Runs a step of a change in one transaction. Steps run one after the other, and each checks the key again: another
+ * step may have made it wrong since the start of the command.
  */
 function changeCanaries<T>({ control, secrets }: Keys, step: (em: EntityManager) => Promise<T>): Promise<T> {
   return control.em.fork().transactional(async em => {

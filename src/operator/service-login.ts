@@ -25,6 +25,8 @@ const privileges: Record<string, string> = {
   // for the metrics
   migration_runs: 'select',
   migration_outcomes: 'select (run_id, state)',
+  backup_runs: 'select (state, finished_at)',
+  archives: 'select (tenant_guid, state, proved_at, fault)',
   signing_keys: 'select',
   roles: 'select, insert, delete, update (name, permissions)',
   users:
@@ -40,6 +42,9 @@ const privileges: Record<string, string> = {
   processes: readAndWrite,
   connection_servers: readAndWrite,
   connection_grants: readAndWrite,
+  unfinished_imports: readAndWrite,
+  tenant_fences: 'select',
+  fence_acknowledgements: 'select, insert',
   // A request locks the row of its client, which needs the right to update one column.
   api_clients: 'select, update (id)',
 };

@@ -4,7 +4,7 @@ import { type ControlDatabase, type QueryControl, transactControl } from '../con
 import { tryLockPeople } from '../control/people-lock.ts';
 import { takeTurn } from '../control/tenant-turns.ts';
 import { isOutcomeUnknown, problem } from '../errors.ts';
-import type { RowValues, Statement } from '../postgres/table-statements.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import { permissionMissing } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';

@@ -1,6 +1,8 @@
 import type { AuthServices } from '../auth/auth-services.ts';
 import { email } from '../auth/email.ts';
 import { mailText } from '../auth/mail.ts';
+import { addInvitationToken, createToken, replaceInvitationToken } from '../auth/mail-token.ts';
+import { transactControl } from '../control/database.ts';
 import { problem } from '../errors.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
@@ -8,11 +10,11 @@ import { changePeople } from './change-people.ts';
 import { inviteUser } from './invite-user.ts';
 import { userDocumentation } from './user-documentation.ts';
 import { checkEntity, userFields } from './user-records.ts';
-import { type UserView, userById, userView, viewOf } from './user-statements.ts';
+import { emailDescription, type UserView, userById, userView, viewOf } from './user-statements.ts';
 
 /**
- * POST of a user: invites a person, by a mail with a token that sets the first password. The mail is sent after the
- * transaction: if the process ends in between, the person gets no mail, and the administrator invites again.
+ * POST of a user: invites a person, by a mail with a token that sets the first password. Token and mail are made after
+ * the transaction: if the process ends in between, the person gets no mail, and the administrator invites again.
  */
 export function inviteRoute(services: AuthServices, path: string): TenantRoute {
   const { control, mailLimits, background } = services;
@@ -25,8 +27,8 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
     description:
       'The token of the mail is valid once, for 7 days: it sets the first password at `/api/v1/auth/reset-password`. Until ' +
       'then the user cannot log in. Inviting an address again that has not accepted yet replaces names, role, scope and ' +
-      'entity, and the former token is no longer valid.',
-    body: userFields.extend({ Email: email() }),
+      'entity. The former token stays valid until the mail server has accepted the new mail.',
+    body: userFields.extend({ Email: email().describe(emailDescription) }),
     example: { Email: 'nora@example.com', FirstName: 'Nora', LastName: 'Newman', Role: 'Member', Scope: 'All' },
     response: userView,
     status: 201,
@@ -38,16 +40,15 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
       const requireEntity = await checkEntity(context, body.EntityId);
       const account = { tenantGuid: tenant.guid, email: body.Email };
       const delayMs = await mailLimits.invitationDelay(account);
-      let token: string | undefined;
+      let invitedId: number | undefined;
       const rows = await changePeople(control, context, async transaction => {
         if (delayMs > 0) throw tooManyInvitations(delayMs); // not for a repeated request, which sends no mail
         requireEntity();
-        const invited = await inviteUser(transaction, tenant.id, body);
-        token = invited.token;
-        return userById([['tenant_id = ?', tenant.id]], invited.id);
+        invitedId = await inviteUser(transaction, tenant.id, body);
+        return userById([['tenant_id = ?', tenant.id]], invitedId);
       });
-      const sent = token;
-      if (sent !== undefined) background.run('invite', () => sendInvitation(services, tenant, body.Email, sent));
+      const user = invitedId;
+      if (user !== undefined) background.run('invite', () => sendInvitation(services, tenant, user, body.Email));
       return viewOf<UserView>(rows);
     },
   });
@@ -57,15 +58,23 @@ function tooManyInvitations(delayMs: number) {
   return problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Math.ceil(delayMs / 1_000))) } });
 }
 
+/**
+ * Sends an invitation, unless concurrent requests have reached the limit of mails meanwhile. The token of a former mail
+ * is replaced when the mail server has accepted the new mail, so that a mail that fails leaves it valid.
+ */
 async function sendInvitation(
-  { mailLimits, sendMail, publicUrl }: AuthServices,
+  { control, mailLimits, sendMail, publicUrl }: AuthServices,
   tenant: RequestContext['tenant'],
+  userId: number,
   address: string,
-  token: string,
 ): Promise<void> {
-  // Counted here, because a request that fails sends no mail. Concurrent requests above the limit send none either.
+  // Counted here, because a request that fails sends no mail.
   if (!(await mailLimits.allowInvitation({ tenantGuid: tenant.guid, email: address }))) return;
-  await sendMail({
+  const user = { id: userId, tenantId: tenant.id };
+  const token = createToken();
+  const added = await transactControl(control, query => addInvitationToken(query, user, token));
+  if (!added) return;
+  await sendMail(tenant, {
     to: address,
     subject: `Your invitation to ${tenant.name}`,
     text: mailText(
@@ -75,4 +84,5 @@ async function sendInvitation(
       'If you do not expect an invitation, do nothing.',
     ),
   });
+  if (!added.isAdded) await transactControl(control, query => replaceInvitationToken(query, user, token));
 }

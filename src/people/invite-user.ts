@@ -1,8 +1,7 @@
 import type { z } from 'zod';
-import { createInvitationToken } from '../auth/mail-token.ts';
 import { problem } from '../errors.ts';
+import { requireMayManage } from '../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
-import { requireMayManage } from './permission-rules.ts';
 import { findGrantableRole, type userFields } from './user-records.ts';
 
 type Invitation = z.output<typeof userFields> & { Email: string };
@@ -26,21 +25,21 @@ const inviteAgain = `
 const deleteRegistrations = 'delete from registrations where user_id = $1';
 
 /**
- * Adds a user, or invites one again who has not accepted yet, and creates the token of the invitation. The address may
- * have been registered by anyone: its registrations are deleted, because confirming one would set the password that
- * its sender chose.
+ * Adds a user, or changes one who was invited and has not accepted yet. The address may have been registered by anyone:
+ * its registrations are deleted, because confirming one would set the password that its sender chose.
+ * @returns the id of the user
  * @throws {Problem} `duplicate` when a user of the tenant has the address
  */
 export async function inviteUser(
   transaction: PeopleTransaction,
   tenantId: number,
   { Email, FirstName, LastName, Role, Scope, EntityId }: Invitation,
-): Promise<{ id: number; token: string }> {
+): Promise<number> {
   const { query, permissions } = transaction;
   const roleId = await findGrantableRole(transaction, tenantId, Role);
   const values = [FirstName, LastName, roleId, Scope, EntityId];
   const [added] = await query<{ id: number }>('insert_invited', insertInvited, [tenantId, Email, ...values]);
-  if (added) return { id: added.id, token: await createInvitationToken(query, { id: added.id, tenantId }) };
+  if (added) return added.id;
 
   const [known] = await query<{ id: number; permissions: string[]; isInvited: boolean; isPending: boolean }>(
     'user_by_email',
@@ -49,10 +48,9 @@ export async function inviteUser(
   );
   if (!known?.isPending) throw addressTaken();
   if (known.isInvited) requireMayManage(known.permissions, permissions);
-  const token = await createInvitationToken(query, { id: known.id, tenantId }); // first, in the order of `usePasswordToken`
   if ((await query('invite_again', inviteAgain, [known.id, ...values])).length === 0) throw addressTaken();
   await query('delete_registrations', deleteRegistrations, [known.id]);
-  return { id: known.id, token };
+  return known.id;
 }
 
 function addressTaken() {

@@ -2,8 +2,8 @@ import { permissions as allPermissions, type Permission } from '../control/permi
 import { problem } from '../errors.ts';
 import { namesStrongly } from '../http/entity-tags.ts';
 import { Representation } from '../http/representation.ts';
+import { requireMayGrant, requireMayManage } from '../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
-import { requireMayGrant, requireMayManage } from './permission-rules.ts';
 import { isBuiltIn, maxRoles, type RoleView, roleById } from './role-statements.ts';
 import { viewOf } from './user-statements.ts';
 

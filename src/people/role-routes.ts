@@ -4,16 +4,17 @@ import { queryStatement } from '../control/database.ts';
 import { permissions } from '../control/permissions.ts';
 import { queryList } from '../control/tenant-turns.ts';
 import { problem } from '../errors.ts';
+import { describeFields } from '../http/describe-fields.ts';
 import { lengths, text } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
 import { readPage } from '../lists/read-page.ts';
-import type { Condition, Statement } from '../postgres/table-statements.ts';
+import type { Condition, Statement } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { changePeople, noResult } from './change-people.ts';
 import { changeRole, createRole, deleteRole } from './role-records.ts';
-import { type RoleView, roleById, roleTable, roleView } from './role-statements.ts';
+import { type RoleView, roleById, roleFields, roleTable, roleView } from './role-statements.ts';
 import { viewOf } from './user-statements.ts';
 
 const path = '/api/v1/Roles';
@@ -25,10 +26,10 @@ const common = {
     'changes or deletes a role with a permission that they do not have themselves.',
 } as const;
 
-const contract = z.object({
-  Name: text({ max: lengths.name }),
-  Permissions: z.array(z.enum(permissions)).max(permissions.length),
-});
+const contract = describeFields(
+  { Name: text({ max: lengths.name }), Permissions: z.array(z.enum(permissions)).max(permissions.length) },
+  roleFields,
+);
 const example = { Name: 'Buyer', Permissions: ['orders.read', 'orders.write'] as const };
 
 const list = listContract({ view: roleView, order: { Name: 'asc', Id: 'asc' }, key: 'Id', search: ['Name'] });

@@ -1,12 +1,21 @@
 import { z } from 'zod';
 import { initialRoles } from '../control/permissions.ts';
 import { Role } from '../control/user-entities.ts';
+import { describeFields } from '../http/describe-fields.ts';
 import { longId } from '../http/fields.ts';
-import { type Statement, TableStatements } from '../postgres/table-statements.ts';
+import type { Statement } from '../postgres/statement.ts';
+import { TableStatements } from '../postgres/table-statements.ts';
 
-export const roleView = z
-  .object({ Id: longId(), Name: z.string(), Permissions: z.array(z.string()) })
-  .meta({ title: 'Role' });
+/** The fields of a role that administrators decide. */
+export const roleFields = {
+  Name: 'The name of the role. No two roles of a tenant have the same.',
+  Permissions: 'What the users with this role may do.',
+};
+
+export const roleView = describeFields(
+  { Id: longId(), Name: z.string(), Permissions: z.array(z.string()) },
+  { Id: 'The number of the role, which the service chooses.', ...roleFields },
+).meta({ title: 'Role' });
 export type RoleView = z.output<typeof roleView>;
 
 export const roleTable = new TableStatements(Role, roleView);

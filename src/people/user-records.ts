@@ -1,24 +1,28 @@
 import { z } from 'zod';
 import { scopes } from '../control/scopes.ts';
 import { problem } from '../errors.ts';
+import { describeFields } from '../http/describe-fields.ts';
 import { namesStrongly } from '../http/entity-tags.ts';
 import { lengths, longId, text } from '../http/fields.ts';
 import { Representation } from '../http/representation.ts';
 import { Entity } from '../resources/entity.ts';
 import { fieldProblem } from '../resources/record.ts';
+import { requireMayGrant, requireMayManage } from '../tenancy/permission-rules.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import type { PeopleTransaction } from './change-people.ts';
-import { requireMayGrant, requireMayManage } from './permission-rules.ts';
-import { type UserView, userById, viewOf } from './user-statements.ts';
+import { type UserView, userById, userDescriptions, viewOf } from './user-statements.ts';
 
 /** What administrators decide about a user. */
-export const userFields = z.object({
-  FirstName: text({ max: lengths.name }),
-  LastName: text({ max: lengths.name }),
-  Role: text({ max: lengths.name }),
-  Scope: z.enum(scopes),
-  EntityId: longId().nullable().default(null),
-});
+export const userFields = describeFields(
+  {
+    FirstName: text({ max: lengths.name }),
+    LastName: text({ max: lengths.name }),
+    Role: text({ max: lengths.name }),
+    Scope: z.enum(scopes),
+    EntityId: longId().nullable().default(null),
+  },
+  userDescriptions,
+);
 
 /** A user whom a change is about. */
 export interface ManagedUser {

@@ -8,7 +8,7 @@ import { listContract } from '../http/lists/list-contract.ts';
 import { Representation } from '../http/representation.ts';
 import { pathId } from '../http/route.ts';
 import { readPage } from '../lists/read-page.ts';
-import type { Condition, Statement } from '../postgres/table-statements.ts';
+import type { Condition, Statement } from '../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import { changeUserRoutes } from './change-user-routes.ts';
 import { inviteRoute } from './invite-route.ts';

@@ -1,8 +1,10 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { type Scope, scopes } from '../control/scopes.ts';
+import { describeFields } from '../http/describe-fields.ts';
 import { guid, longId, timestamp } from '../http/fields.ts';
-import { type Condition, type RowValues, type Statement, TableStatements } from '../postgres/table-statements.ts';
+import type { Condition, RowValues, Statement } from '../postgres/statement.ts';
+import { TableStatements } from '../postgres/table-statements.ts';
 import type { Caller } from '../tenancy/caller.ts';
 
 /** A user as administrators see one. Only read; the control database has the entity `User`. */
@@ -20,19 +22,27 @@ const PersonSchema = defineEntity({
     entityId: p.bigint('number').nullable(),
     isDisabled: p.boolean().formula(users => `(${users}.disabled_at is not null)`),
     confirmedAt: p.datetime().nullable(),
-    /** A login inserts a session, and deletes only expired ones. */
-    lastLoginAt: p
-      .datetime()
-      .nullable()
-      .formula(users => `(select max(s.created_at) from sessions s where s.user_id = ${users}.id)`),
+    /** A trigger of `sessions` sets it. */
+    lastLoginAt: p.datetime().nullable(),
     createdAt: p.datetime(),
   },
 });
 class Person extends PersonSchema.class {}
 PersonSchema.setClass(Person);
 
-export const userView = z
-  .object({
+export const emailDescription =
+  'The e-mail address, with which the user logs in. No two users of a tenant have the same.';
+/** The fields of a user that administrators decide. */
+export const userDescriptions = {
+  FirstName: 'The first name of the person.',
+  LastName: 'The last name of the person.',
+  Role: 'The name of the role, which grants the permissions.',
+  Scope: 'Whether the user accesses the data of every entity, or of the own entity only.',
+  EntityId: 'The `Id` of the entity that the user belongs to; null if it is none.',
+};
+
+export const userView = describeFields(
+  {
     Id: longId(),
     Guid: guid(),
     Email: z.string(),
@@ -45,8 +55,18 @@ export const userView = z
     ConfirmedAt: timestamp().nullable(),
     LastLoginAt: timestamp().nullable(),
     CreatedAt: timestamp(),
-  })
-  .meta({ title: 'User' });
+  },
+  {
+    ...userDescriptions,
+    Id: 'The number of the user, which the service chooses.',
+    Guid: 'The guid of the user, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.',
+    Email: emailDescription,
+    IsDisabled: 'Whether the logins of the user are refused.',
+    ConfirmedAt: 'When the user first proved to own the address; null until then.',
+    LastLoginAt: 'When the user last logged in; null if never.',
+    CreatedAt: 'When the user was invited, registered or added.',
+  },
+).meta({ title: 'User' });
 export type UserView = z.output<typeof userView>;
 
 export const userTable = new TableStatements(Person, userView);

@@ -8,6 +8,8 @@ export const lockSpaces = {
   tenant: 727_104,
   warm: 727_105,
   run: 727_110,
+  /** Runs of backups, and drills: one of each at a time. */
+  backup: 727_112,
   /** The users and roles of a tenant. */
   people: 727_111,
 };

@@ -18,9 +18,12 @@ function typeParsers(parsers: [number, (text: string) => unknown][]): pg.CustomT
   return { getTypeParser: (type, format) => byType.get(type) ?? pg.types.getTypeParser(type, format) };
 }
 
-/** `2026-11-21 10:00:00.123456+00` → `2026-11-21T10:00:00.123Z`. Other texts (`infinity`) are returned unchanged. */
-function toIso(text: string): string {
-  const parts = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00$/.exec(text);
+/**
+ * Converts a timestamp as PostgreSQL writes it in a session whose time zone is UTC, also in JSON:
+ * `2026-11-21 10:00:00.123456+00` → `2026-11-21T10:00:00.123Z`. Other texts (`infinity`) are returned unchanged.
+ */
+export function toIso(text: string): string {
+  const parts = /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00(?::00)?$/.exec(text);
   if (!parts) return text;
   return `${parts[1]}T${parts[2]}.${(parts[3] ?? '').padEnd(3, '0').slice(0, 3)}Z`;
 }

@@ -53,6 +53,8 @@ export const timeLimits = {
   operator: { connectMs: 5_000 },
   /** Migrations. While one waits for a lock on a table, every later query of that table waits behind it. */
   migrations: { connectMs: 5_000, lockMs: 5_000, statementMs: 5 * 60_000 },
+  /** Moves of tenants. A statement waits briefly for a lock, because requests of the tenant may wait meanwhile. */
+  move: { connectMs: 5_000, lockMs: 2_000, idleInTransactionMs: 60_000 },
   /** `requireOwnSession`. A pooler without a free backend lets a query wait. */
   probe: { connectMs: 5_000, queryMs: 5_000 },
   /** Checks inside a tenant database. */
@@ -62,7 +64,7 @@ export const timeLimits = {
 } as const satisfies Record<string, TimeLimits>;
 
 type ConnectionKind = keyof typeof timeLimits;
-type SessionSettings = Readonly<Record<string, string | number>>;
+export type SessionSettings = Readonly<Record<string, string | number>>;
 
 /** JIT compilation costs more than it saves: the planner overestimates queries of the system catalogs. */
 export const catalogQuerySettings: SessionSettings = { jit: 'off' };
@@ -145,14 +147,21 @@ export async function withConnectionLease<T>(
   }
 }
 
-/** Runs `work` on one connection outside of any pool, and closes the connection. */
+/**
+ * Runs `work` on one connection outside of any pool, and closes the connection.
+ * @param pipeline true to send each query without waiting for the result of the one before it
+ */
 export async function withConnection<T>(
   url: string,
   work: (client: pg.Client) => Promise<T>,
-  { kind = 'operator', settings = {} }: { kind?: ConnectionKind; settings?: SessionSettings } = {},
+  {
+    kind = 'operator',
+    settings = {},
+    pipeline = false,
+  }: { kind?: ConnectionKind; settings?: SessionSettings; pipeline?: boolean } = {},
 ): Promise<T> {
   return withConnectionLease(url, 1, async (_, processId) => {
-    const client = new pg.Client(connectionConfig(url, kind, settings, processId));
+    const client = new pg.Client({ ...connectionConfig(url, kind, settings, processId), pipeline });
     client.on('error', () => {}); // the running query rejects
     try {
       await client.connect();

@@ -3,7 +3,7 @@ import { type Problem, problem } from '../errors.ts';
 /** No connection could be had, for a reason that did not come from PostgreSQL. */
 export class PoolError extends Error {
   override name = 'PoolError';
-  readonly code: 'POOL_TIMEOUT' | 'POOL_CLOSED' | 'ETIMEDOUT';
+  readonly code: 'POOL_TIMEOUT' | 'POOL_CLOSED' | 'POOL_FENCED' | 'ETIMEDOUT';
 
   constructor(code: PoolError['code'], message: string) {
     super(message);
@@ -37,10 +37,12 @@ export function isConnectionLost(error: unknown): boolean {
 /** Matches a whole SQLSTATE or code; a dot stands for any character, so `08...` is a class of SQLSTATEs. */
 const codes = (...patterns: string[]): RegExp => new RegExp(`^(${patterns.join('|')})$`);
 const network = ['ECONN.*', 'ENOTFOUND', 'EAI_AGAIN', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH', 'EPIPE'];
-/** Lost connections, refused logins, deadlocks, exhausted resources, cancelled statements, failures of the server. */
-const serverStates = '08... 0A000 26000 25006 28... 3D000 40001 40P01 42501 53... 55P03 55000 57... 58... XX00.'.split(
-  ' ',
-);
+/**
+ * Lost connections, refused logins, sessions that the server ended in a transaction, deadlocks, exhausted resources,
+ * cancelled statements, failures of the server.
+ */
+const serverStates =
+  '08... 0A000 26000 25006 25P03 25P04 28... 3D000 40001 40P01 42501 53... 55P03 55000 57... 58... XX00.'.split(' ');
 
 /** The SQLSTATE of `check_table_size` in tenant databases: the table may not grow. */
 const limitReachedState = 'SB001';
@@ -53,7 +55,7 @@ const problemByCode: [RegExp, (cause: unknown) => Problem][] = [
   [codes('TENANT_VERSION'), cause => problem('migration_pending', { cause })],
   [codes('53300', 'POOL_TIMEOUT'), cause => problem('overloaded', { cause })],
   [
-    codes('TENANT_IDENTITY', 'POOL_CLOSED', 'DEADLINE', ...serverStates, ...network),
+    codes('TENANT_IDENTITY', 'POOL_CLOSED', 'POOL_FENCED', 'DEADLINE', ...serverStates, ...network),
     cause => problem('unavailable', { cause }),
   ],
 ];

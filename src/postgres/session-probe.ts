@@ -4,7 +4,7 @@ import { timeLimits, withConnection } from './connection.ts';
 const rounds = 3;
 
 /** A pooler between this process and the server gives a connection of the client to another backend now and then. */
-class SharedSessionError extends Error {
+export class SharedSessionError extends Error {
   override name = 'SharedSessionError';
   readonly code = 'SHARED_SESSION';
 
@@ -21,8 +21,8 @@ class SharedSessionError extends Error {
  *      nothing is in between.
  *   2. A pooler names another one. Then a second connection keeps a backend busy while the first one runs a further
  *      query. A pooler that shares backends gives the second connection the backend of the first, and the first another
- *      one. A pooler that uses its backends in turn gives the first connection another one with its next query. A pooler
- *      in session mode does neither.
+ *      one. A pooler that uses its backends in turn gives the first connection another one with its next query. A
+ *      pooler in session mode does neither.
  *
  * @throws {SharedSessionError} when the connection does not keep its backend
  */

@@ -12,9 +12,11 @@ export function welcome({ host, port, managementPort }: Addresses, { tenant, cre
   const [admin] = logins;
   const password = admin?.password ?? '<password>';
   const email = admin?.email ?? 'admin@demo.test';
-  const headers = `-H 'X-Tenant: ${tenant.guid}' -H 'Content-Type: application/json'`;
-  const login = `curl -s ${base}/api/v1/auth/login ${headers} -d '{"email":"${email}","password":"${password}"}'`;
-  const setPassword = `npm run -s tenant -- user password ${tenant.slug} ${email}`;
+  const json = `-H 'Content-Type: application/json'`;
+  const call = `curl -s -w '\\n' -H "Authorization: Bearer $TOKEN"`;
+  const credentials = `-H 'X-Tenant: ${tenant.guid}' ${json} -d '{"email":"${email}","password":"${password}"}'`;
+  const login = `curl -s ${base}/api/v1/auth/login ${credentials}`;
+  const setPassword = `npx backoffice user password ${tenant.slug} ${email}`;
   return [
     '',
     `  Sales back office    ${base}`,
@@ -29,10 +31,11 @@ export function welcome({ host, port, managementPort }: Addresses, { tenant, cre
     '  Log in:',
     `  ${login}`,
     '',
-    '  Log in, and read the first lists:',
+    '  Log in, read a list, make a customer, and find it:',
     `  TOKEN=$(${login} | sed -n 's/.*"accessToken":"\\([^"]*\\)".*/\\1/p')`,
-    `  curl -s ${base}/api/v1/Countries -H "Authorization: Bearer $TOKEN"`,
-    `  curl -s ${base}/api/v1/Entities -H "Authorization: Bearer $TOKEN"`,
+    `  ${call} '${base}/api/v1/Countries?limit=3'`,
+    `  ${call} ${base}/api/v1/Entities ${json} -d '{"Name":"Blue Harbour Ltd","EntityType":"customer"}'`,
+    `  ${call} '${base}/api/v1/Entities?q=harbour'`,
     '',
   ].join('\n');
 }

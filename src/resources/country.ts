@@ -37,6 +37,11 @@ export const countries = defineResource({
     CreatedAt: timestamp(),
   }),
   create: z.object({ CountryCode: text({ max: lengths.code }), CountryName: text({ max: lengths.name }) }),
+  fields: {
+    CountryCode:
+      'The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same.',
+    CountryName: 'The name of the country.',
+  },
   example: { CountryCode: 'GB', CountryName: 'United Kingdom' },
   onMissing: 'unknown_record',
   softDelete: true,

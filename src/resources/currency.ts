@@ -49,6 +49,12 @@ export const currencies = defineResource({
     Symbol: optionalText({ max: lengths.code }).nullable().default(null),
     DecimalPlaces: int32().min(0).max(6).default(2),
   }),
+  fields: {
+    Code: 'The code of the currency, such as `EUR` (ISO 4217). No two records have the same.',
+    Name: 'The name of the currency.',
+    Symbol: 'The sign before or after an amount, such as `€`; null if there is none.',
+    DecimalPlaces: 'The number of decimals of an amount, such as 2 for euros and cents.',
+  },
   example: { Code: 'EUR', Name: 'Euro', Symbol: '€', DecimalPlaces: 2 },
   onMissing: 'not_found',
   softDelete: true,

@@ -35,6 +35,10 @@ export const entityStatuses = defineResource({
   view: z.object({ Id: int32(), Title: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
   create: z.object({ Title: title, Weighting: weighting.default(0) }),
   update: z.object({ Title: title.optional(), Weighting: weighting.optional() }),
+  fields: {
+    Title: 'The name of the status, such as `Prospect`.',
+    Weighting: 'The place of the status in the list: lower numbers come first.',
+  },
   example: { Title: 'Key account', Weighting: 3 },
   onMissing: 'not_found',
 });

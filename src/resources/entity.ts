@@ -65,6 +65,14 @@ export const entities = defineResource({
     CurrencyId: int32().min(1).nullable().default(null),
     CountryCode: text({ max: lengths.code }).nullable().default(null),
   }),
+  fields: {
+    Name: 'The name of the supplier or customer.',
+    EntityType: 'Whether the entity is a supplier or a customer.',
+    StatusId: 'The `Id` of the entity status. Without it, a new entity gets the default status.',
+    StatusTitle: 'The title of the entity status.',
+    CurrencyId: 'The `Id` of the currency that the entity trades in; null if none is chosen.',
+    CountryCode: 'The code of the country of the entity; null if none is chosen.',
+  },
   example: { Name: 'Northwind Traders', EntityType: 'customer', StatusId: 2 },
   onMissing: 'not_found',
   validate: async (entity, em, before) => {

@@ -28,6 +28,10 @@ export const orderStatuses = defineResource({
   search: ['name'],
   view: z.object({ Id: int32(), Name: z.string(), Weighting: int32(), CreatedAt: timestamp() }),
   create: z.object({ Name: text({ max: lengths.name }), Weighting: int32().default(0) }),
+  fields: {
+    Name: 'The name of the stage, such as `Shipped`.',
+    Weighting: 'The place of the stage in the list: lower numbers come first.',
+  },
   example: { Name: 'Shipped', Weighting: 30 },
   onMissing: 'unknown_record',
 });

@@ -1,6 +1,7 @@
 import { defineEntity, type EntityManager, LockMode, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { problem } from '../errors.ts';
+import { describeFields } from '../http/describe-fields.ts';
 import { decimal, int32, lengths, longId, moment, optionalText, text, timestamp } from '../http/fields.ts';
 import { maxInt32, pathId } from '../http/route.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
@@ -48,9 +49,15 @@ const PromotionUseSchema = defineEntity({
 export class PromotionUse extends PromotionUseSchema.class {}
 PromotionUseSchema.setClass(PromotionUse);
 
-const use = z
-  .object({ PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() })
-  .meta({ title: 'PromotionUse' });
+const use = describeFields(
+  { PromotionId: int32(), EntityId: longId(), Used: z.boolean(), UsedAt: timestamp().nullable() },
+  {
+    PromotionId: 'The `Id` of the promotion.',
+    EntityId: 'The `Id` of the entity.',
+    Used: 'Whether the entity has used the promotion.',
+    UsedAt: 'When the entity used the promotion; null if it has not.',
+  },
+).meta({ title: 'PromotionUse' });
 const uses = new TableStatements(PromotionUse, use.omit({ Used: true }));
 const usePath = '/api/v1/Promotions/:id/entity/:entityId/used';
 const tag = 'Promotion';
@@ -160,6 +167,18 @@ export const promotions = defineResource({
     EntityIds: z.array(longId()).max(100).default([]),
     IsActive: z.boolean().default(true),
   }),
+  fields: {
+    PromoCode: 'The code that customers give, such as `SPRING10`. No two records have the same, in any letter case.',
+    Name: 'The name of the promotion.',
+    Description: 'A text about the promotion, of several lines; null if there is none.',
+    DiscountType: 'Whether `DiscountValue` is a percentage or an amount of money.',
+    DiscountValue: 'The discount, with at most four decimals: at most 100 if it is a percentage.',
+    CurrencyId: 'The `Id` of the currency of an amount; null for a percentage.',
+    StartsAt: 'When the promotion begins; null if it has no beginning.',
+    EndsAt: 'When the promotion ends; null if it has no end.',
+    EntityIds: 'The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may.',
+    IsActive: 'Whether entities may use the promotion at present.',
+  },
   example: { PromoCode: 'SPRING10', Name: 'Spring sale', DiscountType: 'Percentage', DiscountValue: 10 },
   onMissing: 'not_found',
   validate: async (promotion, em, before) => {

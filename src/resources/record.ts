@@ -3,7 +3,7 @@ import { snakeCase } from '../casing.ts';
 import { type Problem, problem } from '../errors.ts';
 import type { FieldErrorCode, FieldErrorParameters } from '../field-error.ts';
 import { lengths, text } from '../http/fields.ts';
-import type { Condition } from '../postgres/table-statements.ts';
+import type { Condition } from '../postgres/statement.ts';
 
 /**
  * The condition that finds a code in any letter case; undefined for an invalid code. The unique index uses the same
@@ -22,7 +22,10 @@ const maxLookups = 10_000;
 /** The lookups that were made with an entity manager, by their keys. */
 const lookups = new WeakMap<EntityManager, Map<string, Promise<unknown>>>();
 
-/** Makes equal calls of `lookUp` with this entity manager read once from now on, for many records that refer to the same. */
+/**
+ * Makes equal calls of `lookUp` with this entity manager read once from now on, for many records that refer to the
+ * same.
+ */
 export function rememberLookups(em: EntityManager): void {
   lookups.set(em, new Map());
 }

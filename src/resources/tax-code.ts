@@ -43,6 +43,12 @@ export const taxCodes = defineResource({
     Rate: decimal({ min: 0, max: 100 }),
     IsActive: z.boolean().default(true),
   }),
+  fields: {
+    Code: 'The code of the rate, such as `VAT20`. No two records have the same, in any letter case.',
+    Name: 'The name of the rate.',
+    Rate: 'The rate in percent, with at most four decimals.',
+    IsActive: 'Whether the rate may be used for new transactions. The service stores it; your programs decide by it.',
+  },
   example: { Code: 'VAT20', Name: 'Standard rate', Rate: 20, IsActive: true },
   onMissing: 'not_found',
 });

@@ -29,6 +29,10 @@ export const unitsOfMeasure = defineResource({
   search: ['code', 'name'],
   view: z.object({ Id: int32(), Code: z.string(), Name: z.string(), CreatedAt: timestamp() }),
   create: z.object({ Code: text({ max: lengths.code }), Name: text({ max: lengths.name }) }),
+  fields: {
+    Code: 'The code of the unit, such as `KG`. No two records have the same, in any letter case.',
+    Name: 'The name of the unit, such as `Kilogram`.',
+  },
   example: { Code: 'KG', Name: 'Kilogram' },
   onMissing: 'unknown_record',
 });

@@ -5,7 +5,7 @@ import { changeTopics } from '../control/change-topics.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { type Deadline, requestDeadlineMs, withDeadline } from '../deadline.ts';
 import { Representation } from '../http/representation.ts';
-import type { RowValues } from '../postgres/table-statements.ts';
+import type { RowValues } from '../postgres/statement.ts';
 import { type CachedResource, type CachedResponse, ResponseStore } from './response-store.ts';
 import type { WriteMonitor } from './write-monitor.ts';
 

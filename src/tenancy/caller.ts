@@ -1,9 +1,13 @@
 import type { Directory } from '../control/directory.ts';
+import type { TenantRecord } from '../control/records.ts';
 import type { Scope } from '../control/scopes.ts';
 
 /** The authenticated caller, as verified by the access token and the control database. */
 export interface Caller {
+  /** Empty for a legacy token. */
   readonly sessionId: string;
+  /** The hash of the legacy token, in hexadecimal; undefined for an access token. */
+  readonly legacyTokenHash?: string;
   /** `jti` of the access token. */
   readonly tokenId: string;
   readonly userId: number;
@@ -17,18 +21,35 @@ export interface Caller {
   readonly permissions: ReadonlySet<string>;
 }
 
-/** False once the tenant is not active, the session is revoked, or the user has fewer rights than at the beginning. */
+/** False once the tenant is not active, the login has ended, or the user has fewer rights than at the beginning. */
 export async function isCallerCurrent(
-  { sessionId, userId, entityId, scope, permissions }: Caller,
+  { sessionId, legacyTokenHash, userId, entityId, scope, permissions }: Caller,
   tenantGuid: string,
-  directory: Pick<Directory, 'tenant' | 'session' | 'user' | 'role'>,
+  directory: Pick<Directory, 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>,
 ): Promise<boolean> {
   const tenant = await directory.tenant(tenantGuid);
-  const session = sessionId === '' ? undefined : await directory.session(sessionId); // a legacy token has none
   const user = await directory.user(userId);
   const role = user && (await directory.role(user.roleId));
   if (tenant?.status !== 'active' || !user || user.disabled || !role) return false;
-  if (sessionId !== '' && (!session || session.revoked)) return false;
+  if (await isLoginEnded({ sessionId, legacyTokenHash }, tenant, directory)) return false;
   if (user.scope !== scope || user.entityId !== entityId) return false;
   return [...permissions].every(permission => role.permissions.has(permission));
+}
+
+/** What a caller has logged in with. */
+interface Login {
+  /** Null and empty: none, or it is not known. */
+  readonly sessionId: string | null;
+  readonly legacyTokenHash?: string | null | undefined;
+}
+
+/** True once the session or the legacy token is revoked or deleted, or the tenant permits no legacy tokens. */
+export async function isLoginEnded(
+  { sessionId, legacyTokenHash }: Login,
+  { features }: Pick<TenantRecord, 'features'>,
+  directory: Pick<Directory, 'session' | 'legacyToken'>,
+): Promise<boolean> {
+  if (legacyTokenHash && !features.includes('legacyTokens')) return true;
+  if (legacyTokenHash) return (await directory.legacyToken(legacyTokenHash))?.revoked !== false;
+  return sessionId ? (await directory.session(sessionId))?.revoked !== false : false;
 }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { problem } from '../errors.ts';
+import { type Problem, problem } from '../errors.ts';
 import { sqlState } from '../postgres/database-error.ts';
-import type { RowValues, Statement } from '../postgres/table-statements.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
 
 /** Maximum wait for an earlier request with the same key that is still running, in ms; then 409. */
 const maxWaitMs = 2_000;
@@ -46,7 +46,7 @@ export class RepeatableChange {
     prepare: (transaction: Transaction) => Promise<Statement>,
   ): Promise<Statement> {
     await this.#lock(transaction);
-    const [earlier] = await transaction.query({ ...find, values: [this.#userId, this.#key] });
+    const [earlier] = await transaction.query(findRepeatable(this.#userId, this.#key));
     this.isReplayed = earlier !== undefined;
     if (earlier) {
       if (!this.#fingerprint.equals(earlier.fingerprint as Buffer)) throw problem('idempotency_key_reused');
@@ -63,19 +63,26 @@ export class RepeatableChange {
       await transaction.query({ ...lock, values: [`idempotency ${this.#userId} ${this.#key}`] });
     } catch (error) {
       if (sqlState(error) !== lockNotAvailable) throw error;
-      throw problem('idempotency_in_progress', { headers: { 'Retry-After': '2' } });
+      throw keyInProgress();
     }
     await transaction.query({ ...limitLockWait, values: ['0'] });
   }
 }
 
+/** The problem of a request whose key belongs to a request that is still running. */
+export function keyInProgress(headers: Record<string, string> = {}): Problem {
+  return problem('idempotency_in_progress', { headers: { 'Retry-After': '2', ...headers } });
+}
+
 const limitLockWait = { name: 'limit_lock_wait', text: `select set_config('lock_timeout', $1, true)` };
 const lock = { name: 'lock_idempotency_key', text: 'select pg_advisory_xact_lock(hashtextextended($1, 0))' };
-const find = {
+/** Finds the change that an earlier request of the user has made with a key. */
+export const findRepeatable = (userId: number, key: string): Statement => ({
   name: 'find_idempotency_key',
   text: `select fingerprint, rows from idempotency_keys
           where user_id = $1 and key = $2 and created_at > now() - interval '24 hours'`,
-};
+  values: [userId, key],
+});
 /** Also deletes some expired keys: more than the one that it adds, so that their number falls. */
 const store = {
   name: 'store_idempotency_key',

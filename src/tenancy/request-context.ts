@@ -9,7 +9,7 @@ import { type Deadline, requestDeadlineMs, withDeadline } from '../deadline.ts';
 import { isOutcomeUnknown, problem } from '../errors.ts';
 import type { Representation } from '../http/representation.ts';
 import { sqlState } from '../postgres/database-error.ts';
-import type { RowValues, Statement } from '../postgres/table-statements.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
 import { type ResponseCache, represent } from '../response-cache/response-cache.ts';
 import { type Caller, isCallerCurrent } from './caller.ts';
 import { RepeatableChange } from './repeatable-change.ts';
@@ -26,7 +26,7 @@ export interface Origin {
 export interface ContextServices {
   databases: TenantDatabases;
   responseCache: ResponseCache;
-  directory: Pick<Directory, 'countUsers' | 'tenant' | 'session' | 'user' | 'role'>;
+  directory: Pick<Directory, 'countUsers' | 'tenant' | 'session' | 'legacyToken' | 'user' | 'role'>;
 }
 
 const maxAttempts = 3;
@@ -135,7 +135,10 @@ export class RequestContext {
       this.tenant,
       resource,
       key,
-      (deadline = this.deadline) => database.readCacheable(select(), resource, deadline),
+      (deadline = this.deadline) => {
+        deadline.trace ??= this.deadline.trace; // of the request that begins a shared read
+        return database.readCacheable(select(), resource, deadline);
+      },
       toBody,
     );
   }
@@ -145,23 +148,25 @@ export class RequestContext {
    * after a deadlock or a serialization failure.
    * @param prepare makes the checks that must come first, and returns the statement that makes the change
    * @param resource the resource whose cached responses the change invalidates
+   * @param isRepeatable false for a change that is made again when the request is repeated with its key
    * @returns the rows of the statement
    */
   async write(
     prepare: (transaction: TenantTransaction) => Promise<Statement>,
     resource?: string,
+    isRepeatable = true,
   ): Promise<RowValues[]> {
     const database = this.#open();
     const announce = () => this.#announce(resource);
+    const once = isRepeatable ? this.#repeatable : undefined;
     for (let attempt = 1; ; attempt++) {
       try {
         const change = { actor: this.actor, resource, announce, deadline: this.deadline };
-        const once = this.#repeatable;
         if (!once) return await database.change({ ...change, prepare });
         await database.change({ ...change, prepare: transaction => once.prepare(transaction, prepare) });
         return once.rows;
       } catch (error) {
-        if (this.#repeatable && isOutcomeUnknown(error)) throw problem('unavailable', { cause: error });
+        if (once && isOutcomeUnknown(error)) throw problem('unavailable', { cause: error });
         if (attempt === maxAttempts || !retryable.has(sqlState(error) ?? '')) throw error;
       }
     }
@@ -173,24 +178,11 @@ export class RequestContext {
    */
   continue<T>(makePart: () => Promise<T>): Promise<T> {
     return withDeadline(requestDeadlineMs, async deadline => {
+      deadline.trace = this.deadline.trace;
       this.deadline = deadline;
       if (!(await isCallerCurrent(this.caller, this.tenant.guid, this.#services.directory))) throw problem('forbidden');
       return makePart();
     });
-  }
-
-  /**
-   * Makes one change as `write` does, but without the deadline of the request and without a retry: for work that goes
-   * on after its response.
-   * @param actor the setting `app.actor`: who asked for the work
-   */
-  async changeInBackground(
-    actor: string,
-    prepare: (transaction: TenantTransaction) => Promise<Statement>,
-    resource?: string,
-  ): Promise<RowValues[]> {
-    const announce = () => this.#announce(resource);
-    return this.#open().change({ actor, resource, announce, prepare });
   }
 
   /** True when a business entity has users; they are stored in the control database. */

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Context, Middleware } from 'koa';
 import type { Directory } from '../control/directory.ts';
-import { isLegacyToken } from '../control/legacy-token.ts';
+import { hashOfLegacyToken, isLegacyToken } from '../control/legacy-token.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { problem, type UnauthorizedReason } from '../errors.ts';
 import { bearerToken, invalidToken, parseToken } from '../http/bearer-token.ts';
@@ -44,7 +44,8 @@ export function tenantRouter(options: TenantRouterOptions): Middleware {
 async function resolveTenant(ctx: Context, token: string | undefined, directory: Directory): Promise<TenantRecord> {
   if (token === undefined) return namedTenant(ctx.req, directory);
   if (isLegacyToken(token)) {
-    ctx.state.legacyToken = await directory.legacyToken(token);
+    const hash = hashOfLegacyToken(token);
+    ctx.state.legacyToken = hash && (await directory.legacyToken(hash));
     return tokenTenant(ctx.state.legacyToken?.tenantGuid, directory, 'legacy_token');
   }
   const { header, payload } = parseToken(token);

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Directory } from '../control/directory.ts';
 import type { CallerRecords } from '../control/records.ts';
+import { maxEntries } from '../lru-bounds.ts';
 import type { Caller } from './caller.ts';
 
 /** The caller that an access token proves, and the records of the control database that the proof is based on. */
@@ -28,7 +29,7 @@ export class VerifiedTokens {
 
   constructor(directory: Pick<Directory, 'freshnessCheck'>, max = maxTokens) {
     this.#directory = directory;
-    this.#tokens = new LRUCache({ max });
+    this.#tokens = new LRUCache(maxEntries(max));
   }
 
   get size(): number {

@@ -15,11 +15,12 @@ interface LeasedWindowsOptions {
 const leasedPart = 1 / 4;
 
 /**
- * The windows of all workers, in the primary process. A worker that is called often by one client leases calls: they are
- * counted in advance, and the worker makes them without a message.
+ * The windows of all workers, in the primary process. A worker that is called often by one client leases calls: they
+ * are counted in advance, and the worker makes them without a message.
  *
  *   I1: Every call that a worker allows is counted here, before it is allowed, as of the time of the call or later. (A
- *       lease is counted as of its end, and the worker makes its calls until then.) So the invariants of the windows hold.
+ *       lease is counted as of its end, and the worker makes its calls until then.) So the invariants of the windows
+ *       hold.
  *   I2: A call is rejected only when as many as the rate allows are made: before a rejection, the leases of all other
  *       workers are recalled. The lease of a worker that does not respond, or that has died, counts as used.
  */

@@ -51,8 +51,8 @@ const maxWanted = 64;
 const maxRejectedMs = 1_000;
 
 /**
- * The leases of a worker. A client that calls once has none. A lease that is used up before its end is followed by one of
- * twice as many calls, and another one by one of as many as were used.
+ * The leases of a worker. A client that calls once has none. A lease that is used up before its end is followed by one
+ * of twice as many calls, and another one by one of as many as were used.
  */
 export class LocalLeases {
   readonly #clients = new Map<string, Client>();

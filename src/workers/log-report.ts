@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { Report } from './supervision.ts';
+import type { Report } from './supervision-actions.ts';
 
 type Line = readonly [level: 'info' | 'warn' | 'error', fields: { event: string }, text: string];
 

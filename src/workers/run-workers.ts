@@ -38,8 +38,8 @@ export async function runWorkers({ config, prepared, log, output, ignoreEarlySig
 }
 
 /**
- * Resolves when the process must end: on a signal, or on an error that nothing handled. SIGHUP restarts the workers; but
- * on a terminal, it means that the terminal was closed.
+ * Resolves when the process must end: on a signal, or on an error that nothing handled. SIGHUP restarts the workers;
+ * but on a terminal, it means that the terminal was closed.
  */
 function primaryEnd(log: Logger, workers: Workers): Promise<'SIGTERM' | 'SIGINT' | 'SIGHUP' | 'fault'> {
   const hasTerminal = isatty(0);

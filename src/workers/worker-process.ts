@@ -1,7 +1,7 @@
 import cluster, { type Worker } from 'node:cluster';
 import type { MetricValues } from '../metrics/metrics.ts';
 import { readMessage, type ToPrimary, type ToWorker } from './messages.ts';
-import type { ProcessEnd } from './supervision.ts';
+import type { ProcessEnd } from './supervision-actions.ts';
 
 /** A worker process, as its primary process sees it. */
 export interface WorkerProcess {

@@ -5,7 +5,8 @@ import { OperatorError } from '../operator-error.ts';
 import { LeasedWindows } from './leased-windows.ts';
 import { logReport } from './log-report.ts';
 import type { CountResult } from './messages.ts';
-import { type Action, Supervision } from './supervision.ts';
+import { Supervision } from './supervision.ts';
+import type { Action } from './supervision-actions.ts';
 import { forkWorker, killWorkers, type WorkerProcess } from './worker-process.ts';
 
 /** The worker processes of this process. */

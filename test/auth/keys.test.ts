@@ -199,7 +199,7 @@ describe('signing keys', () => {
         () => 'done',
         (error: Error) => error.message,
       );
-      expect(refused).to.equal(`acme has no key ${kid}. List its keys: npm run -s tenant -- key list acme`);
+      expect(refused).to.equal(`acme has no key ${kid}. List its keys: npx backoffice key list acme`);
       expect(await active('globex')).to.deep.equal([kid]);
     });
   });

@@ -134,13 +134,13 @@ describe('networks that users have logged in from', () => {
     expect(left).to.have.length(18);
   });
 
-  it('a login reads few rows of a table with 100,000 networks, whether they have expired or not', async () => {
+  it('a login reads few rows of a table with 20,000 networks, whether they have expired or not', async () => {
     const user = await userId();
     await controlSql(
       world,
       `insert into users (tenant_id, email, password_hash, first_name, last_name, role_id, scope)
          select tenant_id, 'user' || i || '@globex.test', 'x', 'x', 'x', role_id, scope
-           from users, generate_series(1, 2000) i where id = ?`,
+           from users, generate_series(1, 400) i where id = ?`,
       [user],
     );
     for (const age of ['1 day', '31 days']) {

@@ -9,7 +9,6 @@ import { type Installation, openInstallation } from '../../src/installation.ts';
 import { registerNextKey, resealSecrets } from '../../src/operator/master-key-change.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { type RunningServer, startServer } from '../../src/server.ts';
-import { runScript } from '../support/command-line.ts';
 import { runCommand } from '../support/run-command.ts';
 import { controlTemplate, postgresUrl } from '../support/test-server.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -38,7 +37,7 @@ describe('master key of an installation', () => {
     for (const keys of [{ MASTER_KEY: newKey() }, { MASTER_KEY: newKey(), MASTER_KEY_PREVIOUS: old }]) {
       const wrong = { ...world.environment, ...keys };
       const results = await Promise.all([
-        runScript('src/main.ts', [], wrong),
+        runCommand('src/main.ts', [], wrong),
         runCommand('scripts/tenant.ts', ['list'], wrong),
         runCommand('scripts/control.ts', ['reseal'], wrong),
         runCommand('scripts/control.ts', ['migrate'], wrong),

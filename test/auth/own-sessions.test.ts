@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
+import { permissions as allPermissions } from '../../src/control/permissions.ts';
 import { addClient } from '../../src/operator/tenants/clients.ts';
 import { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
@@ -196,6 +197,9 @@ describe('sessions of the current user', () => {
   });
 
   describe('sessions of other users', () => {
+    /** Every permission of the role Member, and the management of users. */
+    const managerOfMembers = [...allPermissions.filter(name => name.endsWith('.read')), 'users.manage'];
+
     it('without users.manage, the session of another user is treated as an unknown session', async () => {
       const victim = await login(await addUser());
       const other = await world.loginAs(world.acme, { permissions: ['users.read', 'users.write', 'full.manage'] });
@@ -207,10 +211,26 @@ describe('sessions of the current user', () => {
 
     it('a user with users.manage ends sessions of other users, on all servers within 1 s', async () => {
       const victim = await login(await addUser());
-      const manager = await world.loginAs(world.acme, { permissions: ['users.manage'] });
+      const manager = await world.loginAs(world.acme, { permissions: managerOfMembers });
       expect((await manager.delete(`${path}/${sid(victim)}`)).status).to.equal(204);
       await expectEnded(victim);
       await expectActive(manager);
+    });
+
+    it('a user with users.manage cannot end the session of a user who has a permission that the manager lacks', async () => {
+      const administrator = await login(await addUser(world.acme, 'Administrator'));
+      const manager = await world.loginAs(world.acme, { permissions: managerOfMembers });
+      const { status, body, headers } = await manager.delete(`${path}/${sid(administrator)}`);
+      expect([status, body.code]).to.deep.equal([403, 'forbidden']);
+      expect(headers.get('www-authenticate')).to.match(/scope="[^"]*\bfull\.manage\b[^"]*"/);
+      await expectActive(administrator);
+    });
+
+    it('a user with users.manage and scope Self ends no session of another user', async () => {
+      const victim = await login(await addUser());
+      const manager = await world.loginAs(world.acme, { permissions: managerOfMembers, scope: 'Self' });
+      expect((await manager.delete(`${path}/${sid(victim)}`)).status).to.equal(204);
+      await expectActive(victim);
     });
 
     it('the session of another tenant is treated as an unknown session, also with users.manage', async () => {

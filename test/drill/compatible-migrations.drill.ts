@@ -4,7 +4,9 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { checkOut, compatibleCommits, type EarlierBuild, useMigrationsOfThisBuild } from '../support/earlier-builds.ts';
 
-/** Tests that know the service by its responses only: neither by the SQL of a migration nor by the time that it takes. */
+/**
+ * Tests that know the service by its responses only: neither by the SQL of a migration nor by the time that it takes.
+ */
 const contractTests = [
   ...['codes', 'contract', 'country', 'currency', 'entity', 'entity-status', 'field-errors', 'lists'].map(
     name => `test/resources/${name}.test.ts`,

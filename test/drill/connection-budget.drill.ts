@@ -131,7 +131,8 @@ describe('drill: processes that share a connection budget, and fail', () => {
     console.log({ grants: await grants() });
     first?.running.process.kill('SIGCONT');
     console.log({ ms: await serves(first, second), peak });
-    // If all of its connections were being opened when it stopped, the server shows none, and the process counts as gone.
+    // If all of its connections were being opened when it stopped, the server shows none, and the process counts as
+    // gone.
     expect(peak).to.be.at.most(max + controlConnections);
   });
 

@@ -1,60 +1,123 @@
+import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
-import { startScript } from '../support/command-line.ts';
+import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
+import { freePort } from '../support/free-port.ts';
+import { createServiceProcesses } from '../support/service-processes.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 
 const rows = 30_000;
+const csv = { 'Content-Type': 'text/csv' };
+const path = '/api/v1/Imports?resource=Entity';
+/** The lease of an import, and the interval at which processes look for imports. */
+const maxResumeMs = 15_000;
+
+const fileOf = (count: number): string =>
+  `Name,EntityType,StatusId\n${Array.from({ length: count }, (_, index) => `Customer ${index},customer,${1 + (index % 3)}`).join('\n')}\n`;
 
 describe('drill: imports of killed processes', () => {
   let world: World;
+  let admin: Client;
+  const { start, killAll } = createServiceProcesses();
 
   before(async () => {
     world = await createWorld();
+    admin = await world.login(world.acme);
   });
-  after(() => world.close());
+  after(async () => {
+    await killAll();
+    await world.close();
+  });
 
-  it('an import whose process is killed leaves nothing, and another process then makes all of it once', async () => {
-    const environment = { ...world.environment, PORT: '0', MANAGEMENT_PORT: '0' };
-    const running = startScript('src/main.ts', [], environment);
-    try {
-      const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
-      const admin = await world.login(world.acme);
-      const lines = Array.from({ length: rows }, (_, index) => `Customer ${index},customer,${1 + (index % 3)}`);
-      const { headers, status } = await admin
-        .at(`http://127.0.0.1:${port}`)
-        .send('POST', '/api/v1/Imports?resource=Entity', `Name,EntityType,StatusId\n${lines.join('\n')}\n`, {
-          'Content-Type': 'text/csv',
-        });
-      expect(status).to.equal(202);
-      const counts = async () =>
-        sql(
-          world.acme,
-          `select (select count(*)::int from entities) as entities,
-                  (select count(*)::int from audit_log where resource = 'Entity') as entries`,
-        );
-      const state = 'select state from imports';
-      await eventually(async () => (await sql<{ state: string }>(world.acme, state))[0]?.state === 'running');
-      // The rows of the transaction are in the table before it ends, where only its size shows them.
-      await eventually(async () => {
-        const [{ size } = { size: 0 }] = await sql<{ size: number }>(
-          world.acme,
-          `select pg_table_size('entities')::int as size`,
-        );
-        return size > 500_000;
-      }, 60_000);
+  /** Waits until an import has rows in the table that are not committed: only its size shows them. */
+  const isApplying = () =>
+    eventually(async () => {
+      const [row] = await sql<{ size: number }>(world.acme, `select pg_table_size('entities')::int as size`);
+      return (row?.size ?? 0) > 500_000;
+    }, 60_000);
+  const counts = async () =>
+    (
+      await sql(
+        world.acme,
+        `select (select count(*)::int from entities) as entities,
+                (select count(*)::int from audit_log where resource = 'Entity') as entries`,
+      )
+    )[0];
+
+  it('an import whose process is killed leaves nothing, and another process makes all of it once, without a request', async () => {
+    const port = await freePort();
+    const running = await start(world, port);
+    const { status } = await admin.at(`http://127.0.0.1:${port}`).post(path, fileOf(rows), csv);
+    expect(status).to.equal(202);
+    await isApplying();
+    running.process.kill('SIGKILL');
+    await running.ended;
+    const killedAt = performance.now();
+    expect(await counts()).to.include({ entities: 0, entries: 0 });
+
+    await eventually(async () => (await sql(world.acme, 'select from imports where attempts = 2')).length > 0, 60_000);
+    const resumedMs = performance.now() - killedAt;
+    console.log(`resumed after ${Math.round(resumedMs)} ms`);
+    expect(resumedMs).to.be.below(maxResumeMs + 5_000); // PostgreSQL ends the transaction of the killed process
+    const [done] = await eventually(async () => {
+      const ended = await sql(world.acme, `select rows, created, refused from imports where state = 'done'`);
+      return ended.length > 0 && ended;
+    }, 120_000);
+    expect(done).to.deep.equal({ rows, created: rows, refused: 0 });
+    expect(await counts()).to.include({ entities: rows, entries: rows });
+    await eventually(
+      async () => (await world.control.em.fork().execute('select from unfinished_imports')).length === 0,
+    );
+  });
+
+  it('a file that is sent with one key until it is accepted makes one import, however often its process is killed', async () => {
+    const port = await freePort();
+    for (let round = 0; round < 6; round++) {
+      await sql(world.acme, 'delete from imports');
+      const before = (await counts()) as { entities: number };
+      const headers = { ...csv, 'Idempotency-Key': randomUUID() };
+      const running = await start(world, port);
+      const client = admin.at(`http://127.0.0.1:${port}`);
+      const persist = () =>
+        eventually(async () => {
+          const response = await client.post(path, fileOf(5_000), headers).catch(() => undefined);
+          return response?.status === 202 && response;
+        }, 60_000);
+      const accepted = Promise.all([persist(), persist()]);
+      await new Promise(resolve => setTimeout(resolve, 40 * round));
       running.process.kill('SIGKILL');
       await running.ended;
-      expect((await counts())[0]).to.include({ entities: 0, entries: 0 });
-
-      const path = headers.get('location') ?? '';
-      const done = await eventually(async () => {
-        const { body } = await admin.get(path);
-        return body.State === 'done' && body;
-      }, 120_000);
-      expect(done).to.include({ Rows: rows, Created: rows, Refused: 0 });
-      expect((await counts())[0]).to.include({ entities: rows, entries: rows });
-    } finally {
-      running.process.kill('SIGKILL');
+      const restarted = await start(world, port);
+      const bodies = new Set((await accepted).map(({ body }) => JSON.stringify(body)));
+      expect([...bodies]).to.have.length(1);
+      await eventually(
+        async () => (await sql(world.acme, `select from imports where state = 'done'`)).length > 0,
+        60_000,
+      );
+      expect(await counts()).to.include({ entities: before.entities + 5_000 });
+      await eventually(async () => (await sql(world.acme, 'select from imports')).length === 1, 30_000);
+      restarted.process.kill('SIGTERM');
+      await restarted.ended;
     }
+  });
+
+  it('a process that is asked to end stops its import, which another process makes then', async () => {
+    await sql(world.acme, 'delete from imports');
+    const before = (await counts()) as { entities: number };
+    const port = await freePort();
+    const running = await start(world, port);
+    await admin.at(`http://127.0.0.1:${port}`).post(path, fileOf(rows), csv);
+    await eventually(
+      async () => (await sql(world.acme, `select from imports where state = 'running'`)).length > 0,
+      60_000,
+    );
+    running.process.kill('SIGINT');
+    expect((await running.ended).code).to.equal(0);
+    const [done] = await eventually(async () => {
+      const ended = await sql(world.acme, `select created, attempts from imports where state = 'done'`);
+      return ended.length > 0 && ended;
+    }, 120_000);
+    expect(done).to.deep.equal({ created: rows, attempts: 1 });
+    expect(await counts()).to.include({ entities: before.entities + rows });
   });
 });

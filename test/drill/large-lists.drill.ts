@@ -60,8 +60,8 @@ describe('drill: a tenant whose tables are full', () => {
   }
 
   /**
-   * Eight clients request a list again and again, without the response cache. They run in a thread of their own, so that
-   * the times of the other tenant do not contain what it costs to receive the list.
+   * Eight clients request a list again and again, without the response cache. They run in a thread of their own, so
+   * that the times of the other tenant do not contain what it costs to receive the list.
    */
   function startLoops(token: string, list: string): { worker: Worker; seen: { responses: number; bytes: number } } {
     const seen = { responses: 0, bytes: 0 };

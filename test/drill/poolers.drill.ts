@@ -29,7 +29,9 @@ describe('drill: PgBouncer between the service and PostgreSQL', function () {
     if (folder) await rm(folder, { recursive: true, force: true });
   });
 
-  /** Starts PgBouncer in front of the server. @returns a URL with the port of PgBouncer in place of that of the server */
+  /**
+   * Starts PgBouncer in front of the server. @returns a URL with the port of PgBouncer in place of that of the server
+   */
   async function startPooler(mode: 'transaction' | 'session', settings = ''): Promise<(url: string) => string> {
     const port = await freePort();
     const { hostname, port: serverPort, username, password } = new URL(postgresUrl());
@@ -79,6 +81,28 @@ ${settings}`,
       expect(added.code).to.equal(1);
       expect(added.stderr).to.match(/^The server pooled cannot be used: .*pooler in transaction mode.*\n$/);
     });
+
+  it('doctor names a server that is reached through a pooler in transaction mode, and accepts session mode', async () => {
+    for (const [mode, expected] of [
+      ['transaction', true],
+      ['session', false],
+    ] as const) {
+      const through = await startPooler(mode);
+      const url = world.installation.secrets.seal(through(postgresUrl()), 'server_url:pooled').toString('hex');
+      const control = (text: string) => world.control.em.fork().execute(text);
+      await control(
+        `insert into servers (name, prefix, admin_url) values ('pooled', 'pooled', decode('${url}', 'hex'))`,
+      );
+      try {
+        const { stdout } = await runScript('scripts/tenant.ts', ['doctor', '--json'], world.environment);
+        const found = JSON.parse(stdout).findings.map((each: Record<string, string>) => `${each.check} ${each.server}`);
+        expect(found.includes('shared_sessions pooled'), stdout).to.equal(expected);
+      } finally {
+        await control(`delete from servers where name = 'pooled'`);
+        pooler?.kill('SIGKILL');
+      }
+    }
+  });
 
   it('a pooler in session mode serves the control database and the tenants', async () => {
     const through = await startPooler('session');

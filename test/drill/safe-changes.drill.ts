@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
+import { createServiceProcesses } from '../support/service-processes.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
@@ -12,25 +12,16 @@ const steps = 10_000;
 describe('drill: safe changes', () => {
   let world: World;
   let admin: Client;
-  const processes: RunningScript[] = [];
+  const { start, killAll } = createServiceProcesses();
 
   before(async () => {
     world = await createWorld();
     admin = await world.login(world.acme);
   });
   after(async () => {
-    for (const { process: child } of processes) child.kill('SIGKILL');
-    await Promise.all(processes.map(({ ended }) => ended));
+    await killAll();
     await world.close();
   });
-
-  async function start(port: number): Promise<RunningScript> {
-    const ports = { PORT: String(port), MANAGEMENT_PORT: '0' };
-    const running = startScript('src/main.ts', [], { ...world.environment, ...ports, LOG_LEVEL: 'info' });
-    processes.push(running);
-    await eventually(() => running.output.stdout.includes('"listening"'), 60_000);
-    return running;
-  }
 
   it(`two clients that send If-Match never undo each other's changes, in ${steps} random steps on two processes`, async () => {
     const other = await world.startAnotherServer();
@@ -75,7 +66,7 @@ describe('drill: safe changes', () => {
     const port = await freePort();
     const client = admin.at(`http://127.0.0.1:${port}`);
     for (let round = 0; round < 5; round++) {
-      const running = await start(port);
+      const running = await start(world, port);
       const title = `Once ${round}`;
       const headers = { 'Idempotency-Key': randomUUID() };
       const send = (): Promise<ApiResponse> => client.post(statuses, { Title: title }, headers);
@@ -91,7 +82,7 @@ describe('drill: safe changes', () => {
       await eventually(async () => (await rowsOf(title)) > 0 || Math.random() < 0.2, 30_000);
       running.process.kill('SIGKILL');
       await running.ended;
-      await start(port);
+      const restarted = await start(world, port);
       const responses = await all;
       const outcomes = new Set(responses.map(({ status, body }) => JSON.stringify([status, body])));
       expect([...outcomes]).to.have.length(1);
@@ -102,9 +93,8 @@ describe('drill: safe changes', () => {
         `select count(*)::int from audit_log where action = 'create' and after ->> 'title' = '${title}'`,
       );
       expect(entries).to.deep.equal([{ count: 1 }]);
-      const last = processes.pop();
-      last?.process.kill('SIGTERM');
-      await last?.ended;
+      restarted.process.kill('SIGTERM');
+      await restarted.ended;
     }
   });
 

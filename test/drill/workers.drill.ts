@@ -90,7 +90,9 @@ describe('drill: worker processes', () => {
     });
   }
 
-  /** Sends reads and changes of two tenants at a fixed rate, however long their responses take, until `until` resolves. */
+  /**
+   * Sends reads and changes of two tenants at a fixed rate, however long their responses take, until `until` resolves.
+   */
   async function load(until: Promise<unknown>): Promise<Outcome[]> {
     const outcomes: Promise<Outcome>[] = [];
     let isOver = false;

@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
 
 describe('embedded PostgreSQL', function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
   let parent: string;
   let folder: string;
   const joined: EmbeddedPostgres[] = [];

@@ -6,6 +6,8 @@ import type { FaultService } from './fault-service.ts';
 const maxResponseMs = 14_000;
 /** After this time without a fault, every request succeeds. */
 const recoveryMs = 5_000;
+/** The log lines of a response follow it within this time. */
+const logDelayMs = 200;
 
 export interface Reply {
   readonly status: number;
@@ -95,7 +97,8 @@ export class FaultClients {
       if (!service.mayFail(sentAt)) this.maxMs = Math.max(this.maxMs, performance.now() - sentAt);
       const isExpected = response.ok || expected.includes(status);
       if (isExpected) return { status, headers: response.headers, body: text && JSON.parse(text) };
-      if (status !== 503) this.#report(`${what} has status ${status}: ${text.slice(0, 300)}`);
+      if (status !== 503)
+        await this.#reportProblem(service, `${what} has status ${status}: ${text.slice(0, 300)}`, text);
       else if (sentAt > this.#calmFrom) this.#report(`${what} has 503 without a fault: ${text.slice(0, 300)}`);
       else if (!response.headers.has('retry-after') && !/may have been made/.test(text))
         this.#report(`${what} has 503 without Retry-After: ${text.slice(0, 300)}`);
@@ -108,6 +111,13 @@ export class FaultClients {
         this.#report(`${what} failed after ${ms} ms: ${message} ${(cause as Error | undefined)?.message ?? ''}`);
       return undefined;
     }
+  }
+
+  /** Reports a response that must not be, with what the log says about it. */
+  async #reportProblem(service: FaultService, violation: string, body: string): Promise<void> {
+    const traceId = /"traceId":"([^"]+)"/.exec(body)?.[1];
+    await sleep(logDelayMs);
+    this.#report([violation, ...(traceId ? service.logOf(traceId) : [])].join('\n'));
   }
 
   #count(status: number): void {

@@ -2,7 +2,9 @@ import type { Random } from '../simulation/random.ts';
 import type { FaultInstallation } from './fault-installation.ts';
 import type { FaultProxy } from './fault-proxy.ts';
 
-/** A fault: `begin` starts it, and `end` resolves when what it has broken works again, as far as the outside can tell. */
+/**
+ * A fault: `begin` starts it, and `end` resolves when what it has broken works again, as far as the outside can tell.
+ */
 export interface Fault {
   readonly name: string;
   /** The process or the proxy that fails. */

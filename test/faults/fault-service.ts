@@ -37,6 +37,11 @@ export class FaultService {
     return stdout + stderr;
   }
 
+  /** The log lines of the running process about a problem. */
+  logOf(traceId: string): string[] {
+    return this.output.split('\n').filter(line => line.includes(traceId));
+  }
+
   /** True if a request that was sent at this time, by `performance.now()`, may end without a response. */
   mayFail(sentAt: number): boolean {
     return sentAt <= this.#disturbedUntil;

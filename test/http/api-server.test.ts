@@ -12,10 +12,13 @@ describe('HTTP server of the API', () => {
   let api: ApiServer;
   let url: string;
 
-  beforeEach(async () => {
+  beforeEach(() => listen());
+  afterEach(() => api.http.closeAllConnections());
+
+  async function listen(limits?: Parameters<typeof createApiServer>[0]['limits']): Promise<void> {
     api = createApiServer({
       keepAliveMs: 75_000,
-      limits: { headersTimeout: 1_000, requestTimeout: 1_500, connectionsCheckingInterval: 50 },
+      ...(limits ? { limits } : {}),
       handle: (request, response) => {
         const respond = () => response.end(request.url === '/large' ? large : 'small');
         if (request.url === '/slow') return setTimeout(() => response.end('slow'), 500);
@@ -25,8 +28,7 @@ describe('HTTP server of the API', () => {
     });
     await new Promise<void>(resolve => api.http.listen(0, '127.0.0.1', resolve));
     url = `http://127.0.0.1:${(api.http.address() as AddressInfo).port}`;
-  });
-  afterEach(() => api.http.closeAllConnections());
+  }
 
   it('a stop waits until a slow client has received the whole response', async () => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
@@ -86,6 +88,8 @@ describe('HTTP server of the API', () => {
   ] as const;
   for (const [what, start, drip] of endless)
     it(`a stop ends a client that sends ${what} without an end within the time limit of requests`, async () => {
+      api.http.close();
+      await listen({ headersTimeout: 1_000, requestTimeout: 1_500, connectionsCheckingInterval: 50 });
       const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => {});
       socket.write(start);
       const dripping = setInterval(() => socket.write(drip), 20);

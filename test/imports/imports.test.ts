@@ -1,5 +1,7 @@
 import { request } from 'node:http';
 import { expect } from 'chai';
+import { addClient } from '../../src/operator/tenants/clients.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
@@ -173,18 +175,61 @@ describe('imports of CSV files', () => {
     }
   });
 
-  it('an import whose process has ended is run by the process that is asked for it', async () => {
+  /** Stores an import as a process leaves it that was killed while it ran it. @returns its id */
+  async function leaveImport(userId: number, country: string): Promise<string> {
     const [row] = await sql<{ id: string }>(
       world.acme,
       `with import as (
          insert into imports (resource, mode, dry_run, atomic, state, actor, attempts)
-         values ('Country', 'create', false, true, 'running', '{"traceId": "killed"}', 1) returning id),
+         values ('Country', 'create', false, true, 'running', jsonb_build_object('userId', $1::bigint, 'traceId', 'left')::text, 1) returning id),
        chunk as (
-         insert into import_chunks select id, 1, convert_to(E'CountryCode,CountryName\\nFR,France\\n', 'UTF8') from import)
+         insert into import_chunks
+         select id, 1, convert_to(E'CountryCode,CountryName\\n' || $2 || ',Left\\n', 'UTF8') from import)
        select id from import`,
+      [userId, country],
     );
-    expect(await ended(admin, `/api/v1/Imports/${row?.id}`)).to.include({ State: 'done', Created: 1 });
+    return row?.id ?? '';
+  }
+
+  const control = (text: string, values: unknown[] = []) =>
+    world.control.em.fork().execute<{ id?: string }[]>(text, values);
+  const userIdOf = async (client: Client): Promise<number> => {
+    const { userGuid } = (await client.get('/api/v1/auth/me')).body;
+    const [user] = await control('select id from users where guid = ?', [userGuid]);
+    return Number(user?.id);
+  };
+  const queue = (id: string, leasedUntil: string) =>
+    control(
+      `insert into unfinished_imports (tenant_id, import_id, arrived_at, holder, leased_until)
+       values (?, ?, now(), gen_random_uuid(), ${leasedUntil})`,
+      [world.acme.id, id],
+    );
+  const readQueue = () => control('select from unfinished_imports');
+
+  it('an import that an earlier build has left is run by the process that is asked for it', async () => {
+    const id = await leaveImport(await userIdOf(admin), 'FR');
+    expect(await ended(admin, `/api/v1/Imports/${id}`)).to.include({ State: 'done', Created: 1 });
     expect((await admin.get('/api/v1/Countries/code/FR')).status).to.equal(200);
+  });
+
+  it('a process that starts runs the imports of killed processes without a request, and no others', async () => {
+    const userId = await userIdOf(admin);
+    const [left, held] = [await leaveImport(userId, 'DE'), await leaveImport(userId, 'AT')];
+    await queue(left, `now() - interval '1 second'`);
+    const { service } = await world.startAnotherServer();
+    try {
+      await eventually(
+        async () => (await sql(world.acme, `select from countries where country_code = 'DE'`)).length > 0,
+      );
+      await queue(held, `now() + interval '9 seconds'`);
+      await eventually(async () => (await readQueue()).length === 1);
+      const states = await sql(world.acme, 'select state from imports where id = any($1) order by id', [[left, held]]);
+      expect(states).to.deep.equal([{ state: 'done' }, { state: 'running' }]);
+    } finally {
+      await service.stop();
+      await sql(world.acme, 'delete from imports where id = $1', [held]);
+      await control('delete from unfinished_imports');
+    }
   });
 
   it('only callers of scope All with the permission to write the resource may import it or read the import', async () => {
@@ -230,5 +275,81 @@ describe('imports of CSV files', () => {
     await eventually(async () => (await countImports()) === before + 1);
     cut.destroy();
     await eventually(async () => (await countImports()) === before);
+  });
+
+  const lostRights = 'the user who sent the file may not make these changes any more';
+  const losses = [
+    [
+      'the permission',
+      lostRights,
+      `update roles set permissions = '{full.read}' where id = (select role_id from users where id = ?)`,
+    ],
+    ['the account', lostRights, 'update users set disabled_at = now() where id = ?'],
+    ['the scope All', lostRights, `update users set scope = 'Self', entity_id = 1 where id = ?`],
+    [
+      'the session',
+      'the session in which the file was sent has ended',
+      `update sessions set revoked_at = now(), revoked_reason = 'ended' where user_id = ?`,
+    ],
+    [
+      'the legacy token',
+      'the legacy token with which the file was sent has ended',
+      'update legacy_tokens set revoked_at = now() where user_id = ?',
+    ],
+  ] as const;
+  /** A client of an API client, which sends a legacy token of a user instead of the user's access token. */
+  async function withLegacyToken(sender: Client, userId: number): Promise<Client> {
+    await control(`update tenants set features = '{legacyTokens}' where id = ?`, [world.acme.id]);
+    const [user] = await control('select email as id from users where id = ?', [userId]);
+    const { id, secret } = await addClient(world.installation, world.acme.slug, user?.id ?? '', 'Price list of 2009');
+    const basic = { Authorization: `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}` };
+    const { body } = await eventually(async () => {
+      const response = await world.anonymous.get('/api/Data/GenerateToken', basic);
+      return response.status === 200 && response;
+    });
+    return sender.withToken(body.token);
+  }
+
+  for (const [what, reason, lose] of losses)
+    it(`an import is rejected and changes nothing when its sender loses ${what} before it ends`, async () => {
+      const user = await world.loginAs(world.acme, { permissions: ['settings.write'] });
+      const userId = await userIdOf(user);
+      const sender = what === 'the legacy token' ? await withLegacyToken(user, userId) : user;
+      const location = await withConnection(world.acme.adminUrl, async client => {
+        await client.query('begin');
+        await client.query('lock table currencies in exclusive mode');
+        const { headers } = await sender.post('/api/v1/Imports?resource=Currency', 'Code,Name\nLLL,Late\n', csv);
+        const path = headers.get('location') ?? '';
+        const isWaiting = `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+        await eventually(async () => (await client.query(isWaiting)).rowCount === 1);
+        await control(lose, [userId]);
+        await eventually(async () => (await sender.get(path)).status !== 200);
+        return path; // the end of the connection rolls back
+      });
+      expect(await ended(admin, location)).to.deep.include({
+        State: 'rejected',
+        Created: 0,
+        Errors: [{ Line: 1, Field: '', Code: 'forbidden', Reason: reason }],
+      });
+      expect(await sql(world.acme, `select from currencies where code = 'LLL'`)).to.have.length(0);
+    });
+
+  it('an import of a suspended tenant waits, and runs when the tenant is active again', async () => {
+    const id = await leaveImport(await userIdOf(admin), 'IT');
+    await control(`update tenants set status = 'suspended' where id = ?`, [world.acme.id]);
+    await eventually(async () => (await admin.get('/api/v1/Currency')).status === 403);
+    await queue(id, 'now()');
+    const { service } = await world.startAnotherServer();
+    try {
+      await new Promise(resolve => setTimeout(resolve, 300));
+      expect(await sql(world.acme, 'select state, attempts from imports where id = $1', [id])).to.deep.equal([
+        { state: 'running', attempts: 1 },
+      ]);
+      await control(`update tenants set status = 'active' where id = ?`, [world.acme.id]);
+      await eventually(async () => (await readQueue()).length === 0);
+    } finally {
+      await service.stop();
+    }
+    expect((await admin.get('/api/v1/Countries/code/IT')).status).to.equal(200);
   });
 });

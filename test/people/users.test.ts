@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
+import { hashOf } from '../../src/auth/mail-token.ts';
 import { addSampleUser, controlSql } from '../auth/sample-users.ts';
 import { expectNotLogged, expectNotStored } from '../auth/secrets.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { createWorld, type World } from '../support/world.ts';
 import { changed, expectProblem, invitation, newAddress, rolesPath, usersPath } from './people-world.ts';
@@ -39,8 +41,9 @@ describe('users of a tenant', () => {
     await mail.waitForToken(email);
   };
 
-  it('a user record has the declared fields, and the time of the last login', async () => {
+  it('a user record has the declared fields, and the time of the last login, which is no entry of the audit log', async () => {
     const { id, guid, email, password: own } = await addSampleUser(world, world.acme);
+    const entries = await admin.get(`/api/v1/AuditLog?resource=User&key=${id}`);
     const before = await admin.get(`${usersPath}/${id}`);
     expect(before.status).to.equal(200);
     const { CreatedAt, ConfirmedAt, ...fields } = before.body;
@@ -63,6 +66,7 @@ describe('users of a tenant', () => {
     expect(after.body).to.deep.equal({ ...before.body, LastLoginAt: after.body.LastLoginAt });
     const unchanged = await admin.get(`${usersPath}/${id}`, { 'If-None-Match': after.headers.get('etag') ?? '' });
     expect(unchanged.status).to.equal(304);
+    expect((await admin.get(`/api/v1/AuditLog?resource=User&key=${id}`)).body).to.deep.equal(entries.body);
   });
 
   it('the pages of the list contain each user of the tenant once, and no user of another tenant', async () => {
@@ -165,7 +169,21 @@ describe('users of a tenant', () => {
     expect([again.status, again.body.Id]).to.deep.equal([201, first.body.Id]);
     expect(again.body).to.include({ FirstName: 'Nadia', Role: 'Administrator', Scope: 'Self' });
     const token = await mail.waitForToken(sent.Email, 2);
+    const isReplaced = `select from mail_tokens where hash = decode(?, 'hex')`;
+    await eventually(async () => (await controlSql(world, isReplaced, [hashOf(token).toString('hex')])).length > 0);
     expectProblem(await accept(firstToken), 400, 'validation_failed');
+    expect((await accept(token)).status).to.equal(204);
+    expect((await login(sent.Email)).status).to.equal(200);
+  });
+
+  it('the token of an invitation stays valid when the mail of a second one is not accepted', async () => {
+    const sent = invitation();
+    await admin.post(usersPath, sent);
+    const token = await mail.waitForToken(sent.Email);
+    mail.refuse(sent.Email);
+    expect((await admin.post(usersPath, { ...sent, FirstName: 'Nadia' })).status).to.equal(201);
+    await eventually(() => mail.refused > 0);
+    await lastMail();
     expect((await accept(token)).status).to.equal(204);
     expect((await login(sent.Email)).status).to.equal(200);
   });
@@ -297,6 +315,21 @@ describe('limits of invitations', () => {
       expect([again.status, again.body]).to.deep.equal([201, first.body]);
       expect((await admin.post(usersPath, invitation())).status, 'another address').to.equal(201);
       expect(mail.messagesTo(sent.Email)).to.have.length(3);
+
+      const crowded = invitation();
+      await Promise.all(Array.from({ length: 8 }, () => admin.post(usersPath, crowded)));
+      await mail.waitForToken(crowded.Email, 3);
+      const tokens = [1, 2, 3].map(count => mail.waitForToken(crowded.Email, count));
+      const accepted = [];
+      for (const token of await Promise.all(tokens)) {
+        const body = { token, newPassword: password };
+        accepted.push(
+          (await world.anonymous.post('/api/v1/auth/reset-password', body, { 'X-Tenant': world.acme.guid })).status,
+        );
+      }
+      expect(accepted.sort(), 'the newest token that a mail has, after 8 invitations at the same time').to.deep.equal([
+        204, 400, 400,
+      ]);
     } finally {
       await world.close();
       await mail.close();

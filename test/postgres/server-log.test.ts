@@ -17,7 +17,7 @@ import { createDedicatedServer, type DedicatedServer, manifestOf } from '../supp
 import { eventually } from '../support/eventually.ts';
 
 describe('log of the PostgreSQL server', function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
   let server: DedicatedServer;
 
   before(async () => {

@@ -30,6 +30,7 @@ function resourceSource({ view = '', create = '', update = '' }): string {
       view: z.object({ Id: int32(), CreatedAt: timestamp(), ${view} }),
       create: z.object({ Code: z.string(), Symbol: z.string().nullable(), ${create} }),
       update: z.object({ Symbol: z.string().optional(), CreatedAt: moment().optional(), ${update} }),
+      fields: {} as never,
       example: { Code: 'EUR', Symbol: null } as never,
       onMissing: 'not_found',
     });

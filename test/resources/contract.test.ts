@@ -49,7 +49,7 @@ describe('contract of the resources', () => {
   const clients = new Map<string, Promise<Client>>();
 
   before(async () => {
-    world = await createWorld();
+    world = await createWorld({ ACQUIRE_TIMEOUT_MS: '8000' }); // 50 requests at a time, on a busy machine too
     admin = await world.login(world.acme);
     globex = await world.login(world.globex);
     adminGuid = (await admin.get('/api/v1/auth/me')).body.userGuid;

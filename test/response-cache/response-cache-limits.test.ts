@@ -5,7 +5,7 @@ import { createAnnouncer } from '../../src/control/announcer.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
 import type { TenantRecord } from '../../src/control/records.ts';
 import type { Representation } from '../../src/http/representation.ts';
-import type { RowValues } from '../../src/postgres/table-statements.ts';
+import type { RowValues } from '../../src/postgres/statement.ts';
 import { ResponseCache } from '../../src/response-cache/response-cache.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';

@@ -1,4 +1,6 @@
+import { backupMutants } from './backups/backup-mutants.ts';
 import { responseMutants, sessionMutants } from './caches/cache-mutants.ts';
+import { moveMutants } from './moves/move-mutants.ts';
 import { type Mutant, mutants } from './mutants.ts';
 
 interface RunOptions {
@@ -17,7 +19,7 @@ export interface Part {
   readonly folders: readonly string[];
 }
 
-export type PartName = 'budget' | 'response-cache' | 'sessions';
+export type PartName = 'budget' | 'response-cache' | 'sessions' | 'moves' | 'backups';
 
 export const parts: Readonly<Record<PartName, Part>> = {
   budget: {
@@ -42,6 +44,18 @@ export const parts: Readonly<Record<PartName, Part>> = {
       return options => simulateCaches('sessions', options);
     },
     mutants: sessionMutants,
+    folders: ['src', 'test/simulation'],
+  },
+  moves: {
+    name: 'moves',
+    load: async () => (await import('./moves/move-simulation.ts')).simulateMoves,
+    mutants: moveMutants,
+    folders: ['src/operator/move', 'test/simulation'],
+  },
+  backups: {
+    name: 'backups',
+    load: async () => (await import('./backups/backup-simulation.ts')).simulateBackups,
+    mutants: backupMutants,
     folders: ['src', 'test/simulation'],
   },
 };

@@ -14,7 +14,7 @@ Runs the production code of a part on a simulated network, with faults: one run 
   --seed     the first seed; 1 by default
   --runs     the number of seeds; 1000 by default
   --trace    print every step
-  --mutants  plant each fault of test/simulation/mutants.ts and test/simulation/caches/cache-mutants.ts, and print the
+  --mutants  plant each fault (mutants.ts, caches/cache-mutants.ts, moves/move-mutants.ts), and print the
              first seed that finds it`;
 
 const progressMs = 10_000;
@@ -101,7 +101,10 @@ async function runOnAllCores(part: Part, settings: Settings, onResult: (result: 
   const workers = Array.from({ length: cores }, (_, index) => {
     const { first, runs, trace } = settings;
     const order: SeedOrder = { part: part.name, first: first + index, runs: runs - index, trace, step: cores };
-    const worker = new Worker(new URL('seed-worker.ts', import.meta.url), { workerData: order });
+    const worker = new Worker(new URL('seed-worker.ts', import.meta.url), {
+      workerData: order,
+      resourceLimits: { maxYoungGenerationSizeMb: 64 }, // a run leaves much that is soon unreachable
+    });
     worker.on('message', onResult);
     return once(worker, 'exit'); // rejects with an error that is no violation
   });

@@ -8,7 +8,9 @@ interface Outcome {
   onRefused: () => void;
 }
 
-/** One connection of a process to a server, which counts it from the last message of the login until it has closed it. */
+/**
+ * One connection of a process to a server, which counts it from the last message of the login until it has closed it.
+ */
 export class SimulatedConnection {
   state: 'opening' | 'idle' | 'in use' | 'closing' = 'opening';
   /** True while the server counts it. */
@@ -23,7 +25,10 @@ export class SimulatedConnection {
     this.#server = server;
   }
 
-  /** The process may be stopped before the last message of the login, or after it: then the server accepts it all the same. */
+  /**
+   * The process may be stopped before the last message of the login, or after it: then the server accepts it all the
+   * same.
+   */
   open({ mayContinue, onOpen, onRefused }: Outcome): void {
     const { random, scheduler, isCalm } = this.#world;
     const delay = random.chance(0.2) && !isCalm ? random.between(100, 5_000) : random.between(3, 20);

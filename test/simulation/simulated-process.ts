@@ -2,7 +2,10 @@ import { GrantHolder } from '../../src/budget/grant-holder.ts';
 import { SimulatedPool } from './simulated-pool.ts';
 import type { SimulatedWorld } from './simulated-world.ts';
 
-/** A process of the service or a command, with a pool for each server. It can be stopped and continued, killed, and cut off. */
+/**
+ * A process of the service or a command, with a pool for each server. It can be stopped and continued, killed, and cut
+ * off.
+ */
 export class SimulatedProcess {
   readonly name: string;
   readonly pools: readonly SimulatedPool[];

@@ -1,9 +1,10 @@
-import { checkResponse } from './contract.ts';
+import { Agent, type OutgoingHttpHeaders, request } from 'node:http';
+import { checkResponse, type ReceivedHeaders } from './contract.ts';
 
 /** A response; a JSON body is parsed. */
 export interface ApiResponse {
   status: number;
-  headers: Headers;
+  headers: ReceivedHeaders;
   // biome-ignore lint/suspicious/noExplicitAny: the body is whatever the service sent; tests assert what it must be
   body: any;
 }
@@ -52,20 +53,62 @@ export class Client {
   /** @param body strings and bytes are sent unchanged, anything else is sent as JSON */
   async send(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<ApiResponse> {
     const raw = typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body);
-    const response = await fetch(`${this.url}${path}`, {
-      method,
-      redirect: 'manual',
-      headers: {
-        ...(this.tokens ? { Authorization: `Bearer ${this.tokens.accessToken}` } : {}),
-        ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
-        ...headers,
-      },
-      ...(raw === undefined ? {} : { body: raw as string }),
+    const response = await exchange(method, `${this.url}${path}`, raw, {
+      ...(this.tokens ? { Authorization: `Bearer ${this.tokens.accessToken}` } : {}),
+      ...(raw === undefined ? {} : { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(raw) }),
+      ...headers,
     });
-    const text = await response.text();
     const isJson = /json/.test(response.headers.get('content-type') ?? '');
-    const received = { status: response.status, headers: response.headers, body: isJson ? JSON.parse(text) : text };
-    checkResponse(method, response.url, received);
+    const received = { ...response, body: isJson ? JSON.parse(response.body) : response.body };
+    checkResponse(method, `${this.url}${path}`, received);
     return received;
+  }
+}
+
+const agent = new Agent({ keepAlive: true });
+
+/** Sends a request and receives its response. `fetch` takes twice the CPU time, and lets the service compress. */
+function exchange(method: string, url: string, sent: string | Uint8Array | undefined, headers: OutgoingHttpHeaders) {
+  return new Promise<ApiResponse>((resolve, reject) => {
+    const outgoing = request(url, { method, headers, agent }, response => {
+      const chunks: Buffer[] = [];
+      response
+        .on('data', (chunk: Buffer) => chunks.push(chunk))
+        .on('error', reject)
+        .on('end', () => {
+          const { statusCode: status = 0, rawHeaders } = response;
+          resolve({ status, headers: new ResponseHeaders(rawHeaders), body: Buffer.concat(chunks).toString() });
+        });
+    });
+    outgoing.on('error', reject).end(sent);
+  });
+}
+
+class ResponseHeaders implements ReceivedHeaders {
+  readonly #values = new Map<string, string>();
+
+  /** @param raw names and values in turn */
+  constructor(raw: readonly string[]) {
+    for (let i = 0; i < raw.length; i += 2) {
+      const [name = '', value = ''] = [raw[i]?.toLowerCase(), raw[i + 1]];
+      const earlier = this.#values.get(name);
+      this.#values.set(name, earlier === undefined ? value : `${earlier}, ${value}`);
+    }
+  }
+
+  get(name: string): string | null {
+    return this.#values.get(name.toLowerCase()) ?? null;
+  }
+
+  has(name: string): boolean {
+    return this.#values.has(name.toLowerCase());
+  }
+
+  keys(): Iterable<string> {
+    return [...this.#values.keys()].sort();
+  }
+
+  *[Symbol.iterator](): Iterator<[string, string]> {
+    for (const name of this.keys()) yield [name, this.#values.get(name) ?? ''];
   }
 }

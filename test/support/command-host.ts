@@ -2,7 +2,8 @@ import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 
-// A process that runs commands of this project one after another, each as if it were alone: `run-command.ts` starts it.
+// A process that runs scripts of this project one after another, each as if it were alone: `run-command.ts` starts it.
+// The log of a service, which writes to the file descriptor, is not in the result.
 
 /** A script of the command line, with what a new process would get. */
 export interface CommandRequest {
@@ -25,14 +26,18 @@ export interface CommandResult {
 const maxLingerMs = 10_000;
 const pollMs = 2;
 const exitCalled = new Error('process.exit');
+/** Events of the process that a program listens to until its process ends. */
+const processEvents = ['exit', 'uncaughtException', 'SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 let output = { stdout: '', stderr: '' };
 // Before the first command: the streams count as open once they are used.
-for (const stream of ['stdout', 'stderr'] as const)
+for (const stream of ['stdout', 'stderr'] as const) {
+  process[stream].setMaxListeners(0); // each start of the service adds one
   process[stream].write = (chunk: string | Uint8Array): boolean => {
     output[stream] += chunk.toString();
     return true;
   };
+}
 
 let previous = Promise.resolve();
 process.on('message', (request: CommandRequest) => {
@@ -42,6 +47,7 @@ process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 
 async function run({ id, script, args, environment, input }: CommandRequest): Promise<CommandResult> {
   const openBefore = process.getActiveResourcesInfo().length;
+  const listenersBefore = processEvents.map(event => process.listeners(event as 'exit'));
   output = { stdout: '', stderr: '' };
   let code: number | null | undefined;
   process.argv = [process.execPath, script, ...args];
@@ -64,6 +70,12 @@ async function run({ id, script, args, environment, input }: CommandRequest): Pr
     output.stderr += `The command leaves open: ${process.getActiveResourcesInfo().join(', ')}\n`;
     code = null;
   }
+  for (const [index, event] of processEvents.entries())
+    for (const listener of process.listeners(event as 'exit'))
+      if (!listenersBefore[index]?.includes(listener)) {
+        if (event === 'exit') listener(0);
+        process.off(event, listener);
+      }
   return { id, code: code === undefined ? Number(process.exitCode ?? 0) : code, ...output };
 }
 

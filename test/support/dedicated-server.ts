@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createPasswords } from '../../src/auth/passwords.ts';
 import { readConfig } from '../../src/config.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
-import { migrateControl } from '../../src/operator/migrations/migrate-control.ts';
 import { checkManifest, type Manifest } from '../../src/operator/provisioning/manifest.ts';
 import { type Provisioned, provision } from '../../src/operator/provisioning/provision.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { copyDedicatedTemplate, dedicatedControl } from './dedicated-template.ts';
+import { createQuickPasswords } from './quick-passwords.ts';
 import { makeServerFolder } from './server-folder.ts';
 import { quickSettings } from './test-server.ts';
 
@@ -33,14 +33,16 @@ export interface DedicatedServer {
 /** @param extraSettings further settings of the server, `name=value` */
 export async function createDedicatedServer(extraSettings: string[] = []): Promise<DedicatedServer> {
   const folder = await makeServerFolder('dedicated');
+  await copyDedicatedTemplate(folder);
   const settings = [...quickSettings, 'autovacuum=off', 'max_connections=120', ...extraSettings];
   const postgres = await startEmbeddedPostgres(folder, { settings });
-  const controlUrl = databaseUrl(postgres.url, 'office');
-  await withConnection(postgres.url, client => client.query('create database office'));
-  await migrateControl(controlUrl);
+  const controlUrl = databaseUrl(postgres.url, dedicatedControl);
+  await withConnection(controlUrl, client =>
+    client.query('update installation set id = gen_random_uuid(), created_at = now()'),
+  );
   const environment = { DATABASE_URL: controlUrl, MASTER_KEY: randomBytes(32).toString('base64') };
   const installation = await openInstallation(readConfig(environment));
-  const passwords = createPasswords();
+  const passwords = createQuickPasswords();
   const query = <Row extends object>(url: string, text: string): Promise<Row[]> =>
     withConnection(url, async client => (await client.query(text)).rows as Row[]);
   return {

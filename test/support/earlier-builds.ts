@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { MigrationFolder } from '../../src/postgres/migration-names.ts';
 import { loadMigrations } from '../../src/postgres/migration-steps.ts';
+import { runScript } from './command-line.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const run = promisify(execFile);
@@ -26,7 +27,7 @@ export async function compatibleCommits(): Promise<string[]> {
   const migrations = (await Promise.all(folders.map(compatibleFiles))).flat();
   const commits = await Promise.all(migrations.map(commitBefore));
   const found = [...new Set(commits.filter(commit => commit !== undefined))];
-  const serving = await Promise.all(found.map(async commit => (await hasRequiredFiles(commit)) && commit));
+  const serving = await Promise.all(found.map(async commit => (await hasKnownMigrations(commit)) && commit));
   const dated = serving.filter(commit => commit !== false).map(async commit => ({ commit, age: await ageOf(commit) }));
   return (await Promise.all(dated)).sort((a, b) => a.age - b.age).map(({ commit }) => commit);
 }
@@ -37,6 +38,16 @@ export async function checkOut(commit: string): Promise<EarlierBuild> {
   await run('sh', ['-c', 'git archive "$0" | tar -x -C "$1"', commit, folder], { cwd: root });
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
   return { commit, folder, remove: () => rm(folder, { recursive: true }) };
+}
+
+/** Checks out the newest commit whose command line runs: one in the middle of a series may not. */
+export async function checkOutNewest(): Promise<EarlierBuild | undefined> {
+  for (const commit of (await compatibleCommits()).reverse()) {
+    const build = await checkOut(commit);
+    if ((await runScript(join(build.folder, 'scripts/tenant.ts'), ['--help'], {})).code === 0) return build;
+    await build.remove();
+  }
+  return undefined;
 }
 
 /** Replaces the migrations of an earlier build by those of this one, as if this one had migrated its databases. */
@@ -58,15 +69,22 @@ async function commitBefore(file: string): Promise<string | undefined> {
   return git('rev-parse', added ? `${added.split('\n').at(-1)}^` : 'HEAD');
 }
 
-/** Returns true if a commit has every migration that is not compatible: without them it cannot use the schema. */
-async function hasRequiredFiles(commit: string): Promise<boolean> {
-  const required = await Promise.all(
-    (['control', 'tenant'] as const).map(async folder => {
-      const name = (await loadMigrations(folder)).findLast(({ compatible }) => !compatible)?.name;
-      return name === undefined || Boolean(await git('ls-tree', commit, '--', fileOf(folder, name)));
-    }),
-  );
-  return required.every(Boolean);
+/**
+ * Returns true if a commit has every migration that is not compatible, without which it cannot use the schema, and none
+ * that this build does not have: one in the middle of a series may have it under another name.
+ */
+async function hasKnownMigrations(commit: string): Promise<boolean> {
+  const folders = (['control', 'tenant'] as const).map(async folder => {
+    const migrations = await loadMigrations(folder);
+    const required = migrations.findLast(({ compatible }) => !compatible)?.name;
+    const listed = (await git('ls-tree', '--name-only', commit, '--', `migrations/${folder}/`))?.split('\n') ?? [];
+    const known = new Set(migrations.map(({ name }) => fileOf(folder, name)));
+    return (
+      listed.every(file => known.has(file) || !/\/\d{4}-/.test(file)) &&
+      (required === undefined || listed.includes(fileOf(folder, required)))
+    );
+  });
+  return (await Promise.all(folders)).every(Boolean);
 }
 
 async function ageOf(commit: string): Promise<number> {

@@ -1,25 +1,30 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-const pollMs = 10;
+const minPauseMs = 10;
+/** A read that takes long, such as a command, would otherwise keep a core busy. */
+const pausePerRead = 3;
 
 /**
- * Polls every 10 ms until `read` returns something other than undefined, null or false, and returns that value.
+ * Polls until `read` returns something other than undefined, null or false, and returns that value. Pauses for three
+ * times as long as the read took, and at least 10 ms.
  * @throws after `withinMs`: the error of the last `read`, or else that the condition was not met
  */
 export async function eventually<Value>(
   read: () => Value | Promise<Value>,
-  withinMs = 30_000,
+  withinMs = 60_000,
 ): Promise<NonNullable<Exclude<Value, false>>> {
   const deadline = performance.now() + withinMs;
   for (;;) {
     let lastError: unknown;
+    const startedAt = performance.now();
     try {
       const value = await read();
       if (value !== undefined && value !== null && value !== false) return value as never;
     } catch (error) {
       lastError = error;
     }
-    if (performance.now() > deadline) throw lastError ?? new Error(`the condition was not met within ${withinMs} ms`);
-    await sleep(pollMs);
+    const now = performance.now();
+    if (now > deadline) throw lastError ?? new Error(`the condition was not met within ${withinMs} ms`);
+    await sleep(Math.max(minPauseMs, Math.min(pausePerRead * (now - startedAt), deadline - now)));
   }
 }

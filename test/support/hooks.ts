@@ -6,13 +6,15 @@ import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded
 import { migrateControl } from '../../src/operator/migrations/migrate-control.ts';
 import { headFingerprint } from '../../src/operator/schema/template-fingerprint.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { quickenLogins } from './quick-logins.ts';
 import { makeServerFolder } from './server-folder.ts';
 import { controlTemplate, quickSettings, server } from './test-server.ts';
+import { makeWorldTemplate } from './world-template.ts';
 
 let folder: string;
 let postgres: EmbeddedPostgres | undefined;
 
-/** Starts one PostgreSQL for the whole suite, with the control database at head that every world is cloned from. */
+/** Starts one PostgreSQL for the whole suite, with the databases that every world is copied from. */
 export async function mochaGlobalSetup(): Promise<void> {
   folder = await makeServerFolder('test');
   postgres = await startEmbeddedPostgres(folder, {
@@ -20,6 +22,8 @@ export async function mochaGlobalSetup(): Promise<void> {
     settings: [...quickSettings, 'autovacuum=off', 'max_connections=300'],
   });
   process.env.TEST_POSTGRES_URL = postgres.url;
+  process.env.TEST_SERVER_FOLDER = folder;
+  await quickenLogins(postgres.url);
   const url = databaseUrl(postgres.url, controlTemplate);
   await withConnection(postgres.url, client => client.query(`create database ${controlTemplate}`));
   await migrateControl(url);
@@ -28,6 +32,7 @@ export async function mochaGlobalSetup(): Promise<void> {
   const control = openControlDatabase(url);
   await headFingerprint(control, await control.em.fork().findOneOrFail(Server, { name: server.name }), postgres.url);
   await control.close(true);
+  await makeWorldTemplate(postgres.url);
 }
 
 export async function mochaGlobalTeardown(): Promise<void> {

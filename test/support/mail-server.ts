@@ -20,19 +20,30 @@ export interface MailServer {
   messagesTo(address: string): ReceivedMail[];
   /** Waits for message number `count` (from 1) to this address, and returns its token. */
   waitForToken(address: string, count?: number): Promise<string>;
+  /** Refuses messages to this address from now on. */
+  refuse(address: string): void;
+  /** The number of messages that were refused. */
+  readonly refused: number;
   close(): Promise<void>;
 }
 
-/** Starts an SMTP server that accepts every message. */
+/** Starts an SMTP server that accepts every message, except those that a test lets it refuse. */
 export async function startMailServer(): Promise<MailServer> {
   const messages: ReceivedMail[] = [];
+  const refusedAddresses = new Set<string>();
+  let refused = 0;
   const server = new SMTPServer({
     disabledCommands: ['AUTH', 'STARTTLS'],
     disableReverseLookup: true,
     onData: (stream, session, done) => {
       const { mailFrom, rcptTo } = session.envelope;
       text(stream).then(content => {
-        messages.push({ to: rcptTo.map(({ address }) => address), from: mailFrom ? mailFrom.address : '', content });
+        const to = rcptTo.map(({ address }) => address);
+        if (to.some(address => refusedAddresses.has(address))) {
+          refused++;
+          return done(new Error('refused by the test'));
+        }
+        messages.push({ to, from: mailFrom ? mailFrom.address : '', content });
         done();
       }, done);
     },
@@ -45,6 +56,10 @@ export async function startMailServer(): Promise<MailServer> {
     messages,
     messagesTo,
     waitForToken: (address, count = 1) => eventually(() => tokenIn(messagesTo(address)[count - 1]?.content)),
+    refuse: address => void refusedAddresses.add(address),
+    get refused() {
+      return refused;
+    },
     close: () => new Promise(resolve => server.close(resolve)),
   };
 }

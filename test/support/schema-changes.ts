@@ -56,6 +56,7 @@ function lossOf(name: string, before: string, after: string | undefined): string
   }
   const isAllowed =
     (kind === 'function' && signatureOf(before) === signatureOf(after)) ||
+    (kind === 'index' && ![before, after].some(index => /UNIQUE/.test(index))) ||
     (kind === 'trigger' && after.endsWith(' O') === before.endsWith(' O')) ||
     (kind === 'table' && /^[vm] /.test(before) && /^[vm] /.test(after)) ||
     (kind === 'rights' && before.split(', ').every(privilege => after.split(', ').includes(privilege)));

@@ -3,7 +3,9 @@ import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { postgresUrl } from './test-server.ts';
 
-/** Returns a function that creates an empty database and returns its URL. In a `describe`: drops them all at its end. */
+/**
+ * Returns a function that creates an empty database and returns its URL. In a `describe`: drops them all at its end.
+ */
 export function useScratchDatabases(): () => Promise<string> {
   const made: string[] = [];
   after(() =>

@@ -8,8 +8,8 @@ const minFreeBytes = 4 * 1024 ** 3;
 
 /**
  * Creates a folder for the data of a PostgreSQL server of the tests: in memory if enough is free, otherwise in the
- * temporary folder. A database is about 300 files, and `create database` takes 0.03 s of CPU time in memory against 0.1 to
- * 0.2 s on ext4.
+ * temporary folder. A database is about 300 files, and `create database` takes 0.03 s of CPU time in memory against 0.1
+ * to 0.2 s on ext4.
  */
 export async function makeServerFolder(name: string): Promise<string> {
   const parent = (await hasFreeMemory()) ? memoryFolder : tmpdir();
@@ -23,7 +23,9 @@ async function hasFreeMemory(): Promise<boolean> {
   return bavail * bsize >= minFreeBytes;
 }
 
-/** Removes the folders of killed test runs, whose memory would stay in use. A server that still runs there ends then. */
+/**
+ * Removes the folders of killed test runs, whose memory would stay in use. A server that still runs there ends then.
+ */
 async function removeAbandoned(parent: string): Promise<void> {
   for (const name of await readdir(parent)) {
     const pid = /^backoffice-[a-z]+-(\d+)-/.exec(name)?.[1];

@@ -16,3 +16,10 @@ export function postgresUrl(): string {
   if (!url) throw new Error('TEST_POSTGRES_URL is not set: mochaGlobalSetup has not started PostgreSQL');
   return url;
 }
+
+/** Returns the folder of the suite's PostgreSQL, which the run removes at its end. */
+export function suiteFolder(): string {
+  const folder = process.env.TEST_SERVER_FOLDER;
+  if (!folder) throw new Error('TEST_SERVER_FOLDER is not set: mochaGlobalSetup has not started PostgreSQL');
+  return folder;
+}

@@ -1,5 +1,7 @@
 import { expect } from 'chai';
-import { type Action, maxEndMs, maxStartMs, type Report, Supervision } from '../../src/workers/supervision.ts';
+import { Supervision } from '../../src/workers/supervision.ts';
+import type { Action, Report } from '../../src/workers/supervision-actions.ts';
+import { maxEndMs, maxStartMs } from '../../src/workers/worker-table.ts';
 
 const killed = { code: null, signal: 'SIGKILL' };
 const endedWell = { code: 0, signal: null };

@@ -116,7 +116,7 @@ export interface paths {
         post?: never;
         /**
          * End a session
-         * @description Your own or, with the permission `users.manage`, that of any user. Ending an unknown session succeeds.
+         * @description Your own or, with the permission `users.manage` and the scope `All`, that of a user whose permissions you all have. Ending an unknown session succeeds.
          *
          *     Needs a token.
          */
@@ -231,7 +231,7 @@ export interface paths {
         put?: never;
         /**
          * Invite a person, who receives a mail to set a password
-         * @description The token of the mail is valid once, for 7 days: it sets the first password at `/api/v1/auth/reset-password`. Until then the user cannot log in. Inviting an address again that has not accepted yet replaces names, role, scope and entity, and the former token is no longer valid.
+         * @description The token of the mail is valid once, for 7 days: it sets the first password at `/api/v1/auth/reset-password`. Until then the user cannot log in. Inviting an address again that has not accepted yet replaces names, role, scope and entity. The former token stays valid until the mail server has accepted the new mail.
          *
          *     Needs a token with the permission `users.manage`.
          */
@@ -469,21 +469,21 @@ export interface paths {
         };
         /**
          * All Country records
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
          *
          *     Needs a token.
          */
         get: operations["getCountries"];
         /**
          * Replace one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
         put: operations["putCountries"];
         /**
          * Create one Country record
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -503,7 +503,7 @@ export interface paths {
         };
         /**
          * One Country record by its code
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
          *
          *     Needs a token.
          */
@@ -512,7 +512,7 @@ export interface paths {
         post?: never;
         /**
          * Mark one Country record as deleted
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -533,7 +533,7 @@ export interface paths {
         put?: never;
         /**
          * Restore one Country record that is marked as deleted
-         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones.
+         * @description Countries by their code. DELETE marks a country; its code stays taken, and `restore` brings it back. `includeDeleted=true` also shows marked ones. `PUT /api/v1/Countries` replaces the record with the `CountryCode` of its body; the path of a record has no PUT.
          *
          *     Needs a token with the permission `settings.write`.
          */
@@ -1145,7 +1145,7 @@ export interface paths {
         };
         /**
          * One Activity record by its id
-         * @description Entries can be added and read, never changed or deleted.
+         * @description Entries can be added and read; no request changes or deletes them.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -1167,7 +1167,7 @@ export interface paths {
         };
         /**
          * The newest activities, of a user, an entity, or all
-         * @description Entries can be added and read, never changed or deleted.
+         * @description Entries can be added and read; no request changes or deletes them.
          *
          *     Needs a token with the permission `full.read`.
          */
@@ -1175,7 +1175,7 @@ export interface paths {
         put?: never;
         /**
          * Create one Activity record
-         * @description Entries can be added and read, never changed or deleted.
+         * @description Entries can be added and read; no request changes or deletes them.
          *
          *     Needs a token with the permission `full.manage`.
          */
@@ -1214,226 +1214,413 @@ export interface components {
     schemas: {
         /** LoginResponse */
         LoginResponse: {
+            /** @description Send it as `Authorization: Bearer …`. It is valid for 15 minutes. */
             accessToken: string;
+            /** @description Gets the next pair of tokens, once. */
             refreshToken: string;
+            /** @description Whether the entity of the user is a supplier or a customer; null for a user without an entity. */
             entityType: ("supplier" | "customer") | null;
         };
         /** CurrentUser */
         CurrentUser: {
+            /** @description The id of the access token. */
             tokenId: string;
+            /** @description The guid of the user. */
             userGuid: string;
+            /** @description The first name of the user. */
             firstName: string;
+            /** @description The last name of the user. */
             lastName: string;
+            /** @description The number of the tenant. */
             tenantId: number;
+            /** @description The guid of the tenant, as in `X-Tenant`. */
             tenantGuid: string;
+            /** @description The name of the tenant. */
             tenantName: string;
+            /** @description The id of the program that the tenant uses, as the operator has set it. */
             appId: string;
+            /** @description The `Id` of the entity that the user belongs to; null if it is none. */
             userEntityId: number | null;
+            /** @description The name of the role of the user. */
             role: string;
+            /** @description Whether the entity of the user is a supplier or a customer; null for a user without an entity. */
             entityType: ("supplier" | "customer") | null;
-            /** @enum {string} */
+            /**
+             * @description Whether the user accesses the data of every entity, or of the own entity only.
+             * @enum {string}
+             */
             scope: "Self" | "All";
+            /** @description What the user may do. The reference names the permission that an endpoint needs. */
             permissions: string[];
+            /** @description What the operator has switched on for the tenant. */
             features: string[];
         };
         /** Session */
         Session: {
+            /** @description The id of the session, for `DELETE`. */
             id: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the user logged in.
+             */
             createdAt: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the tokens of the session were last exchanged.
+             */
             refreshedAt: string;
+            /** @description Whether it is the session of this request. */
             current: boolean;
         };
         /** User */
         User: {
+            /** @description The number of the user, which the service chooses. */
             Id: number;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description The guid of the user, as `userGuid` of `/api/v1/auth/me` and `UserGuid` of the audit log name it.
+             */
             Guid: string;
+            /** @description The e-mail address, with which the user logs in. No two users of a tenant have the same. */
             Email: string;
+            /** @description The first name of the person. */
             FirstName: string;
+            /** @description The last name of the person. */
             LastName: string;
+            /** @description The name of the role, which grants the permissions. */
             Role: string;
-            /** @enum {string} */
+            /**
+             * @description Whether the user accesses the data of every entity, or of the own entity only.
+             * @enum {string}
+             */
             Scope: "Self" | "All";
+            /** @description The `Id` of the entity that the user belongs to; null if it is none. */
             EntityId: number | null;
+            /** @description Whether the logins of the user are refused. */
             IsDisabled: boolean;
+            /** @description When the user first proved to own the address; null until then. */
             ConfirmedAt: string | null;
+            /** @description When the user last logged in; null if never. */
             LastLoginAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the user was invited, registered or added.
+             */
             CreatedAt: string;
         };
         /** Role */
         Role: {
+            /** @description The number of the role, which the service chooses. */
             Id: number;
+            /** @description The name of the role. No two roles of a tenant have the same. */
             Name: string;
+            /** @description What the users with this role may do. */
             Permissions: string[];
         };
         /** EntityStatus */
         EntityStatus: {
+            /** @description The number of the record, which the service chooses. */
             Id: number;
+            /** @description The name of the status, such as `Prospect`. */
             Title: string;
+            /** @description The place of the status in the list: lower numbers come first. */
             Weighting: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
             CreatedAt: string;
         };
         /** Country */
         Country: {
+            /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
             CountryCode: string;
+            /** @description The name of the country. */
             CountryName: string;
+            /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
             IsDeleted: boolean;
+            /** @description When the record was marked as deleted; null if it is not. */
             DeletedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
             CreatedAt: string;
         };
         /** OrderStatus */
         OrderStatus: {
+            /** @description The number of the record, which the service chooses. */
             Id: number;
+            /** @description The name of the stage, such as `Shipped`. */
             Name: string;
+            /** @description The place of the stage in the list: lower numbers come first. */
             Weighting: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
             CreatedAt: string;
         };
         /** UnitOfMeasure */
         UnitOfMeasure: {
+            /** @description The number of the record, which the service chooses. */
             Id: number;
+            /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
             Code: string;
+            /** @description The name of the unit, such as `Kilogram`. */
             Name: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
             CreatedAt: string;
         };
         /** SystemOption */
         SystemOption: {
+            /** @description The number of the record, which the service chooses. */
             Id: number;
+            /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
             SystemOptionTypeId: number;
+            /** @description The value of the setting, as text. */
             Value: string;
+            /** @description Whether the setting is in use. The service stores it; your programs decide by it. */
             IsActive: boolean;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the setting was created. A client may send an earlier time.
+             */
             CreatedAt: string;
         };
         /** PromotionUse */
         PromotionUse: {
+            /** @description The `Id` of the promotion. */
             PromotionId: number;
+            /** @description The `Id` of the entity. */
             EntityId: number;
+            /** @description Whether the entity has used the promotion. */
             Used: boolean;
+            /** @description When the entity used the promotion; null if it has not. */
             UsedAt: string | null;
         };
         /** Promotion */
         Promotion: {
+            /** @description The number of the record, which the service chooses. */
             Id: number;
+            /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
             PromoCode: string;
+            /** @description The name of the promotion. */
             Name: string;
+            /** @description A text about the promotion, of several lines; null if there is none. */
             Description: string | null;
-            /** @enum {string} */
+            /**
+             * @description Whether `DiscountValue` is a percentage or an amount of money.
+             * @enum {string}
+             */
             DiscountType: "Percentage" | "Amount";
+            /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
             DiscountValue: number;
+            /** @description The `Id` of the currency of an amount; null for a percentage. */
             CurrencyId: number | null;
+            /** @description When the promotion begins; null if it has no beginning. */
             StartsAt: string | null;
+            /** @description When the promotion ends; null if it has no end. */
             EndsAt: string | null;
+            /** @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may. */
             EntityIds: number[];
+            /** @description Whether entities may use the promotion at present. */
             IsActive: boolean;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
             CreatedAt: string;
         };
         /** Currency */
         Currency: {
+            /** @description The number of the record, which the service chooses. */
             Id: number;
+            /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
             Code: string;
+            /** @description The name of the currency. */
             Name: string;
+            /** @description The sign before or after an amount, such as `€`; null if there is none. */
             Symbol: string | null;
+            /** @description The number of decimals of an amount, such as 2 for euros and cents. */
             DecimalPlaces: number;
+            /** @description Whether the record is marked as deleted. Lists leave out such records, unless `includeDeleted` is true. */
             IsDeleted: boolean;
+            /** @description When the record was marked as deleted; null if it is not. */
             DeletedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
             CreatedAt: string;
         };
         /** TaxCode */
         TaxCode: {
+            /** @description The number of the record, which the service chooses. */
             Id: number;
+            /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
             Code: string;
+            /** @description The name of the rate. */
             Name: string;
+            /** @description The rate in percent, with at most four decimals. */
             Rate: number;
+            /** @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it. */
             IsActive: boolean;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
             CreatedAt: string;
         };
         /** Entity */
         Entity: {
+            /** @description The number of the record, which the service chooses. */
             Id: number;
+            /** @description The name of the supplier or customer. */
             Name: string;
-            /** @enum {string} */
+            /**
+             * @description Whether the entity is a supplier or a customer.
+             * @enum {string}
+             */
             EntityType: "supplier" | "customer";
+            /** @description The `Id` of the entity status. Without it, a new entity gets the default status. */
             StatusId: number;
+            /** @description The title of the entity status. */
             StatusTitle: string;
+            /** @description The `Id` of the currency that the entity trades in; null if none is chosen. */
             CurrencyId: number | null;
+            /** @description The code of the country of the entity; null if none is chosen. */
             CountryCode: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the record was created.
+             */
             CreatedAt: string;
         };
         /** Import */
         Import: {
+            /** @description The number of the import, which the service chooses. */
             Id: number;
+            /** @description The name of the resource, such as `Country`. */
             Resource: string;
-            /** @enum {string} */
+            /**
+             * @description `create` makes new records only; `upsert` also changes those that exist.
+             * @enum {string}
+             */
             Mode: "create" | "upsert";
+            /** @description Whether the import only checks the file, and changes nothing. */
             DryRun: boolean;
+            /** @description Whether one refused row rejects the whole file. */
             Atomic: boolean;
-            /** @enum {string} */
+            /**
+             * @description `queued`, then `running`, then `done` or `rejected`.
+             * @enum {string}
+             */
             State: "queued" | "running" | "done" | "rejected";
+            /** @description The rows of the file that have been read, without its header. */
             Rows: number;
+            /** @description The rows that made a record. */
             Created: number;
+            /** @description The rows that changed a record. */
             Updated: number;
+            /** @description The rows whose record was the same already. */
             Unchanged: number;
+            /** @description The rows that are wrong. */
             Refused: number;
+            /** @description The first 1,000 errors. */
             Errors: {
+                /** @description The line of the file, from 1, which is its header. */
                 Line: number;
+                /** @description The field that is wrong; empty if the whole row is. */
                 Field: string;
+                /** @description A stable code for the reason, one of those of `errorCodes`. */
                 Code: string;
+                /** @description What is wrong, as text. */
                 Reason: string;
             }[];
         };
         /** Activity */
         Activity: {
+            /** @description The number of the entry, which the service chooses. */
             Id: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the entry was stored.
+             */
             CreatedAt: string;
+            /** @description What happened, as a number. Your programs decide what the numbers mean. */
             ActivityCode: number;
+            /** @description The number of the user who did it. Without it, a new entry names the caller. */
             UserId: number | null;
+            /** @description A text about the activity, of several lines; null if there is none. */
             Comment: string | null;
+            /** @description The `Id` of the entity that the activity is about; null if it is about none. */
             EntityId: number | null;
+            /** @description The screen of your program where it happened; null if it is not known. */
             Screen: string | null;
+            /** @description The address of the client. Without it, a new entry has the address that the request came from. */
             IPAddress: string | null;
         };
         /** AuditEntry */
         AuditEntry: {
+            /** @description The number of the entry: later entries have higher numbers. */
             Id: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the change was made.
+             */
             CreatedAt: string;
+            /** @description The number of the user who made the change; null for a change of the operator. */
             UserId: number | null;
+            /** @description The guid of the user who made the change; null for a change of the operator. */
             UserGuid: string | null;
-            /** @enum {string} */
+            /**
+             * @description What was done with the record.
+             * @enum {string}
+             */
             Action: "create" | "update" | "delete";
+            /** @description The name of the resource, such as `Country`. */
             Resource: string;
+            /** @description The id or the code of the record. */
             Key: string;
+            /** @description The fields of the record before the change; null if it was created. */
             Before: {
                 [key: string]: unknown;
             } | null;
+            /** @description The fields of the record after the change; null if it was deleted. */
             After: {
                 [key: string]: unknown;
             } | null;
+            /** @description The address that the request came from; null for a change of the operator. */
             IPAddress: string | null;
+            /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
             TraceId: string | null;
         };
         /** @description Problem details (RFC 9457). */
         Problem: {
-            /** Format: uri-reference */
+            /**
+             * Format: uri-reference
+             * @description The page that explains the code.
+             */
             type: string;
+            /** @description The problem in a few words. The text may change. */
             title: string;
+            /** @description The status of the response. */
             status: number;
-            /** @enum {string} */
+            /**
+             * @description What is wrong. A code keeps its meaning.
+             * @enum {string}
+             */
             code: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record" | "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token" | "tenant_required" | "tenant_inactive" | "forbidden" | "not_found" | "method_not_allowed" | "request_timeout" | "idempotency_in_progress" | "gone" | "precondition_failed" | "payload_too_large" | "unsupported_media_type" | "idempotency_key_reused" | "rate_limited" | "headers_too_large" | "internal_error" | "not_implemented" | "unavailable" | "migration_pending" | "overloaded";
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description The `X-Request-Id`. Report it with the problem.
+             */
             traceId: string;
+            /** @description What is wrong with this request, as text that may change. */
             detail?: string;
             /** @description What is wrong, by field name. */
             errors?: {
@@ -1442,12 +1629,20 @@ export interface components {
             /** @description The same as `errors`, for programs: a code for each text, with the numbers or values that it names. */
             errorCodes?: {
                 [key: string]: {
-                    /** @enum {string} */
+                    /**
+                     * @description What is wrong with the field.
+                     * @enum {string}
+                     */
                     code: "required" | "empty" | "wrong_type" | "wrong_format" | "too_short" | "too_long" | "too_small" | "too_large" | "too_many" | "out_of_range" | "not_allowed" | "invalid_text" | "ambiguous" | "unknown" | "too_common" | "taken" | "unknown_reference" | "not_applicable" | "invalid_token" | "invalid";
+                    /** @description The least value or length that is accepted. */
                     min?: number;
+                    /** @description The greatest value or length that is accepted. */
                     max?: number;
+                    /** @description The type that is accepted. */
                     expected?: string;
+                    /** @description The values that are accepted. */
                     values?: string[];
+                    /** @description Whether the record with this code is marked as deleted. */
                     deleted?: boolean;
                 }[];
             };
@@ -1845,7 +2040,9 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The e-mail address of the user. */
                     email: string;
+                    /** @description The password of the user. */
                     password: string;
                 };
             };
@@ -1896,6 +2093,7 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The refresh token of the last login or refresh. */
                     refreshToken: string;
                 };
             };
@@ -2093,9 +2291,13 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The e-mail address, which receives the mail. */
                     email: string;
+                    /** @description The password to log in with once the address is confirmed. */
                     password: string;
+                    /** @description The first name of the person. */
                     firstName: string;
+                    /** @description The last name of the person. */
                     lastName: string;
                 };
             };
@@ -2114,7 +2316,10 @@ export interface operations {
                      *     }
                      */
                     "application/json": {
-                        /** @constant */
+                        /**
+                         * @description Always `accepted`, whether or not the address is known.
+                         * @constant
+                         */
                         status: "accepted";
                     };
                 };
@@ -2148,6 +2353,7 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The token of the mail. */
                     token: string;
                 };
             };
@@ -2189,8 +2395,11 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The address of the user who receives a mail. Send it alone, for step 1. */
                     email?: string;
+                    /** @description The token of the mail. Send it with `newPassword`, for step 2. */
                     token?: string;
+                    /** @description The password to set. */
                     newPassword?: string;
                 };
             };
@@ -2209,7 +2418,10 @@ export interface operations {
                      *     }
                      */
                     "application/json": {
-                        /** @constant */
+                        /**
+                         * @description Always `accepted`, whether or not the address is known.
+                         * @constant
+                         */
                         status: "accepted";
                     };
                 };
@@ -2255,8 +2467,12 @@ export interface operations {
                      *     }
                      */
                     "application/json": {
+                        /** @description Send it as `X-Api-Token`, or as `Authorization: Bearer …`. */
                         token: string;
-                        /** Format: date-time */
+                        /**
+                         * Format: date-time
+                         * @description When the token ends.
+                         */
                         expiresAt: string;
                     };
                 };
@@ -2468,13 +2684,23 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The first name of the person. */
                     FirstName: string;
+                    /** @description The last name of the person. */
                     LastName: string;
+                    /** @description The name of the role, which grants the permissions. */
                     Role: string;
-                    /** @enum {string} */
+                    /**
+                     * @description Whether the user accesses the data of every entity, or of the own entity only.
+                     * @enum {string}
+                     */
                     Scope: "Self" | "All";
-                    /** @default null */
+                    /**
+                     * @description The `Id` of the entity that the user belongs to; null if it is none.
+                     * @default null
+                     */
                     EntityId?: number | null;
+                    /** @description The e-mail address, with which the user logs in. No two users of a tenant have the same. */
                     Email: string;
                 };
             };
@@ -2604,12 +2830,21 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The first name of the person. */
                     FirstName: string;
+                    /** @description The last name of the person. */
                     LastName: string;
+                    /** @description The name of the role, which grants the permissions. */
                     Role: string;
-                    /** @enum {string} */
+                    /**
+                     * @description Whether the user accesses the data of every entity, or of the own entity only.
+                     * @enum {string}
+                     */
                     Scope: "Self" | "All";
-                    /** @default null */
+                    /**
+                     * @description The `Id` of the entity that the user belongs to; null if it is none.
+                     * @default null
+                     */
                     EntityId?: number | null;
                 };
             };
@@ -2905,7 +3140,9 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The name of the role. No two roles of a tenant have the same. */
                     Name: string;
+                    /** @description What the users with this role may do. */
                     Permissions: ("orders.read" | "orders.write" | "orders.approve" | "products.read" | "products.write" | "pricing.read" | "pricing.write" | "pricing.override" | "users.read" | "users.write" | "users.manage" | "inventory.read" | "inventory.write" | "documents.read" | "documents.download" | "reports.read" | "reports.export" | "settings.read" | "settings.write" | "full.read" | "full.manage")[];
                 };
             };
@@ -3023,7 +3260,9 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The name of the role. No two roles of a tenant have the same. */
                     Name: string;
+                    /** @description What the users with this role may do. */
                     Permissions: ("orders.read" | "orders.write" | "orders.approve" | "products.read" | "products.write" | "pricing.read" | "pricing.write" | "pricing.override" | "users.read" | "users.write" | "users.manage" | "inventory.read" | "inventory.write" | "documents.read" | "documents.download" | "reports.read" | "reports.export" | "settings.read" | "settings.write" | "full.read" | "full.manage")[];
                 };
             };
@@ -3221,8 +3460,12 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The name of the status, such as `Prospect`. */
                     Title: string;
-                    /** @default 0 */
+                    /**
+                     * @description The place of the status in the list: lower numbers come first.
+                     * @default 0
+                     */
                     Weighting?: number;
                 };
             };
@@ -3333,7 +3576,9 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The name of the status, such as `Prospect`. */
                     Title?: string;
+                    /** @description The place of the status in the list: lower numbers come first. */
                     Weighting?: number;
                 };
             };
@@ -3541,7 +3786,9 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
                     CountryCode: string;
+                    /** @description The name of the country. */
                     CountryName: string;
                 };
             };
@@ -3598,7 +3845,9 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The code of the country, such as `GB` (ISO 3166-1). It never changes, and no two records have the same. */
                     CountryCode: string;
+                    /** @description The name of the country. */
                     CountryName: string;
                 };
             };
@@ -3897,8 +4146,12 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The name of the stage, such as `Shipped`. */
                     Name: string;
-                    /** @default 0 */
+                    /**
+                     * @description The place of the stage in the list: lower numbers come first.
+                     * @default 0
+                     */
                     Weighting?: number;
                 };
             };
@@ -4009,8 +4262,12 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The name of the stage, such as `Shipped`. */
                     Name: string;
-                    /** @default 0 */
+                    /**
+                     * @description The place of the stage in the list: lower numbers come first.
+                     * @default 0
+                     */
                     Weighting?: number;
                 };
             };
@@ -4208,7 +4465,9 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
                     Code: string;
+                    /** @description The name of the unit, such as `Kilogram`. */
                     Name: string;
                 };
             };
@@ -4319,7 +4578,9 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The code of the unit, such as `KG`. No two records have the same, in any letter case. */
                     Code: string;
+                    /** @description The name of the unit, such as `Kilogram`. */
                     Name: string;
                 };
             };
@@ -4568,11 +4829,19 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
                     SystemOptionTypeId: number;
+                    /** @description The value of the setting, as text. */
                     Value: string;
-                    /** @default true */
+                    /**
+                     * @description Whether the setting is in use. The service stores it; your programs decide by it.
+                     * @default true
+                     */
                     IsActive?: boolean;
-                    /** Format: date-time */
+                    /**
+                     * Format: date-time
+                     * @description When the setting was created. A client may send an earlier time.
+                     */
                     CreatedAt?: string;
                 };
             };
@@ -4686,11 +4955,19 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The group of settings that the value belongs to. Your programs decide what the numbers mean. */
                     SystemOptionTypeId: number;
+                    /** @description The value of the setting, as text. */
                     Value: string;
-                    /** @default true */
+                    /**
+                     * @description Whether the setting is in use. The service stores it; your programs decide by it.
+                     * @default true
+                     */
                     IsActive?: boolean;
-                    /** Format: date-time */
+                    /**
+                     * Format: date-time
+                     * @description When the setting was created. A client may send an earlier time.
+                     */
                     CreatedAt?: string;
                 };
             };
@@ -5060,20 +5337,40 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
                     PromoCode: string;
+                    /** @description The name of the promotion. */
                     Name: string;
-                    /** @default null */
+                    /**
+                     * @description A text about the promotion, of several lines; null if there is none.
+                     * @default null
+                     */
                     Description?: string | null;
-                    /** @enum {string} */
+                    /**
+                     * @description Whether `DiscountValue` is a percentage or an amount of money.
+                     * @enum {string}
+                     */
                     DiscountType: "Percentage" | "Amount";
+                    /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
                     DiscountValue: number;
-                    /** @default null */
+                    /**
+                     * @description The `Id` of the currency of an amount; null for a percentage.
+                     * @default null
+                     */
                     CurrencyId?: number | null;
+                    /** @description When the promotion begins; null if it has no beginning. */
                     StartsAt?: string | null;
+                    /** @description When the promotion ends; null if it has no end. */
                     EndsAt?: string | null;
-                    /** @default [] */
+                    /**
+                     * @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may.
+                     * @default []
+                     */
                     EntityIds?: number[];
-                    /** @default true */
+                    /**
+                     * @description Whether entities may use the promotion at present.
+                     * @default true
+                     */
                     IsActive?: boolean;
                 };
             };
@@ -5206,20 +5503,40 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The code that customers give, such as `SPRING10`. No two records have the same, in any letter case. */
                     PromoCode: string;
+                    /** @description The name of the promotion. */
                     Name: string;
-                    /** @default null */
+                    /**
+                     * @description A text about the promotion, of several lines; null if there is none.
+                     * @default null
+                     */
                     Description?: string | null;
-                    /** @enum {string} */
+                    /**
+                     * @description Whether `DiscountValue` is a percentage or an amount of money.
+                     * @enum {string}
+                     */
                     DiscountType: "Percentage" | "Amount";
+                    /** @description The discount, with at most four decimals: at most 100 if it is a percentage. */
                     DiscountValue: number;
-                    /** @default null */
+                    /**
+                     * @description The `Id` of the currency of an amount; null for a percentage.
+                     * @default null
+                     */
                     CurrencyId?: number | null;
+                    /** @description When the promotion begins; null if it has no beginning. */
                     StartsAt?: string | null;
+                    /** @description When the promotion ends; null if it has no end. */
                     EndsAt?: string | null;
-                    /** @default [] */
+                    /**
+                     * @description The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may.
+                     * @default []
+                     */
                     EntityIds?: number[];
-                    /** @default true */
+                    /**
+                     * @description Whether entities may use the promotion at present.
+                     * @default true
+                     */
                     IsActive?: boolean;
                 };
             };
@@ -5529,11 +5846,19 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
                     Code: string;
+                    /** @description The name of the currency. */
                     Name: string;
-                    /** @default null */
+                    /**
+                     * @description The sign before or after an amount, such as `€`; null if there is none.
+                     * @default null
+                     */
                     Symbol?: string | null;
-                    /** @default 2 */
+                    /**
+                     * @description The number of decimals of an amount, such as 2 for euros and cents.
+                     * @default 2
+                     */
                     DecimalPlaces?: number;
                 };
             };
@@ -5657,11 +5982,19 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The code of the currency, such as `EUR` (ISO 4217). No two records have the same. */
                     Code: string;
+                    /** @description The name of the currency. */
                     Name: string;
-                    /** @default null */
+                    /**
+                     * @description The sign before or after an amount, such as `€`; null if there is none.
+                     * @default null
+                     */
                     Symbol?: string | null;
-                    /** @default 2 */
+                    /**
+                     * @description The number of decimals of an amount, such as 2 for euros and cents.
+                     * @default 2
+                     */
                     DecimalPlaces?: number;
                 };
             };
@@ -5926,10 +6259,16 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
                     Code: string;
+                    /** @description The name of the rate. */
                     Name: string;
+                    /** @description The rate in percent, with at most four decimals. */
                     Rate: number;
-                    /** @default true */
+                    /**
+                     * @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it.
+                     * @default true
+                     */
                     IsActive?: boolean;
                 };
             };
@@ -6046,10 +6385,16 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The code of the rate, such as `VAT20`. No two records have the same, in any letter case. */
                     Code: string;
+                    /** @description The name of the rate. */
                     Name: string;
+                    /** @description The rate in percent, with at most four decimals. */
                     Rate: number;
-                    /** @default true */
+                    /**
+                     * @description Whether the rate may be used for new transactions. The service stores it; your programs decide by it.
+                     * @default true
+                     */
                     IsActive?: boolean;
                 };
             };
@@ -6325,13 +6670,24 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The name of the supplier or customer. */
                     Name: string;
-                    /** @enum {string} */
+                    /**
+                     * @description Whether the entity is a supplier or a customer.
+                     * @enum {string}
+                     */
                     EntityType: "supplier" | "customer";
+                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. */
                     StatusId?: number;
-                    /** @default null */
+                    /**
+                     * @description The `Id` of the currency that the entity trades in; null if none is chosen.
+                     * @default null
+                     */
                     CurrencyId?: number | null;
-                    /** @default null */
+                    /**
+                     * @description The code of the country of the entity; null if none is chosen.
+                     * @default null
+                     */
                     CountryCode?: string | null;
                 };
             };
@@ -6451,13 +6807,24 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description The name of the supplier or customer. */
                     Name: string;
-                    /** @enum {string} */
+                    /**
+                     * @description Whether the entity is a supplier or a customer.
+                     * @enum {string}
+                     */
                     EntityType: "supplier" | "customer";
+                    /** @description The `Id` of the entity status. Without it, a new entity gets the default status. */
                     StatusId?: number;
-                    /** @default null */
+                    /**
+                     * @description The `Id` of the currency that the entity trades in; null if none is chosen.
+                     * @default null
+                     */
                     CurrencyId?: number | null;
-                    /** @default null */
+                    /**
+                     * @description The code of the country of the entity; null if none is chosen.
+                     * @default null
+                     */
                     CountryCode?: string | null;
                 };
             };
@@ -6535,17 +6902,20 @@ export interface operations {
     };
     postImports: {
         parameters: {
-            query?: {
-                /** @description Return only entries of this resource, such as `Country`. */
-                resource?: string;
-                /** @description mode */
-                mode?: string;
-                /** @description dryRun */
+            query: {
+                /** @description The resource whose records the file has. */
+                resource: "EntityStatus" | "Country" | "OrderStatus" | "UnitOfMeasure" | "SystemOption" | "Promotion" | "Currency" | "TaxCode" | "Entity";
+                /** @description `create` makes new records only; `upsert` also changes those that exist. */
+                mode?: "create" | "upsert";
+                /** @description Whether to check the file only, and change nothing. */
                 dryRun?: boolean;
-                /** @description atomic */
+                /** @description Whether one refused row rejects the whole file. */
                 atomic?: boolean;
             };
-            header?: never;
+            header?: {
+                /** @description A new random value. A request that is repeated with it within 24 hours makes the change once. */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6592,9 +6962,11 @@ export interface operations {
             400: components["responses"]["Problem400"];
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
+            409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -6863,14 +7235,26 @@ export interface operations {
                  *     }
                  */
                 "application/json": {
+                    /** @description What happened, as a number. Your programs decide what the numbers mean. */
                     ActivityCode: number;
+                    /** @description The number of the user who did it. Without it, a new entry names the caller. */
                     UserId?: number | null;
-                    /** @default null */
+                    /**
+                     * @description The `Id` of the entity that the activity is about; null if it is about none.
+                     * @default null
+                     */
                     EntityId?: number | null;
-                    /** @default null */
+                    /**
+                     * @description A text about the activity, of several lines; null if there is none.
+                     * @default null
+                     */
                     Comment?: string | null;
-                    /** @default null */
+                    /**
+                     * @description The screen of your program where it happened; null if it is not known.
+                     * @default null
+                     */
                     Screen?: string | null;
+                    /** @description The address of the client. Without it, a new entry has the address that the request came from. */
                     IPAddress?: string | null;
                 };
             };

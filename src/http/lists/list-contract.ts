@@ -19,6 +19,8 @@ export interface ListContract {
   readonly key: ListField;
   /** The fields that `q` searches. */
   readonly search: readonly ListField[];
+  /** Whether the fields of `search` have trigram indexes, if the server has the extension: those of large tables do. */
+  readonly hasTrigrams: boolean;
   /** The parameters that the list has without `sort`, `filter`, `q` and a cursor. */
   readonly query: z.ZodObject;
   /** `query` without `limit` and `after`. */
@@ -27,7 +29,9 @@ export interface ListContract {
 
 interface ListOptions {
   view: z.ZodObject;
-  /** The parameters of the plain list. One that has `limit` is paged already: `limit` alone is then no new parameter. */
+  /**
+   * The parameters of the plain list. One that has `limit` is paged already: `limit` alone is then no new parameter.
+   */
   query?: z.ZodObject | undefined;
   /** The direction of each field that orders the plain list. */
   order: Readonly<Record<string, 'asc' | 'desc'>>;
@@ -66,6 +70,7 @@ export function listContract(options: ListOptions): ListContract {
     order: withKey(keys, named(key)),
     key: named(key),
     search: search.map(named),
+    hasTrigrams: Object.hasOwn(query.shape, 'limit'),
     query,
     otherParameters: z.object(
       Object.fromEntries(Object.entries(query.shape).filter(([name]) => name !== 'limit' && name !== 'after')),

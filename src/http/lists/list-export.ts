@@ -20,7 +20,8 @@ const mediaTypes = ['application/json', 'text/csv'];
  */
 export function prefersCsv(accept: string | undefined): boolean {
   if (accept === undefined || !/text\/csv/i.test(accept)) return false;
-  // Of types with the same weight the package prefers the first of the header. Such a header gets JSON in one of the orders.
+  // Of types with the same weight the package prefers the first of the header. Such a header gets JSON in one of the
+  // orders.
   const reversed = accept.split(',').reverse().join(',');
   return [accept, reversed].every(
     header => new Negotiator({ headers: { accept: header } }).mediaTypes(mediaTypes)[0] === 'text/csv',

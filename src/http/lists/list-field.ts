@@ -54,9 +54,9 @@ export function readValue(field: ListField, text: string): FieldValue {
         return { error: { message: 'must not contain control characters', code: 'invalid_text' } };
       return { value: text.normalize('NFC') };
     case 'choice':
-      return choice(text, field.values);
+      return readChoice(text, field.values);
     case 'boolean':
-      return choice(text, ['true', 'false']);
+      return readChoice(text, ['true', 'false']);
     case 'integer':
       if (!/^-?\d{1,20}$/.test(text))
         return { error: { message: 'must be a whole number', code: 'wrong_type', expected: 'int' } };
@@ -88,7 +88,8 @@ export function readCursorValue(field: ListField, text: string | null): string |
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-function choice(text: string, values: readonly string[]): FieldValue {
+/** Reads a value that must be one of several. */
+export function readChoice(text: string, values: readonly string[]): FieldValue {
   if (values.includes(text)) return { value: text };
   return { error: { message: `must be one of ${values.join(', ')}`, code: 'not_allowed', values } };
 }

@@ -1,23 +1,10 @@
 import type { FieldError, FieldErrors } from '../../field-error.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
 import { limit } from '../fields.ts';
-import {
-  type ListContract,
-  type Operator,
-  operatorsOf,
-  type SortKey,
-  sortableNames,
-  withKey,
-} from './list-contract.ts';
+import { type ListContract, type SortKey, sortableNames, withKey } from './list-contract.ts';
 import { bindingOf, readCursor } from './list-cursor.ts';
-import { type ListField, readValue } from './list-field.ts';
-
-/** A condition on a field: one value, or for equality any of several. */
-export interface Filter {
-  readonly field: ListField;
-  readonly operator: Operator;
-  readonly values: readonly string[];
-}
+import type { ListField } from './list-field.ts';
+import { type Filter, isFilterParameter, readFilters } from './list-filters.ts';
 
 /** What a request asks of a list. */
 export interface ListQuery {
@@ -34,6 +21,8 @@ export interface ListQuery {
   /** The text that one of the fields of `search` contains. */
   readonly q: string | undefined;
   readonly search: readonly ListField[];
+  /** Whether the fields of `search` have trigram indexes. */
+  readonly hasTrigrams: boolean;
   /** The values of the sorted fields of the record before the page, as PostgreSQL prints them. */
   readonly after: readonly (string | null)[] | undefined;
   /** Identifies list, order and filters: a cursor counts only for those that it was made for. */
@@ -43,12 +32,11 @@ export interface ListQuery {
   readonly parameters: URLSearchParams;
 }
 
-const isFilter = (name: string): boolean => name === 'filter' || name.startsWith('filter[');
 const single = ['sort', 'q', 'limit', 'after'];
 
 /** True for the parameters that every list takes beside those of its own. */
 export function isListParameter(name: string): boolean {
-  return single.includes(name) || name === 'bom' || isFilter(name);
+  return single.includes(name) || name === 'bom' || isFilterParameter(name);
 }
 
 /**
@@ -103,6 +91,7 @@ export function readListQuery(
     filters,
     q,
     search: contract.search,
+    hasTrigrams: contract.hasTrigrams,
     after,
     binding,
     path,
@@ -163,49 +152,4 @@ function readSort(contract: ListContract, text: string | null, errors: FieldErro
 function unknownSort(item: string, contract: ListContract): string {
   const name = /^-?[A-Za-z]{1,40}$/.test(item) ? item.replace(/^-/, '') : 'this';
   return `cannot be by ${name}, only by ${sortableNames(contract).join(', ')}`;
-}
-
-function readFilters(contract: ListContract, search: URLSearchParams, errors: FieldErrors): Filter[] {
-  const filters = new Map<string, { field: ListField; operator: Operator; values: string[] }>();
-  for (const [parameter, text] of search) {
-    if (!isFilter(parameter)) continue;
-    const [, name = '', operatorName] = /^filter\[(\w*)\](?:\[(\w*)\])?$/.exec(parameter) ?? [];
-    const field = contract.fields.get(name);
-    const operator = (operatorName ?? 'equal') as Operator;
-    const error = field ? errorOf(field, operator, text) : unknownField;
-    if (!field || error) {
-      errors[parameter] ??= [error ?? unknownField];
-      continue;
-    }
-    const id = `${field.name} ${operator}`;
-    const filter = filters.get(id) ?? { field, operator, values: [] };
-    filters.set(id, filter);
-    filter.values.push(readText(field, operator, text));
-    if (operator !== 'equal' && filter.values.length > 1)
-      errors[parameter] ??= [{ message: 'must be given once', code: 'ambiguous' }];
-  }
-  // In one order, so that a cursor counts for the same filters in any order.
-  return [...filters].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, filter]) => filter);
-}
-
-const unknownField: FieldError = { message: 'names no field that this list can be filtered by', code: 'unknown' };
-
-function errorOf(field: ListField, operator: Operator, text: string): FieldError | undefined {
-  const allowed = operatorsOf(field);
-  if (operator !== 'equal' && !allowed.includes(operator)) {
-    const message =
-      allowed.length > 0 ? `has no such operator, only ${allowed.join(', ')}` : 'has no operator: only equality';
-    return { message, code: 'unknown', values: allowed };
-  }
-  if (operator === 'null')
-    return text === 'true' || text === 'false'
-      ? undefined
-      : { message: 'must be one of true, false', code: 'not_allowed', values: ['true', 'false'] };
-  return readValue(field, text).error;
-}
-
-function readText(field: ListField, operator: Operator, text: string): string {
-  if (operator === 'null') return text;
-  const read = readValue(field, text);
-  return read.error ? text : read.value;
 }

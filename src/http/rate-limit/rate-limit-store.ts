@@ -37,8 +37,8 @@ const probe = { key: 'rl:probe', rate: { max: 1_000_000, windowMs: 1_000 } };
 
 /**
  * Creates a store. Every process counts the calls that it allows, and passes to the shared windows only calls that it
- * would allow itself. This has three effects: each process enforces the limits whatever happens to the shared windows, a
- * client far above its limit causes no calls to them, and when they fail the counts continue from where they are.
+ * would allow itself. This has three effects: each process enforces the limits whatever happens to the shared windows,
+ * a client far above its limit causes no calls to them, and when they fail the counts continue from where they are.
  */
 export async function createRateLimitStore({
   redisUrl,

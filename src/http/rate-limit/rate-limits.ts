@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Context, Middleware } from 'koa';
 import ratelimit from 'koa-ratelimit';
 import { problem } from '../../errors.ts';
+import type { Trace } from '../../tracing/trace.ts';
 import { type CountedNetwork, countedNetworks } from '../client-address.ts';
 import { readBody } from '../read-body.ts';
 import type { Route, RouteLimit } from '../route.ts';
@@ -97,9 +98,12 @@ function limit({ name, rate, store, key, delay }: LimitOptions): Middleware {
   return async (ctx, next) => {
     const [smallest, ...larger] = countedNetworks(ctx.state.ipAddress);
     ctx.state.rateLimitKey = await key(ctx, smallest);
+    const trace: Trace | undefined = ctx.state.trace;
+    const startedAt = trace ? performance.now() : 0;
     await count(ctx, async () => {
       // A request that the smallest network rejects does not count for the larger ones, which other clients share.
       if (larger.length > 0 && (await exceedsLarger(ctx, larger))) await reject(ctx);
+      trace?.addStep('rate limit', startedAt, performance.now());
       await next();
     });
     if (ctx.state.rateLimit) await reject(ctx); // koa-ratelimit sets it only when it does not call `next`

@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache';
+import { maxEntries } from '../../lru-bounds.ts';
 
 /** At most `max` calls in any `windowMs` milliseconds. */
 export interface Rate {
@@ -43,8 +44,9 @@ export function groupSpan({ max, windowMs }: Rate): number {
 }
 
 /**
- * Returns how long a lease may last, in milliseconds; 0 for a rate without leases. Leased calls are counted as of the end
- * of the lease, so a call counts for at most a sixteenth of `windowMs` too long: a twentieth for its group, and this.
+ * Returns how long a lease may last, in milliseconds; 0 for a rate without leases. Leased calls are counted as of the
+ * end of the lease, so a call counts for at most a sixteenth of `windowMs` too long: a twentieth for its group, and
+ * this.
  */
 export function leaseSpan(rate: Rate): number {
   return Math.min(maxLeaseMs, groupSpan(rate) / 4);
@@ -57,7 +59,7 @@ export class SlidingWindows {
   readonly #windows: LRUCache<string, Window>;
 
   constructor(maxClients: number) {
-    this.#windows = new LRUCache({ max: maxClients });
+    this.#windows = new LRUCache(maxEntries(maxClients));
   }
 
   get size(): number {

@@ -1,10 +1,12 @@
 import type { Command } from 'commander';
 import { withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
-import { fieldsText, tableText } from './text-table.ts';
+import { printList } from './print-list.ts';
+import { fieldsText } from './text-table.ts';
 
 /** Adds the commands of `client`: programs that use legacy tokens. */
-export function addClientCommands(client: Command): void {
+export function addClientCommands(program: Command): void {
+  const client = program.command('client').description('programs that use legacy tokens');
   client
     .command('add')
     .description('add a program that acts for a user with legacy tokens; its secret is shown only once')
@@ -28,7 +30,7 @@ export function addClientCommands(client: Command): void {
       withInstallation(async (installation, slug: string, options: OutputOptions) => {
         const { listClients } = await import('../tenants/clients.ts');
         const clients = await listClients(installation, slug);
-        printResult(options, clients, () => tableText(clients, 'No API clients.'));
+        printList(options, clients, { row: client => client, name: ({ id }) => id, empty: 'No API clients.' });
       }),
     );
   client

@@ -2,7 +2,7 @@ import { Command, type CommanderError, InvalidArgumentError } from 'commander';
 import type { Installation, InstallationAccess } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
-import { printError, printWarning, wantsJson } from './output.ts';
+import { printError, printWarning, wantsDocuments } from './output.ts';
 
 // A command imports what it needs when it runs: most of the time of a short command is the loading of modules.
 
@@ -16,10 +16,10 @@ const exitUsage = 2;
 export function createCommand(name: string): Command {
   return new Command(name)
     .showHelpAfterError('(add --help for the usage)')
-    .configureOutput(wantsJson() ? { writeErr: () => {} } : {})
+    .configureOutput(wantsDocuments() ? { writeErr: () => {} } : {})
     .exitOverride(error => {
       if (error.exitCode === 0) process.exit(0);
-      if (wantsJson()) printError(new OperatorError(usageText(error), { usage: true }));
+      if (wantsDocuments()) printError(new OperatorError(usageText(error), { usage: true }));
       process.exit(exitUsage);
     });
 }
@@ -38,10 +38,10 @@ type Action<Context, Arguments extends unknown[]> = (context: Context, ...args: 
  * @param action resolves to `false` when it has failed and printed why; the exit code is then 1
  */
 export function withInstallation<Arguments extends unknown[]>(action: Action<Installation, Arguments>) {
-  return withAnyInstallation(async (installation, ...args: Arguments) => {
+  return onInstallation(async (installation, ...args: Arguments) => {
     const { requireControlHead } = await import('../control-head.ts');
     await requireControlHead(installation);
-    return withBudget(installation, () => action(installation, ...args));
+    return withBudget(installation, () => recorded(installation, args, () => action(installation, ...args)));
   });
 }
 
@@ -52,8 +52,20 @@ export async function withBudget<T>(installation: Installation, work: () => Prom
   return withConnectionBudget(installation, readConfig().connectionBudget, printWarning, work);
 }
 
-/** Like `withInstallation`, but the control database may be missing, or at any version. */
+/**
+ * Like `withInstallation`, but the control database may be missing, or at any version: the change is recorded at its
+ * end.
+ */
 export function withAnyInstallation<Arguments extends unknown[]>(action: Action<Installation, Arguments>) {
+  return onInstallation(async (installation, ...args: Arguments) => {
+    const work = action(installation, ...args);
+    await work.catch(() => {});
+    await recorded(installation, args, () => work).catch(() => {}); // without a schema there is no table for it
+    return work;
+  });
+}
+
+function onInstallation<Arguments extends unknown[]>(action: Action<Installation, Arguments>) {
   return explainingErrors(async (...args: Arguments) => {
     const { openInstallation } = await import('../../installation.ts');
     const installation = await openInstallation(await readSettings(), 'command');
@@ -67,16 +79,37 @@ interface ControlStatements extends InstallationAccess {
 }
 
 /**
- * Like `withInstallation`, for an action that only runs statements on the control database, which starts sooner. It uses
- * one connection, in the room that the connection budget leaves for that, and so works while the budget is used up.
+ * Like `withInstallation`, for an action that only runs statements on the control database, which starts sooner. It
+ * uses one connection, in the room that the connection budget leaves for that, and so works while the budget is used
+ * up.
  */
 export function withStatements<Arguments extends unknown[]>(action: Action<ControlStatements, Arguments>) {
   return explainingErrors(async (...args: Arguments) => {
     const { openAccess } = await import('../../installation.ts');
     const { withControlHead } = await import('../control-head.ts');
     const access = await openAccess(await readSettings());
-    return withControlHead(access, statements => action({ ...access, statements }, ...args)).finally(access.close);
+    return withControlHead(access, statements => {
+      const control = { ...access, statements };
+      return recorded(control, args, () => action(control, ...args));
+    }).finally(access.close);
   });
+}
+
+/**
+ * Runs the work of a command, and records it if it changes something. commander passes the command as the last
+ * argument.
+ */
+async function recorded(
+  { statements }: { readonly statements: Statements },
+  args: readonly unknown[],
+  work: () => Promise<unknown>,
+): Promise<unknown> {
+  const command = args.at(-1);
+  const { actionOf } = await import('./action-of.ts');
+  const action = command instanceof Command ? actionOf(command) : undefined;
+  if (!action) return work();
+  const { recordAction } = await import('../actions/record-action.ts');
+  return recordAction(statements, action, work);
 }
 
 function explainingErrors<Arguments extends unknown[]>(work: (...args: Arguments) => Promise<unknown>) {

@@ -1,11 +1,16 @@
 import type { Command } from 'commander';
-import { createCommand, withAnyInstallation, withBudget, withInstallation } from './command.ts';
+import { countText } from '../count-text.ts';
+import { withAnyInstallation, withBudget, withInstallation } from './command.ts';
 import { confirmBlocking, type DespiteRunningOptions, despiteRunningOption } from './confirm-blocking.ts';
+import { confirmName } from './confirm-name.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { readSecret } from './read-secret.ts';
+import { addRestoreControl } from './restore-control-command.ts';
+import { fieldsText } from './text-table.ts';
 
-/** Builds `npm run control -- …`: commands on the control database itself. */
-export function controlCommand(): Command {
-  const control = createCommand('npm run -s control --').description('Manage the control database');
+/** Adds the commands of `control`: the control database itself. */
+export function addControlCommands(program: Command): void {
+  const control = program.command('control').description('Manage the control database');
   control
     .command('migrate')
     .description('bring the control database to the version of this build; create it if it does not exist')
@@ -65,10 +70,58 @@ export function controlCommand(): Command {
       withInstallation(async (installation, options: OutputOptions) => {
         const { resealSecrets } = await import('../master-key-change.ts');
         const secrets = await resealSecrets(installation);
-        printResult(options, { secrets }, () => `${secrets} secrets are sealed under MASTER_KEY.`);
+        printResult(
+          options,
+          { secrets },
+          () => `${countText(secrets, 'secret is', 'secrets are')} sealed under MASTER_KEY.`,
+        );
       }),
     );
-  return control;
+  addRestoreControl(control);
+  addAfterRestore(control);
+}
+
+/** Adds `after-restore`. */
+function addAfterRestore(control: Command): void {
+  control
+    .command('after-restore')
+    .description('make a restored control database safe, before the service starts: end sessions, replace keys')
+    .option(
+      '--replay',
+      'read the URL of the control database that was replaced from stdin; revoke again what is revoked there',
+    )
+    .option('--yes', 'do not ask for confirmation')
+    .option(...jsonOption)
+    .action(
+      withInstallation(async (installation, options: OutputOptions & { replay?: boolean; yes?: boolean }) => {
+        const { withConnection } = await import('../../postgres/connection.ts');
+        const { afterRestore } = await import('../restore/control/after-restore.ts');
+        const { readLaterChanges } = await import('../restore/control/later-changes.ts');
+        const laterUrl = options.replay
+          ? (await readSecret('URL of the control database that was replaced')).trim()
+          : undefined;
+        const name = decodeURIComponent(new URL(installation.controlUrl).pathname.slice(1));
+        await confirmName(name, 'will end all sessions, and replace all signing keys', options.yes, 'name');
+        const later = laterUrl === undefined ? undefined : await withConnection(laterUrl, readLaterChanges);
+        const report = await afterRestore(installation, later);
+        const { replayed, ...counts } = report;
+        printResult(options, report, () =>
+          [
+            fieldsText(replayed ? { ...counts, ...replayed } : counts),
+            '',
+            ...(replayed ? [] : [unknownText(report.newestChange)]),
+            'Everybody logs in again. Next: npx backoffice migrate --all, then npx backoffice doctor',
+          ].join('\n'),
+        );
+      }),
+    );
+}
+
+function unknownText(newestChange: string | null): string {
+  return (
+    `What was revoked after ${newestChange ?? 'the backup'} is not known: disable again the users, and revoke again the ` +
+    'legacy clients, that were disabled or revoked since'
+  );
 }
 
 function serviceLoginText(databaseUrl: string): string {

@@ -1,10 +1,11 @@
 import type { Command } from 'commander';
 import { withInstallation, withStatements } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
-import { tableText } from './text-table.ts';
+import { printList } from './print-list.ts';
 
 /** Adds the commands of `key`: the keys that sign a tenant's access tokens. */
-export function addKeyCommands(key: Command): void {
+export function addKeyCommands(program: Command): void {
+  const key = program.command('key').description("keys that sign a tenant's access tokens");
   key
     .command('list')
     .description('list the signing keys of a tenant')
@@ -14,7 +15,7 @@ export function addKeyCommands(key: Command): void {
       withStatements(async (control, slug: string, options: OutputOptions) => {
         const { listKeys } = await import('../tenants/read-tenants.ts');
         const keys = await listKeys(control, slug);
-        printResult(options, keys, () => tableText(keys, `${slug} has no signing key.`));
+        printList(options, keys, { row: key => key, name: ({ kid }) => kid, empty: `${slug} has no signing key.` });
       }),
     );
   key

@@ -28,10 +28,7 @@ older build, and a migration is not compatible with it. A process that has sent 
 Run the command again after an interruption of any kind: it does what is left, and nothing twice. Two runs at the
 same time share the work. Ctrl-C starts no further tenant and waits for the running migrations.
 
-  npm run -s tenant -- migrate --all --dry-run            print what would run, and for which tenants
-  npm run -s tenant -- migrate --all --canary 2           migrate two tenants first
-  npm run -s tenant -- status                             show what failed, and why
-  npm run -s tenant -- migrate --retry-failed             migrate the failed tenants again
+npx backoffice status shows what failed, and why.
 
 Exit code: 0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage.`;
 
@@ -39,8 +36,8 @@ const exitInterrupted = 130; // 128 and the number of SIGINT, as shells report i
 const maxCloseMs = 1_000;
 
 /** Adds `migrate`: brings tenant databases to head. */
-export function addMigrateCommand(tenant: Command): void {
-  tenant
+export function addMigrateCommand(program: Command): void {
+  program
     .command('migrate')
     .description('bring tenant databases to the version of this build')
     .argument('[slug...]', 'only these tenants')

@@ -24,8 +24,8 @@ export function reportText({ state, outcomes, skipped }: RunReport): string {
   return [
     ...(failures.length > 0 ? ['', tableText(failures, ''), ''] : []),
     `${state === 'halted' ? 'Halted: ' : ''}${counts.join(', ')}.`,
-    ...(failures.length > 0 ? ['Migrate the failed tenants again: npm run -s tenant -- migrate --retry-failed'] : []),
-    ...(skipped > 0 ? ['Migrate the rest: npm run -s tenant -- migrate --all'] : []),
+    ...(failures.length > 0 ? ['Migrate the failed tenants again: npx backoffice migrate --retry-failed'] : []),
+    ...(skipped > 0 ? ['Migrate the rest: npx backoffice migrate --all'] : []),
   ].join('\n');
 }
 

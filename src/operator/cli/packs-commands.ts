@@ -3,6 +3,7 @@ import type { ComparedRow, RowState } from '../packs/compare-pack.ts';
 import type { Pack } from '../packs/read-pack.ts';
 import { withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { printList } from './print-list.ts';
 import { tableText } from './text-table.ts';
 
 interface PackOptions extends OutputOptions {
@@ -17,7 +18,8 @@ function parseNames(value: string): string[] {
 }
 
 /** Adds the commands of `packs`: reference data of public standards. */
-export function addPacksCommands(packs: Command): void {
+export function addPacksCommands(program: Command): void {
+  const packs = program.command('packs').description('reference data of public standards, for tenants');
   packs
     .command('list')
     .description('list the packs, and with a slug how many of their rows the tenant has')
@@ -33,12 +35,12 @@ export function addPacksCommands(packs: Command): void {
               ...countStates(compared),
             }))
           : (await Promise.all(packNames.map(readPack))).map(summary);
-        printResult(options, described, () =>
-          tableText(
-            described.map(({ sha256: _, source: __, ...row }) => row),
-            'This build has no pack.',
-          ),
-        );
+        printList(options, described, {
+          row: ({ sha256: _, source: __, ...row }) => row,
+          wide: ({ source }) => ({ source }),
+          name: ({ pack }) => pack,
+          empty: 'This build has no pack.',
+        });
       }),
     );
   packs
@@ -47,7 +49,6 @@ export function addPacksCommands(packs: Command): void {
     .argument('<slug>')
     .option(...packsOption)
     .option(...jsonOption)
-    .addHelpText('after', '\nExample: npm run -s tenant -- packs diff northwind --packs currencies')
     .action(
       withInstallation(async (installation, slug: string, options: PackOptions) => {
         const { checkPackNames } = await import('../packs/read-pack.ts');
@@ -72,10 +73,6 @@ export function addPacksCommands(packs: Command): void {
     .argument('<slug>')
     .option(...packsOption)
     .option(...jsonOption)
-    .addHelpText(
-      'after',
-      '\nWithout --packs: all packs.\nExample: npm run -s tenant -- packs apply northwind --packs countries,units',
-    )
     .action(
       withInstallation(async (installation, slug: string, options: PackOptions) => {
         const { checkPackNames } = await import('../packs/read-pack.ts');

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { parsePositive, withInstallation } from './command.ts';
-import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { dryRunOption, jsonOption, type OutputOptions, printResult } from './output.ts';
+import { printList } from './print-list.ts';
 import { withSpinner } from './spinner.ts';
 import { tableText } from './text-table.ts';
 
@@ -8,7 +9,8 @@ import { tableText } from './text-table.ts';
 const defaultSize = 10;
 
 /** Adds the commands of `pool`: databases made in advance for new tenants. Only `pool fill` makes them. */
-export function addPoolCommands(pool: Command): void {
+export function addPoolCommands(program: Command): void {
+  const pool = program.command('pool').description('warm databases, made ahead for new tenants');
   pool
     .command('fill')
     .description('make warm databases for new tenants, and drop those that no tenant of this build can use')
@@ -30,9 +32,44 @@ export function addPoolCommands(pool: Command): void {
       withInstallation(async (installation, options: OutputOptions) => {
         const { listPool } = await import('../provisioning/warm-pool.ts');
         const databases = await listPool(installation);
-        printResult(options, databases, () =>
-          tableText(databases, 'The pool is empty. Fill it: npm run -s tenant -- pool fill'),
+        printList(options, databases, {
+          row: database => database,
+          name: ({ database }) => database,
+          empty: 'The pool is empty. Fill it: npx backoffice pool fill',
+        });
+      }),
+    );
+  addDrain(pool);
+}
+
+function addDrain(pool: Command): void {
+  pool
+    .command('drain')
+    .description('drop the warm databases; new tenants take longer until the next pool fill')
+    .option('--server <name>', 'only those of this server')
+    .option(...dryRunOption)
+    .option(...jsonOption)
+    .action(
+      withInstallation(async (installation, options: OutputOptions & { server?: string; dryRun?: boolean }) => {
+        const { Server } = await import('../../control/fleet-entities.ts');
+        const { drainPool } = await import('../provisioning/drain-pool.ts');
+        const { listPool } = await import('../provisioning/warm-pool.ts');
+        const { findServer } = await import('../tenants/servers.ts');
+        const servers = options.server
+          ? [await findServer(installation, options.server)]
+          : await installation.control.em.fork().findAll(Server, { orderBy: { id: 'asc' } });
+        const warm = await listPool(installation);
+        const drained: { server: string; dropped: number }[] = [];
+        for (const server of servers) {
+          const dropped = options.dryRun
+            ? warm.filter(database => database.server === server.name).length
+            : await drainPool(installation, server);
+          drained.push({ server: server.name, dropped });
+        }
+        const rows = drained.map(({ server, dropped }) =>
+          options.dryRun ? { server, 'to drop': dropped } : { server, dropped },
         );
+        printResult(options, drained, () => tableText(rows, 'There is no server.'));
       }),
     );
 }

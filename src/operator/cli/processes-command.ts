@@ -1,20 +1,39 @@
 import type { Command } from 'commander';
 import type { ProcessSummary } from '../tenants/processes.ts';
 import { withStatements } from './command.ts';
-import { jsonOption, type OutputOptions, printResult } from './output.ts';
-import { tableText } from './text-table.ts';
+import { jsonOption, type OutputOptions } from './output.ts';
+import { printList } from './print-list.ts';
+import { watch, watchOption } from './watch.ts';
+
+const help = `
+Of the connections to each server, those that are held exist, granted ones may be opened, and wanted is how many the
+process had a use for in the last seconds. npx backoffice server list shows the sums of all processes.`;
 
 /** Adds the command `processes`. */
-export function addProcessesCommand(tenant: Command): void {
-  tenant
+export function addProcessesCommand(program: Command): void {
+  program
     .command('processes')
     .description('list the running processes and their connections to each server')
+    .option(...watchOption)
     .option(...jsonOption)
+    .addHelpText('after', help)
     .action(
-      withStatements(async (control, options: OutputOptions) => {
+      withStatements(async (control, options: OutputOptions & { watch?: boolean }) => {
         const { listProcesses } = await import('../tenants/processes.ts');
-        const processes = await listProcesses(control);
-        printResult(options, processes, () => tableText(processes.map(rowOf), 'No process is running.'));
+        const show = async (): Promise<void> =>
+          printList(
+            options,
+            await listProcesses(control),
+            {
+              row: rowOf,
+              wide: ({ id, kind }) => ({ kind, id }),
+              name: ({ id }) => id,
+              empty: 'No process is running.',
+            },
+            false,
+            options.watch,
+          );
+        await (options.watch ? watch(show) : show());
       }),
     );
 }
@@ -24,10 +43,10 @@ function rowOf({ host, pid, build, tenantHead, startedAt, heartbeatAge, servers 
   return {
     host,
     pid,
+    'held/granted/wanted': connections.join(', ') || null,
+    heartbeat: heartbeatAge === null ? null : `${heartbeatAge} s ago`,
     build,
     schema: tenantHead,
     started: startedAt,
-    heartbeat: heartbeatAge === null ? null : `${heartbeatAge} s ago`,
-    'held/granted/wanted': connections.join(', ') || null,
   };
 }

@@ -2,6 +2,7 @@ import { stat } from 'node:fs/promises';
 import type { Command } from 'commander';
 import type { Installation } from '../../installation.ts';
 import { explain, OperatorError } from '../../operator-error.ts';
+import { countText } from '../count-text.ts';
 import type { Manifest } from '../provisioning/manifest.ts';
 import type { Provisioned } from '../provisioning/provision.ts';
 import { summarise } from '../tenants/read-tenants.ts';
@@ -22,8 +23,8 @@ interface ProvisionOptions extends OutputOptions {
 }
 
 /** Adds `provision`: creates one tenant from arguments or a manifest, or many tenants from a folder of manifests. */
-export function addProvisionCommand(tenant: Command): void {
-  tenant
+export function addProvisionCommand(program: Command): void {
+  program
     .command('provision')
     .description('make a tenant: its database, roles, signing key and first administrator')
     .argument('[slug]', 'short name, in lower case')
@@ -58,7 +59,7 @@ export function addProvisionCommand(tenant: Command): void {
         if (!provisioned.created && !options.file) {
           const { slug: taken, status } = provisioned.tenant;
           throw new OperatorError(
-            `The tenant ${taken} exists already and is ${status}. Show it: npm run -s tenant -- show ${taken}`,
+            `The tenant ${taken} exists already and is ${status}. Show it: npx backoffice show ${taken}`,
           );
         }
         printResult(options, documentOf(provisioned), () => textOf(provisioned));
@@ -87,7 +88,7 @@ async function provisionManifests(
       printPart(options, { file, error: reason }, () => `${file}: ${reason}`);
     }
   });
-  printText(options, () => `\n${total} manifests, ${failures} failed.`);
+  printText(options, () => `\n${countText(total, 'manifest')}, ${failures} failed.`);
   return failures === 0;
 }
 

@@ -2,10 +2,12 @@ import type { Command } from 'commander';
 import type { RoleSummary } from '../tenants/roles.ts';
 import { withInstallation, withStatements } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
-import { fieldsText, tableText } from './text-table.ts';
+import { printList } from './print-list.ts';
+import { fieldsText } from './text-table.ts';
 
 /** Adds the commands of `role`: named sets of permissions of a tenant. */
-export function addRoleCommands(role: Command): void {
+export function addRoleCommands(program: Command): void {
+  const role = program.command('role').description('roles of a tenant: named sets of permissions');
   role
     .command('list')
     .description('list the roles of a tenant with their permissions')
@@ -15,7 +17,7 @@ export function addRoleCommands(role: Command): void {
       withStatements(async (access, slug: string, options: OutputOptions) => {
         const { listRoles } = await import('../tenants/roles.ts');
         const roles = await listRoles(access, slug);
-        printResult(options, roles, () => tableText(roles.map(shown), 'No roles.'));
+        printList(options, roles, { row: shown, name: ({ name }) => name, empty: 'No roles.' });
       }),
     );
   role
@@ -25,7 +27,6 @@ export function addRoleCommands(role: Command): void {
     .argument('<role>')
     .argument('[permissions...]')
     .option(...jsonOption)
-    .addHelpText('after', '\nExample: npm run -s tenant -- role add acme Buyer orders.read orders.write')
     .action(
       withInstallation(
         async (installation, slug: string, name: string, permissions: string[], options: OutputOptions) => {
@@ -60,7 +61,6 @@ function addChangeCommand(role: Command, change: 'grant' | 'revoke', description
     .argument('<role>')
     .argument('<permissions...>')
     .option(...jsonOption)
-    .addHelpText('after', `\nExample: npm run -s tenant -- role ${change} acme Member orders.write`)
     .action(
       withInstallation(
         async (installation, slug: string, name: string, permissions: string[], options: OutputOptions) => {

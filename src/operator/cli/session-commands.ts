@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { OperatorError } from '../../operator-error.ts';
 import { withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
-import { tableText } from './text-table.ts';
+import { printList } from './print-list.ts';
 
 interface RevokeOptions extends OutputOptions {
   /** E-mail address of the user whose sessions are revoked. */
@@ -10,7 +10,8 @@ interface RevokeOptions extends OutputOptions {
 }
 
 /** Adds the commands of `session`: the open logins of users. */
-export function addSessionCommands(session: Command): void {
+export function addSessionCommands(program: Command): void {
+  const session = program.command('session').description('open logins of users');
   session
     .command('list')
     .description('list the open sessions of a tenant, or of one user')
@@ -21,7 +22,7 @@ export function addSessionCommands(session: Command): void {
       withInstallation(async (installation, slug: string, email: string | undefined, options: OutputOptions) => {
         const { listSessions } = await import('../tenants/user-sessions.ts');
         const sessions = await listSessions(installation, slug, email);
-        printResult(options, sessions, () => tableText(sessions, 'No open sessions.'));
+        printList(options, sessions, { row: session => session, name: ({ id }) => id, empty: 'No open sessions.' });
       }),
     );
   session

@@ -1,41 +1,40 @@
 import type { Command } from 'commander';
 import { changeChannel, changeTopics } from '../../control/change-topics.ts';
-import { readTenant, summarise } from '../tenants/read-tenants.ts';
+import { readTenant } from '../tenants/read-tenants.ts';
 import type { Transition } from '../tenants/transitions.ts';
-import { withInstallation, withStatements } from './command.ts';
-import { confirmSlug } from './confirm-slug.ts';
+import { withStatements } from './command.ts';
+import { confirmName } from './confirm-name.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
-import { withSpinner } from './spinner.ts';
-import { fieldsText } from './text-table.ts';
 
 interface ConfirmOptions extends OutputOptions {
   yes?: boolean;
 }
 
-const descriptions: Record<Transition, string> = {
+/** `restore` does more than this: see `addRestoreCommand`. */
+const descriptions: Record<Exclude<Transition, 'restore'>, string> = {
   suspend: 'stop serving a tenant, in every process within a second',
   resume: 'serve a suspended tenant again',
   delete: 'take a tenant out of service and keep its data until it is purged',
-  restore: 'bring a deleted tenant back into service',
 };
 
-/** Adds the commands on a provisioned tenant: its states, `refresh`, `clone` and `purge`. */
-export function addStateCommands(tenant: Command): void {
-  for (const transition of Object.keys(descriptions) as Transition[]) addTransition(tenant, transition);
-  addRefresh(tenant);
-  addClone(tenant);
-  addPurge(tenant);
-}
+/** Adds `suspend`. */
+export const addSuspend = (program: Command): void => addTransition(program, 'suspend');
 
-function addTransition(tenant: Command, transition: Transition): void {
-  const command = tenant.command(transition).description(descriptions[transition]).argument('<slug>');
+/** Adds `resume`. */
+export const addResume = (program: Command): void => addTransition(program, 'resume');
+
+/** Adds `delete`. */
+export const addDelete = (program: Command): void => addTransition(program, 'delete');
+
+function addTransition(program: Command, transition: keyof typeof descriptions): void {
+  const command = program.command(transition).description(descriptions[transition]).argument('<slug>');
   if (transition === 'delete') command.option('--yes', 'do not ask for confirmation');
   command.option(...jsonOption).action(
     withStatements(async (control, slug: string, options: ConfirmOptions) => {
       const { changeState, requireTransition } = await import('../tenants/transitions.ts');
       if (transition === 'delete') {
         await requireTransition(control, slug, transition);
-        await confirmSlug(slug, 'will not be served any more', options.yes);
+        await confirmName(slug, 'will not be served any more', options.yes);
       }
       const { guid, status } = await changeState(control, slug, transition);
       printResult(options, { slug, guid, status }, () => `${slug} is ${status}.`);
@@ -43,8 +42,29 @@ function addTransition(tenant: Command, transition: Transition): void {
   );
 }
 
-function addRefresh(tenant: Command): void {
-  tenant
+/** Adds `isolate`. */
+export function addIsolate(program: Command): void {
+  program
+    .command('isolate')
+    .description('send no mail of a tenant, and refuse its legacy clients, as with every clone and restored tenant')
+    .argument('<slug>')
+    .option('--off', 'send mail again, and accept its legacy clients')
+    .option(...jsonOption)
+    .action(
+      withStatements(async (control, slug: string, options: OutputOptions & { off?: boolean }) => {
+        const { isolate } = await import('../tenants/transitions.ts');
+        const { guid, isolated } = await isolate(control, slug, !options.off);
+        const state = isolated
+          ? 'is isolated: it sends no mail, and its legacy clients are refused'
+          : 'is not isolated';
+        printResult(options, { slug, guid, isolated }, () => `${slug} ${state}.`);
+      }),
+    );
+}
+
+/** Adds `refresh`. */
+export function addRefresh(program: Command): void {
+  program
     .command('refresh')
     .description('make every process read the data of a tenant again, after a change outside the service (psql …)')
     .argument('<slug>')
@@ -56,45 +76,6 @@ function addRefresh(tenant: Command): void {
           `${changeTopics.responses}:${guid}`,
         ]);
         printResult(options, { slug, guid }, () => `Every process reads the data of ${slug} again.`);
-      }),
-    );
-}
-
-function addClone(tenant: Command): void {
-  tenant
-    .command('clone')
-    .description(
-      'copy a tenant to a new slug, with its own key and login role; sessions and API clients are not copied',
-    )
-    .argument('<slug>')
-    .argument('<new-slug>')
-    .option(...jsonOption)
-    .action(
-      withInstallation(async (installation, slug: string, newSlug: string, options: OutputOptions) => {
-        const { createPasswords } = await import('../../auth/passwords.ts');
-        const { cloneTenant } = await import('../provisioning/clone.ts');
-        const clone = cloneTenant(installation, createPasswords(), slug, newSlug);
-        const summary = summarise(await withSpinner(`cloning ${slug}`, clone));
-        printResult(options, summary, () => fieldsText(summary));
-      }),
-    );
-}
-
-function addPurge(tenant: Command): void {
-  tenant
-    .command('purge')
-    .description('remove a deleted tenant permanently: database, login role, keys, users, sessions')
-    .argument('<slug>')
-    .option('--yes', 'do not ask for confirmation')
-    .option(...jsonOption)
-    .action(
-      withInstallation(async (installation, slug: string, options: ConfirmOptions) => {
-        const { purgeTenant, requirePurgeable } = await import('../tenants/tenant-states.ts');
-        const { findTenant } = await import('../tenants/tenants.ts');
-        requirePurgeable(await findTenant(installation, slug));
-        await confirmSlug(slug, 'and all of its data will be removed permanently', options.yes);
-        await withSpinner(`purging ${slug}`, purgeTenant(installation, slug));
-        printResult(options, { slug, status: 'purged' }, () => `${slug} is purged.`);
       }),
     );
 }

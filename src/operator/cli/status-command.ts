@@ -1,21 +1,27 @@
 import type { Command } from 'commander';
 import type { FleetStatus } from '../migrations/fleet-status.ts';
 import { withStatements } from './command.ts';
-import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { jsonOption, type OutputOptions, printPart, printResult } from './output.ts';
 import { tableText } from './text-table.ts';
+import { watch, watchOption } from './watch.ts';
 
 /** Adds `status`: the schema versions of the fleet and the last migration run. */
-export function addStatusCommand(tenant: Command): void {
-  tenant
+export function addStatusCommand(program: Command): void {
+  program
     .command('status')
     .description('show the fleet by schema version and state, and the outcome of the last migration run')
+    .option(...watchOption)
     .option(...jsonOption)
     .action(
-      withStatements(async (control, options: OutputOptions) => {
+      withStatements(async (control, options: OutputOptions & { watch?: boolean }) => {
         const { fleetStatus } = await import('../migrations/fleet-status.ts');
-        const { head, fleet, failing, lastRun } = await fleetStatus(control);
-        const status: FleetStatus = { head, fleet, failing, lastRun };
-        printResult(options, status, () => textOf(status));
+        const show = async (): Promise<void> => {
+          const { head, fleet, failing, lastRun } = await fleetStatus(control);
+          const status: FleetStatus = { head, fleet, failing, lastRun };
+          const print = options.watch ? printPart : printResult;
+          print(options, status, () => textOf(status));
+        };
+        await (options.watch ? watch(show) : show());
       }),
     );
 }
@@ -29,7 +35,7 @@ function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
     lines.push('', `Last run: ${id}, ${state}, ${startedAt} by ${requestedBy}: ${counts.join(', ')}`);
   }
   if (failing.length > 0) {
-    const command = 'npm run -s tenant -- migrate --retry-failed';
+    const command = 'npx backoffice migrate --retry-failed';
     lines.push(
       '',
       `The last migration of these tenants failed. Migrate them again: ${command}`,

@@ -1,9 +1,13 @@
 import { type Command, Option } from 'commander';
 import { type Scope, scopes } from '../../control/scopes.ts';
+import type { UserSummary } from '../tenants/read-tenants.ts';
 import { parsePositive, withInstallation, withStatements } from './command.ts';
-import { jsonOption, type OutputOptions, printResult } from './output.ts';
+import { jsonOption, type OutputOptions, printResult, printText } from './output.ts';
+import { printList } from './print-list.ts';
 import { readSecret } from './read-secret.ts';
-import { fieldsText, tableText } from './text-table.ts';
+import { fieldsText } from './text-table.ts';
+import { addRemoveUser } from './user-remove-command.ts';
+import { addUserRole } from './user-role-command.ts';
 
 interface PasswordOptions extends OutputOptions {
   passwordStdin?: boolean;
@@ -29,7 +33,8 @@ interface ChangeOptions extends OutputOptions {
 const passwordOption = ['--password-stdin', 'read the password from stdin instead of generating one'] as const;
 
 /** Adds the commands of `user`: the users of a tenant. */
-export function addUserCommands(user: Command): void {
+export function addUserCommands(program: Command): void {
+  const user = program.command('user').description('users of a tenant');
   user
     .command('add')
     .description('add a user; the password is generated and shown only once')
@@ -58,6 +63,7 @@ export function addUserCommands(user: Command): void {
         const newUser = { tenant, email, firstName, lastName, role, scope, entityId, password };
         const added = await addUser(installation, createPasswords(), newUser);
         printLogin({ guid: added.guid, email: added.email, role, scope, entityId }, password, options);
+        printText(options, () => `\nThe person logs in with the tenant ${tenant.guid} (header X-Tenant).`);
       }),
     );
   user
@@ -69,10 +75,11 @@ export function addUserCommands(user: Command): void {
       withStatements(async (control, slug: string, options: OutputOptions) => {
         const { listUsers } = await import('../tenants/read-tenants.ts');
         const users = await listUsers(control, slug);
-        printResult(options, users, () => tableText(users, 'No users.'));
+        printList(options, users, { row: userRow, name: ({ email }) => email, empty: 'No users.' });
       }),
     );
   addChangeCommand(user);
+  addUserRole(user);
   addStateCommand(user, 'disable', 'refuse the logins of a user and end all their sessions');
   addStateCommand(user, 'enable', 'allow the logins of a disabled user again');
   user
@@ -91,6 +98,7 @@ export function addUserCommands(user: Command): void {
         printLogin({ guid: changed.guid, email: changed.email }, password, options);
       }),
     );
+  addRemoveUser(user);
 }
 
 function addChangeCommand(user: Command): void {
@@ -106,10 +114,6 @@ function addChangeCommand(user: Command): void {
     .option('--entity <id>', 'entity that the user belongs to', parsePositive)
     .option('--no-entity', 'the user belongs to no entity')
     .option(...jsonOption)
-    .addHelpText(
-      'after',
-      '\nExample: npm run -s tenant -- user change acme bob@acme.test --role Administrator --scope All',
-    )
     .action(
       withInstallation(async (installation, slug: string, address: string, options: ChangeOptions) => {
         const { changeUser } = await import('../tenants/change-user.ts');
@@ -135,6 +139,11 @@ function addStateCommand(user: Command, name: 'disable' | 'enable', description:
         printResult(options, { guid, email, state: `${name}d` }, () => `${email} is ${name}d.`);
       }),
     );
+}
+
+/** What an operator looks for comes first: a narrow terminal omits the last columns. */
+function userRow({ guid, email, role, scope, state, ...others }: UserSummary): object {
+  return { email, role, scope, state, ...others, guid };
 }
 
 /** Prints the user with a generated password. A password that came from stdin is not repeated. */

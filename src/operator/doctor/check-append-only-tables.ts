@@ -1,9 +1,7 @@
 import type pg from 'pg';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { appendOnlyTables } from '../tenant-tables.ts';
 import type { Report } from './finding.ts';
-
-/** Tables whose rows no role may change or delete. */
-const tables = ['audit_log', 'activities'];
 
 /** Grants to the role, or to a role whose privileges it has, or to PUBLIC. Grants on single columns count too. */
 const excessGrants = `
@@ -32,7 +30,7 @@ export async function checkAppendOnlyTables(
 ): Promise<void> {
   const { rows } = await client.query<{ grantee: string; table: string; privileges: string }>(excessGrants, [
     role,
-    tables,
+    appendOnlyTables,
   ]);
   for (const { grantee, table, privileges } of rows) {
     const to = grantee === 'public' ? 'PUBLIC' : `role ${grantee}`;

@@ -1,7 +1,7 @@
-import type { Server, Tenant } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/fleet-entities.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
 import { warmNumber } from '../provisioning/physical-names.ts';
-import type { ControlFacts } from './control-facts.ts';
+import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import type { Report } from './finding.ts';
 import type { ServerFacts } from './server-facts.ts';
 
@@ -9,7 +9,7 @@ import type { ServerFacts } from './server-facts.ts';
 export interface CheckContext {
   server: Server;
   /** The tenants that are placed on the server. */
-  tenants: Tenant[];
+  tenants: CheckedTenant[];
   /** The facts that the control database records. */
   control: ControlFacts;
   /** The databases and roles of the server. */

@@ -1,18 +1,21 @@
-import { SigningKey, type Tenant } from '../../control/fleet-entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
-import type { ControlFacts } from './control-facts.ts';
+import { checkControlRestore } from './check-control-restore.ts';
+import { checkMoves } from './check-moves.ts';
+import { checkRestores } from './check-restores.ts';
+import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, toFinding } from './finding.ts';
 
 const minKeyBytes = 64; // RFC 7518 §3.2: an HS512 key is at least as large as the hash
 
 /** Checks the control database itself: provisioning that no process continues, signing keys and secrets. */
-export async function checkControl(installation: Installation, facts: ControlFacts): Promise<Finding[]> {
-  const keys = await installation.control.em.fork().find(SigningKey, { status: { $ne: 'disabled' } });
-  const keysOf = Map.groupBy(keys, key => key.tenant.id);
+export function checkControl(installation: Installation, facts: ControlFacts): Finding[] {
   return [
     ...checkServerUrls(installation, facts),
-    ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant, keysOf.get(tenant.id) ?? [])),
+    ...checkMoves(facts),
+    ...checkRestores(facts),
+    ...checkControlRestore(facts.controlRestore, facts.servers.find(({ adminUrl }) => !adminUrl)?.name ?? 'control'),
+    ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant)),
   ];
 }
 
@@ -29,12 +32,8 @@ function checkServerUrls(installation: Installation, { servers }: ControlFacts):
   );
 }
 
-function checkTenantRow(
-  installation: Installation,
-  facts: ControlFacts,
-  tenant: Tenant,
-  keys: SigningKey[],
-): Finding[] {
+function checkTenantRow(installation: Installation, facts: ControlFacts, tenant: CheckedTenant): Finding[] {
+  const keys = facts.signingKeys.get(tenant.id) ?? [];
   const { slug, guid, status, server, roleName, rolePassword } = tenant;
   const findings: Finding[] = [];
   const report = (check: Finding['check'], problem: string, remedy: string) =>
@@ -43,8 +42,8 @@ function checkTenantRow(
     report(
       'stuck_provisioning',
       `${slug} is not completely provisioned, and no process is working on it`,
-      `Run the provision or clone command of ${slug} again to complete it. ` +
-        `Or remove it: npm run -s tenant -- purge ${slug}`,
+      `Run the provision, clone or restore command of ${slug} again to complete it. ` +
+        `Or remove it: npx backoffice purge ${slug}`,
     );
   if (!canDecrypt(installation, rolePassword, owners.rolePassword(guid)))
     report(
@@ -58,13 +57,13 @@ function checkTenantRow(
       report(
         'secret_does_not_open',
         `signing key ${kid} cannot be decrypted with MASTER_KEY`,
-        `Check MASTER_KEY. If it is right, disable the key: npm run -s tenant -- key disable ${slug} ${kid}`,
+        `Check MASTER_KEY. If it is right, disable the key: npx backoffice key disable ${slug} ${kid}`,
       );
   if (!keys.some(key => key.status === 'active'))
     report(
       'missing_key',
       `${slug} has no active signing key, so no user can log in`,
-      `Make a key: npm run -s tenant -- key rotate ${slug}`,
+      `Make a key: npx backoffice key rotate ${slug}`,
     );
   return findings;
 }

@@ -1,19 +1,19 @@
-import type { Tenant } from '../../control/fleet-entities.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { warmName } from '../provisioning/physical-names.ts';
 import { templateOfOtherBuild } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
+import type { CheckedTenant } from './control-facts.ts';
 
 /** Checks that the database of a tenant exists and accepts connections. */
 export function checkTenantDatabase(
-  { slug, guid, databaseName, status }: Tenant,
+  { slug, guid, databaseName, status }: CheckedTenant,
   { facts, unclaimedIdentities, report }: CheckContext,
 ): void {
-  const database = facts.databases.find(({ name }) => name === databaseName);
+  const database = facts.databases.get(databaseName);
   const restore =
     status === 'deleted'
-      ? `Restore it from a backup, or purge the tenant: npm run -s tenant -- purge ${slug}`
-      : 'Restore it from a backup.';
+      ? `Restore it: npx backoffice restore ${slug} --lost. Or purge the tenant: npx backoffice purge ${slug}`
+      : `Restore it from its newest archive: npx backoffice restore ${slug} --lost`;
   const renamed = [...unclaimedIdentities].filter(([, identity]) => identity === guid).map(([name]) => name);
   if (!database && renamed[0] !== undefined)
     report({
@@ -47,27 +47,26 @@ export function checkTenantDatabase(
 
 /** Checks that every warm database that is recorded as ready can be claimed. */
 export function checkWarmDatabases({ server, control, facts, report }: CheckContext): void {
-  const usable = new Set(facts.databases.filter(({ broken }) => !broken).map(({ name }) => name));
   for (const number of control.readyWarmNumbers.get(server.id) ?? []) {
     const name = warmName(server, number);
-    if (!usable.has(name))
+    if (facts.databases.get(name)?.broken !== false)
       report({
         check: 'missing_database',
         problem: `warm database ${name} is missing`,
-        remedy: 'Make a new one: npm run -s tenant -- pool fill',
+        remedy: 'Make a new one: npx backoffice pool fill',
       });
   }
   if (control.unfinishedPools.has(server.id))
     report({
       check: 'warm_leftover',
       problem: 'the pool has unfinished warm databases',
-      remedy: 'Replace them: npm run -s tenant -- pool fill',
+      remedy: 'Replace them: npx backoffice pool fill',
     });
 }
 
 /** @param digest of the migrations of this build, which the name of its template contains */
 export function checkOldTemplates({ server, facts, report }: CheckContext, digest: string): void {
-  for (const { name } of facts.databases) {
+  for (const name of facts.databases.keys()) {
     if (!templateOfOtherBuild(server, name, digest)) continue;
     report({
       check: 'old_template',

@@ -13,14 +13,13 @@ export function checkOrphans(context: CheckContext): void {
 /** @returns the leftover warm databases, whose repair drops the role of the same name too */
 function checkOrphanDatabases(context: CheckContext): Set<string> {
   const { server, tenants, facts, unclaimedIdentities, report } = context;
-  const databaseNames = new Set(facts.databases.map(({ name }) => name));
-  const tenantDatabases = new Set(tenants.map(({ databaseName }) => databaseName));
+  const tenantDatabases = new Set([...tenants.map(({ databaseName }) => databaseName), ...moveNames(context)]);
   const leftovers = new Set<string>();
-  for (const database of facts.databases) {
+  for (const database of facts.databases.values()) {
     const { name, broken } = database;
     if (tenantDatabases.has(name) || isKnownWarmName(context, name) || !isPhysicalName(server, name)) continue;
     const owner = tenants.find(({ guid }) => guid === unclaimedIdentities.get(name));
-    if (owner && !databaseNames.has(owner.databaseName)) continue; // checkTenantDatabase reports it as renamed
+    if (owner && !facts.databases.has(owner.databaseName)) continue; // checkTenantDatabase reports it as renamed
     const drop = `drop database if exists ${quote(name)}`;
     if (isWarmLeftover(server, database)) {
       leftovers.add(name);
@@ -50,12 +49,11 @@ function checkOrphanDatabases(context: CheckContext): Set<string> {
 
 function checkOrphanRoles(context: CheckContext, droppedDatabases: ReadonlySet<string>): void {
   const { server, tenants, facts, report } = context;
-  const tenantRoles = new Set(tenants.map(({ roleName }) => roleName));
+  const tenantRoles = new Set([...tenants.map(({ roleName }) => roleName), ...moveNames(context)]);
   for (const { name } of facts.roles.values()) {
     if (tenantRoles.has(name) || isKnownWarmName(context, name) || !isPhysicalName(server, name)) continue;
     if (droppedDatabases.has(name)) continue;
-    const hasDatabase = facts.databases.some(database => database.name === name);
-    if (warmNumber(server, name) !== undefined && !hasDatabase)
+    if (warmNumber(server, name) !== undefined && !facts.databases.has(name))
       report({
         check: 'warm_leftover',
         problem: `the pool has no record of role ${name} of a warm database`,
@@ -69,6 +67,13 @@ function checkOrphanRoles(context: CheckContext, droppedDatabases: ReadonlySet<s
         remedy: `Find out which application uses it. If none does, drop it: drop role ${quote(name)};`,
       });
   }
+}
+
+/**
+ * The names of databases and roles that a move still needs. `checkMoves` reports those that it does not need any more.
+ */
+function moveNames({ control }: CheckContext): string[] {
+  return control.moves.flatMap(({ fromDatabase, fromRole, toDatabase }) => [fromDatabase, fromRole, toDatabase]);
 }
 
 /**

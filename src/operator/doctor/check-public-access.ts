@@ -5,7 +5,7 @@ import type { CheckContext } from './check-context.ts';
 /** Checks that PUBLIC has no privileges on databases: the login role of every tenant would have them too. */
 export function checkPublicAccess({ server, tenants, facts, report }: CheckContext): void {
   const slugs = new Map(tenants.map(({ databaseName, slug }) => [databaseName, slug]));
-  for (const { name, grants, open, broken } of facts.databases) {
+  for (const { name, grants, open, broken } of facts.databases.values()) {
     const granted = grants.filter(({ grantee }) => grantee === 'public').map(({ privilege }) => privilege);
     if (granted.length === 0 || broken || !open) continue;
     const tenant = slugs.get(name);

@@ -1,8 +1,6 @@
 import type pg from 'pg';
-import type { ControlDatabase } from '../../control/database.ts';
-import type { Server, Tenant } from '../../control/fleet-entities.ts';
-import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
-import { headObjects } from '../schema/template-fingerprint.ts';
+import type { SchemaComparison } from '../schema/schema-comparison.ts';
+import type { CheckedTenant } from './control-facts.ts';
 import type { Report } from './finding.ts';
 
 /** The schema of a tenant database at head on one server. */
@@ -10,6 +8,7 @@ export interface Head {
   /** Name of the last migration. */
   version: string;
   fingerprint: string;
+  comparison: SchemaComparison;
 }
 
 type ReportFinding = (report: Report) => void;
@@ -19,13 +18,13 @@ type ReportFinding = (report: Report) => void;
  * @param version last migration that the database has; null without any
  */
 export function checkVersion(
-  { slug, schemaVersion }: Tenant,
+  { slug, schemaVersion }: CheckedTenant,
   version: string | null,
   head: Head,
   report: ReportFinding,
 ): void {
   const recorded = schemaVersion ?? null;
-  const migrate = `Migrate it: npm run -s tenant -- migrate ${slug}`;
+  const migrate = `Migrate it: npx backoffice migrate ${slug}`;
   if (recorded !== version)
     report({
       check: 'version_differs',
@@ -63,15 +62,9 @@ export async function checkIdentityVersion(client: pg.Client, head: Head, report
 }
 
 /** Compares the schema of a database at head with the template of the server. */
-export async function checkSchema(
-  control: ControlDatabase,
-  client: pg.Client,
-  server: Server,
-  head: Head,
-  report: ReportFinding,
-): Promise<void> {
-  if ((await fingerprint(client)) === head.fingerprint) return;
-  const difference = firstDifference(await schemaObjects(client), await headObjects(control, server));
+export async function checkSchema(client: pg.Client, head: Head, report: ReportFinding): Promise<void> {
+  const difference = await head.comparison.difference(client);
+  if (difference === undefined) return;
   report({
     check: 'schema_drift',
     problem: `the schema differs from the template: ${difference}`,

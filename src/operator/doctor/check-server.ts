@@ -1,30 +1,41 @@
-import pLimit from 'p-limit';
-import type { Server, Tenant } from '../../control/fleet-entities.ts';
+import type { Server } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { errorText } from '../error-text.ts';
+import { createSchemaComparison } from '../schema/schema-comparison.ts';
 import { migrationsDigest } from '../schema/template.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import type { CheckContext } from './check-context.ts';
 import { checkOldTemplates, checkTenantDatabase, checkWarmDatabases } from './check-databases.ts';
+import { isUnfinished } from './check-moves.ts';
 import { checkOrphans } from './check-orphans.ts';
 import { checkPublicAccess } from './check-public-access.ts';
-import { checkTenant } from './check-tenant.ts';
+import { checkServerSettings, readServerSettings } from './check-server-settings.ts';
+import { findSharedSessions } from './check-sessions.ts';
 import { checkTenantGroup } from './check-tenant-group.ts';
 import { checkTenantRole } from './check-tenant-role.ts';
-import type { ControlFacts } from './control-facts.ts';
+import { checkTenants } from './check-tenants.ts';
+import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
+import {
+  checksDigest,
+  evidenceSettings,
+  readServerEvidence,
+  type TenantEvidence,
+  tenantEvidence,
+} from './server-evidence.ts';
 import { readServerFacts, type ServerFacts } from './server-facts.ts';
 import { readUnclaimedIdentities } from './unclaimed-databases.ts';
 
-/** Tenant databases that are checked at the same time, and so connections to each server. */
-const concurrency = 4;
-
 interface Options {
   /** Which tenant databases are checked inside. */
-  isSelected: (tenant: Tenant) => boolean;
-  /** Called for each selected tenant, when its database was checked. */
+  isSelected: (tenant: CheckedTenant) => boolean;
+  /** True to check all of them, also those that are proved unchanged. */
+  full: boolean;
+  /** `CONNECTION_BUDGET`; undefined if it is not known. */
+  connectionBudget?: number | undefined;
+  /** Called for each selected tenant, when its database was checked or left out. */
   onTenant?: ((hasFindings: boolean) => void) | undefined;
 }
 
@@ -33,48 +44,64 @@ export async function checkServer(
   installation: Installation,
   server: Server,
   control: ControlFacts,
-  { isSelected, onTenant }: Options,
-): Promise<Finding[]> {
+  { isSelected, full, connectionBudget, onTenant }: Options,
+): Promise<{ findings: Finding[]; unchanged: number }> {
   const selected = control.tenants.filter(tenant => tenant.server.id === server.id && isSelected(tenant));
   let adminUrl: string;
   try {
     adminUrl = installation.servers.adminUrl(server);
   } catch {
     for (const _ of selected) onTenant?.(true);
-    return []; // checkControl reports that the URL cannot be decrypted
+    return { findings: [], unchanged: 0 }; // checkControl reports that the URL cannot be decrypted
   }
   try {
-    const facts = await withConnection(adminUrl, client => readServerFacts(client, server.prefix));
+    const sharing = await findSharedSessions(adminUrl);
+    if (sharing) return { findings: [toFinding(server.name, sharing)], unchanged: 0 };
+    const { facts, settings, evidence } = await withConnection(
+      adminUrl,
+      async client => ({
+        facts: await readServerFacts(client, server.prefix),
+        settings: await readServerSettings(client),
+        evidence: await readServerEvidence(client, server.prefix),
+      }),
+      { settings: evidenceSettings },
+    );
     const claimed = new Set(control.tenants.map(({ databaseName }) => databaseName));
     const unclaimedIdentities = await readUnclaimedIdentities(adminUrl, facts, claimed);
-    const digest = await migrationsDigest();
-    const head = {
-      version: await tenantHead(),
-      fingerprint: await headFingerprint(installation.control, server, adminUrl),
-    };
-    const usable = new Set(facts.databases.filter(({ open, broken }) => open && !broken).map(({ name }) => name));
-    const limit = pLimit(concurrency);
-    const tenantFindings = await limit.map(selected, async tenant => {
-      const canCheck = isStable(tenant, control) && usable.has(tenant.databaseName);
-      const findings = canCheck
-        ? await checkTenant(installation, tenant, head).catch((error: unknown) => [notExamined(tenant, error)])
-        : [];
-      onTenant?.(findings.length > 0);
-      return findings;
+    const fingerprint = await headFingerprint(installation.control, server, adminUrl);
+    const comparison = createSchemaComparison(installation.control, server, fingerprint);
+    const head = { version: await tenantHead(), fingerprint, comparison };
+    const checks = await checksDigest();
+    const examined = selected.filter(tenant => isStable(tenant, control) && isUsable(facts.databases, tenant));
+    for (let count = examined.length; count < selected.length; count++) onTenant?.(false);
+    const { findings, unchanged } = await checkTenants(installation, examined, {
+      head,
+      evidence: new Map(
+        examined.flatMap((tenant): [number, TenantEvidence][] => {
+          const known = tenantEvidence(tenant, evidence, head, checks);
+          return known ? [[tenant.id, known]] : [];
+        }),
+      ),
+      checked: full ? new Map() : control.checkedDatabases,
+      onTenant,
     });
-    return [
-      ...checkServerFacts(installation, server, control, facts, unclaimedIdentities, digest),
-      ...tenantFindings.flat(),
-    ];
+    const digest = await migrationsDigest();
+    const serverFindings = checkServerFacts(installation, server, control, facts, unclaimedIdentities, digest);
+    const settingFindings = checkServerSettings(settings, connectionBudget).map(each => toFinding(server.name, each));
+    return { findings: [...settingFindings, ...serverFindings, ...findings], unchanged };
   } catch (error) {
-    return [
-      toFinding(server.name, {
-        check: 'server_unreachable',
-        problem: `server ${server.name}: ${errorText(error)}`,
-        remedy: 'Start the server, or correct its URL. None of its tenants was checked.',
-      }),
-    ];
+    const unreachable = toFinding(server.name, {
+      check: 'server_unreachable',
+      problem: `server ${server.name}: ${errorText(error)}`,
+      remedy: 'Start the server, or correct its URL. None of its tenants was checked.',
+    });
+    return { findings: [unreachable], unchanged: 0 };
   }
+}
+
+function isUsable(databases: ServerFacts['databases'], { databaseName }: CheckedTenant): boolean {
+  const database = databases.get(databaseName);
+  return database?.open === true && !database.broken;
 }
 
 /** Compares the databases and roles of a server with what the control database records. Makes no query. */
@@ -109,19 +136,11 @@ function checkServerFacts(
 }
 
 /**
- * False while a command provisions or changes the tenant. checkControl reports provisioning that no process continues.
+ * False while a command provisions, moves or changes the tenant. checkControl reports what no process continues.
  */
-function isStable(tenant: Tenant, control: ControlFacts): boolean {
-  return tenant.status !== 'provisioning' && !control.isBusy(tenant);
-}
-
-function notExamined({ slug, databaseName, server }: Tenant, error: unknown): Finding {
-  return toFinding(server.name, {
-    check: 'not_examined',
-    tenant: slug,
-    problem: `database ${databaseName} was not checked: ${errorText(error)}`,
-    remedy: 'Find out why the database does not respond, then check it again: npm run -s tenant -- doctor',
-  });
+function isStable(tenant: CheckedTenant, control: ControlFacts): boolean {
+  const isMoving = control.moves.some(move => move.tenantId === tenant.id && isUnfinished(move));
+  return tenant.status !== 'provisioning' && !isMoving && !control.isBusy(tenant);
 }
 
 /**

@@ -21,8 +21,7 @@ export function checkTenantGroup(context: CheckContext): void {
       remedy: `Forbid ${group} to log in`,
       statements: [`alter role ${quote(group)} nologin`],
     });
-  for (const { name, grants } of facts.databases) {
-    if (!grants.some(({ grantee }) => grantee === group)) continue;
+  for (const name of new Set(facts.grantsTo.get(group)?.map(({ database }) => database))) {
     report({
       check: 'excess_rights',
       problem: `all tenants have privileges on database ${name}, through the group ${group}`,

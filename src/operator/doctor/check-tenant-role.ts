@@ -1,14 +1,14 @@
-import type { Tenant } from '../../control/fleet-entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { roleComment, tenantVerifier } from '../provisioning/tenant-database.ts';
 import { tenantGroup } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 import { checkUnprivileged, placeOf } from './check-unprivileged.ts';
+import type { CheckedTenant } from './control-facts.ts';
 import type { RoleFacts } from './server-facts.ts';
 
 /** Checks that the login role of a tenant exists, and that it has the privileges that it needs and no others. */
-export function checkTenantRole(tenant: Tenant, context: CheckContext): void {
+export function checkTenantRole(tenant: CheckedTenant, context: CheckContext): void {
   const role = context.facts.roles.get(tenant.roleName);
   if (!role) {
     reportMissingRole(tenant, context);
@@ -19,7 +19,7 @@ export function checkTenantRole(tenant: Tenant, context: CheckContext): void {
   checkExcess(role, tenant, context);
 }
 
-function reportMissingRole(tenant: Tenant, { server, facts, secrets, report }: CheckContext): void {
+function reportMissingRole(tenant: CheckedTenant, { server, facts, secrets, report }: CheckContext): void {
   const { slug, databaseName, roleName } = tenant;
   const password = openPassword(tenant, secrets);
   const problem = `login role ${roleName} is missing`;
@@ -28,7 +28,7 @@ function reportMissingRole(tenant: Tenant, { server, facts, secrets, report }: C
     report({ check: 'missing_role', tenant: slug, problem, remedy });
     return;
   }
-  const hasDatabase = facts.databases.some(({ name }) => name === databaseName);
+  const hasDatabase = facts.databases.has(databaseName);
   report({
     check: 'missing_role',
     tenant: slug,
@@ -44,7 +44,7 @@ function reportMissingRole(tenant: Tenant, { server, facts, secrets, report }: C
 }
 
 /** The role must log in, be a member of the group of all tenants, and have CONNECT on the tenant's database. */
-function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: Tenant, context: CheckContext): void {
+function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: CheckedTenant, context: CheckContext): void {
   const { facts, report } = context;
   const group = tenantGroup(context.server);
   if (!role.login)
@@ -63,8 +63,9 @@ function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: Tenant, c
       remedy: `Grant ${group} to ${roleName}`,
       statements: [`grant ${quote(group)} to ${quote(roleName)}`],
     });
-  const database = facts.databases.find(({ name }) => name === databaseName);
-  if (database && !database.grants.some(grant => grant.grantee === roleName && grant.privilege === 'CONNECT'))
+  const grants = facts.grantsTo.get(roleName) ?? [];
+  const mayConnect = grants.some(({ database, privilege }) => database === databaseName && privilege === 'CONNECT');
+  if (facts.databases.has(databaseName) && !mayConnect)
     report({
       check: 'missing_rights',
       tenant: slug,
@@ -75,13 +76,16 @@ function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: Tenant, c
 }
 
 /** The role must have nothing but CONNECT on the tenant's database, and nothing on or inside any other. */
-function checkExcess(role: RoleFacts, { slug, databaseName, roleName }: Tenant, context: CheckContext): void {
-  const { facts, tenants, unclaimedIdentities, report } = context;
-  const guid = tenants.find(tenant => tenant.roleName === roleName)?.guid;
-  const isMissing = !facts.databases.some(({ name }) => name === databaseName);
-  for (const { name, grants } of facts.databases) {
-    if (isMissing && guid !== undefined && unclaimedIdentities.get(name) === guid) continue; // its own, renamed
-    const excess = new Set(grants.filter(({ grantee }) => grantee === roleName).map(({ privilege }) => privilege));
+function checkExcess(
+  role: RoleFacts,
+  { slug, guid, databaseName, roleName }: CheckedTenant,
+  context: CheckContext,
+): void {
+  const { facts, unclaimedIdentities, report } = context;
+  const isMissing = !facts.databases.has(databaseName);
+  for (const [name, grants] of Map.groupBy(facts.grantsTo.get(roleName) ?? [], ({ database }) => database)) {
+    if (isMissing && unclaimedIdentities.get(name) === guid) continue; // its own, renamed
+    const excess = new Set(grants.map(({ privilege }) => privilege));
     if (name === databaseName) excess.delete('CONNECT');
     if (excess.size === 0) continue;
     const privileges = [...excess].join(', ');
@@ -105,7 +109,7 @@ function checkExcess(role: RoleFacts, { slug, databaseName, roleName }: Tenant, 
     });
 }
 
-function openPassword({ rolePassword, guid }: Tenant, secrets: SecretBox): string | undefined {
+function openPassword({ rolePassword, guid }: CheckedTenant, secrets: SecretBox): string | undefined {
   try {
     return secrets.open(rolePassword, owners.rolePassword(guid)).toString();
   } catch {

@@ -1,5 +1,4 @@
 import type pg from 'pg';
-import type { Tenant } from '../../control/fleet-entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
@@ -11,24 +10,21 @@ import { tenantVerifier } from '../provisioning/tenant-database.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { checkAppendOnlyTables } from './check-append-only-tables.ts';
 import { checkIdentityVersion, checkSchema, checkVersion, type Head } from './check-schema.ts';
+import type { CheckedTenant } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
 
 /**
  * Checks the contents of one tenant database. Connects as the service does, with the login of the tenant, to find what
  * prevents the service from connecting. If that login is refused, connects with the login of the operator.
  */
-export async function checkTenant(installation: Installation, tenant: Tenant, head: Head): Promise<Finding[]> {
+export async function checkTenant(installation: Installation, tenant: CheckedTenant, head: Head): Promise<Finding[]> {
   const { databaseName, roleName } = tenant;
   const adminUrl = installation.servers.adminUrl(tenant.server);
   const check = (login?: Login): Promise<Finding[]> =>
-    withConnection(
-      databaseUrl(adminUrl, databaseName, login),
-      client => checkInside(installation, client, tenant, head),
-      {
-        kind: 'doctor',
-        settings: catalogQuerySettings,
-      },
-    );
+    withConnection(databaseUrl(adminUrl, databaseName, login), client => checkInside(client, tenant, head), {
+      kind: 'doctor',
+      settings: catalogQuerySettings,
+    });
   const login = openLogin(installation, tenant);
   if (!login) return check(); // checkControl reports that the password cannot be decrypted
   try {
@@ -49,12 +45,17 @@ export async function checkTenant(installation: Installation, tenant: Tenant, he
   }
 }
 
+/** Returns whether the stored password of the tenant can be decrypted, so that a check logs in with it. */
+export function opensLogin(installation: Installation, tenant: CheckedTenant): boolean {
+  return openLogin(installation, tenant) !== undefined;
+}
+
 interface Login {
   user: string;
   password: string;
 }
 
-function openLogin({ secrets }: Installation, { guid, roleName, rolePassword }: Tenant): Login | undefined {
+function openLogin({ secrets }: Installation, { guid, roleName, rolePassword }: CheckedTenant): Login | undefined {
   try {
     return { user: roleName, password: secrets.open(rolePassword, owners.rolePassword(guid)).toString() };
   } catch {
@@ -67,12 +68,7 @@ function setPassword({ user, password }: Login): string {
 }
 
 /** @param client on the tenant's database */
-async function checkInside(
-  { control }: Installation,
-  client: pg.Client,
-  tenant: Tenant,
-  head: Head,
-): Promise<Finding[]> {
+async function checkInside(client: pg.Client, tenant: CheckedTenant, head: Head): Promise<Finding[]> {
   const findings: Finding[] = [];
   const report = (finding: Omit<Report, 'tenant'>): void => {
     findings.push(toFinding(tenant.server.name, { ...finding, tenant: tenant.slug }, tenant.databaseName));
@@ -93,6 +89,6 @@ async function checkInside(
   await checkAppendOnlyTables(client, tenant.roleName, report);
   if (version !== head.version) return findings;
   await checkIdentityVersion(client, head, report);
-  await checkSchema(control, client, tenant.server, head, report);
+  await checkSchema(client, head, report);
   return findings;
 }

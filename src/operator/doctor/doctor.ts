@@ -10,43 +10,50 @@ export interface Diagnosis {
   /** How many servers and tenants were checked. */
   servers: number;
   tenants: number;
+  /** How many tenant databases were not opened, because they did not change since nothing was wrong inside. */
+  unchanged: number;
   findings: (Finding & { fixed: boolean })[];
 }
 
 interface Progress {
   /** Called before the first tenant is checked. */
-  onStart?: (tenants: number) => void;
+  onStart?: ((tenants: number) => void) | undefined;
   /** Called after each tenant was checked. */
-  onTenant?: (hasFindings: boolean) => void;
+  onTenant?: ((hasFindings: boolean) => void) | undefined;
 }
 
 interface Options extends Progress {
   /** True to make the repairs that have no risk. */
   fix?: boolean | undefined;
+  /** True to open all tenant databases, also those that did not change. */
+  full?: boolean | undefined;
+  /** `CONNECTION_BUDGET`, which each server must have room for; without it, that is not checked. */
+  connectionBudget?: number | undefined;
 }
 
 /**
- * Checks the whole installation: the control database, the servers, and the contents of the tenant databases. When
- * there are findings, it checks their servers and tenants a second time and returns only the findings that recur: the
- * others were changes in progress. After repairs it checks again: `fixed` are the findings that are gone, also
- * those that another repair removed, and findings that appear only now are added.
+ * Checks the whole installation: the control database, the servers, and the contents of the tenant databases that
+ * changed since nothing was wrong inside. When there are findings, it checks their servers and tenants a second time
+ * and returns only the findings that recur: the others were changes in progress. After repairs it checks again: `fixed`
+ * are the findings that are gone, also those that another repair removed, and findings that appear only now are added.
  */
 export async function diagnose(
   installation: Installation,
-  { fix = false, ...progress }: Options = {},
+  { fix = false, full = false, onStart, onTenant, ...options }: Options = {},
 ): Promise<Diagnosis> {
-  const first = await runChecks(installation, progress);
-  const second = first.findings.length > 0 ? await runChecks(installation, {}, first.findings) : first;
+  const first = await runChecks(installation, { full, onStart, onTenant, ...options });
+  const second = first.findings.some(isTransient) ? await runChecks(installation, options, first.findings) : first;
   const firstKeys = new Set(first.findings.map(findingKey));
   const findings: Diagnosis['findings'] = [];
   for (const finding of second.findings.filter(each => firstKeys.has(findingKey(each)))) {
     const server = second.control.servers.find(({ name }) => name === finding.server);
     findings.push(fix && server ? await repair(installation, server, finding) : { ...finding, fixed: false });
   }
-  const counts = { servers: first.control.servers.length, tenants: first.control.tenants.length };
+  const { control, unchanged } = first;
+  const counts = { servers: control.servers.length, tenants: control.tenants.length, unchanged };
   if (!findings.some(({ fixed }) => fixed)) return { ...counts, findings };
 
-  const left = await recurringFindings(installation, findings);
+  const left = await recurringFindings(installation, options, findings);
   const leftKeys = new Set(left.map(findingKey));
   const knownKeys = new Set(findings.map(findingKey));
   const uncovered = left.filter(finding => !knownKeys.has(findingKey(finding)));
@@ -59,29 +66,45 @@ export async function diagnose(
   };
 }
 
-/** Checks the servers and tenants of findings twice. @returns the findings of both checks */
-async function recurringFindings(installation: Installation, only: Finding[]): Promise<Finding[]> {
-  const { findings } = await runChecks(installation, {}, only);
-  if (findings.length === 0) return [];
-  const keys = new Set(findings.map(findingKey));
-  return (await runChecks(installation, {}, only)).findings.filter(finding => keys.has(findingKey(finding)));
+/** False for a finding about a setting of a server, which no change in progress causes. */
+function isTransient({ check }: Finding): boolean {
+  return check !== 'server_setting';
 }
 
-/** @param only findings: checks only the servers and tenant databases that they name */
+/** Checks the servers and tenants of findings twice. @returns the findings of both checks */
+async function recurringFindings(installation: Installation, options: Options, only: Finding[]): Promise<Finding[]> {
+  const { findings } = await runChecks(installation, options, only);
+  if (findings.length === 0) return [];
+  const keys = new Set(findings.map(findingKey));
+  return (await runChecks(installation, options, only)).findings.filter(finding => keys.has(findingKey(finding)));
+}
+
+/** @param only findings: checks only the servers and tenant databases that they name, changed or not */
 async function runChecks(
   installation: Installation,
-  { onStart, onTenant }: Progress,
+  { full = false, connectionBudget, onStart, onTenant }: Omit<Options, 'fix'>,
   only?: Finding[],
-): Promise<{ control: ControlFacts; findings: Finding[] }> {
+): Promise<{ control: ControlFacts; unchanged: number; findings: Finding[] }> {
   const control = await withConnection(installation.controlUrl, client => readControlFacts(installation, client));
   onStart?.(control.tenants.length);
   const serverNames = only && new Set(only.map(({ server }) => server));
   const slugs = only && new Set(only.map(({ tenant }) => tenant));
   const servers = control.servers.filter(({ name }) => !serverNames || serverNames.has(name));
   const isSelected = ({ slug }: { slug: string }) => !slugs || slugs.has(slug);
-  const findings = await Promise.all([
-    checkControl(installation, control),
-    ...servers.map(server => checkServer(installation, server, control, { isSelected, onTenant })),
-  ]);
-  return { control, findings: findings.flat() };
+  const controlFindings = checkControl(installation, control);
+  const results = await Promise.all(
+    servers.map(server =>
+      checkServer(installation, server, control, {
+        isSelected,
+        full: full || only !== undefined,
+        connectionBudget,
+        onTenant,
+      }),
+    ),
+  );
+  return {
+    control,
+    unchanged: results.reduce((sum, { unchanged }) => sum + unchanged, 0),
+    findings: [...controlFindings, ...results.flatMap(({ findings }) => findings)],
+  };
 }

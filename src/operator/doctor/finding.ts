@@ -5,7 +5,7 @@ export interface Finding {
   server: string;
   /** Slug of the tenant; null when the finding concerns no tenant, or no known one. */
   tenant: string | null;
-  /** An error affects a tenant or its safety. A warning is a leftover: the exit code stays 0. */
+  /** An error affects a tenant or its safety. A warning is a leftover or a setting: the exit code stays 0. */
   severity: 'error' | 'warning';
   problem: string;
   /** What the operator has to do: an imperative sentence, with the whole command or statement. */
@@ -26,6 +26,11 @@ interface Repair {
 
 export type Check =
   | 'server_unreachable'
+  | 'server_version'
+  | 'server_setting'
+  | 'too_few_connections'
+  | 'old_transaction_ids'
+  | 'shared_sessions'
   | 'missing_database'
   | 'renamed_database'
   | 'half_dropped_database'
@@ -46,7 +51,12 @@ export type Check =
   | 'version_differs'
   | 'behind'
   | 'schema_drift'
-  | 'not_examined';
+  | 'not_examined'
+  | 'unfinished_move'
+  | 'moved_database'
+  | 'unfinished_swap'
+  | 'unfinished_restore'
+  | 'unfinished_control_restore';
 
 /** Identifies a finding: two runs of the checks that find the same fault return findings with equal keys. */
 export function findingKey({ check, server, tenant, problem }: Finding): string {
@@ -67,7 +77,7 @@ export interface Report {
   changes?: string;
 }
 
-const warnings: ReadonlySet<Check> = new Set(['old_template', 'warm_leftover']);
+const warnings: ReadonlySet<Check> = new Set(['old_template', 'warm_leftover', 'moved_database', 'server_setting']);
 
 /**
  * Makes a finding of what a check reports.

@@ -27,7 +27,10 @@ export interface RoleFacts {
 
 /** The databases and roles of a server at one moment. */
 export interface ServerFacts {
-  databases: DatabaseFacts[];
+  /** The databases by name. */
+  databases: Map<string, DatabaseFacts>;
+  /** The privileges of roles on databases that they do not own, by the name of the role. */
+  grantsTo: Map<string, { database: string; privilege: string }[]>;
   /** The roles by name. */
   roles: Map<string, RoleFacts>;
   /** The members of each group, by its name: the roles that have its privileges, except that of the operator. */
@@ -71,8 +74,10 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
   const dependenciesOf = Map.groupBy(dependencies, ({ role }) => role);
   const databasesOf = (role: string, owns: boolean) =>
     (dependenciesOf.get(role) ?? []).filter(each => each.owns === owns).map(({ database }) => database);
+  const grants = databases.flatMap(({ name, grants }) => grants.map(grant => ({ database: name, ...grant })));
   return {
-    databases,
+    databases: new Map(databases.map(database => [database.name, database])),
+    grantsTo: Map.groupBy(grants, ({ grantee }) => grantee),
     roles: new Map(
       roles.map(role => [
         role.name,

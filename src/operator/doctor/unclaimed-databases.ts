@@ -19,7 +19,9 @@ export async function readUnclaimedIdentities(
   { databases }: ServerFacts,
   claimed: ReadonlySet<string>,
 ): Promise<Map<string, string>> {
-  const unclaimed = databases.filter(({ name, broken }) => !broken && !claimed.has(name) && !isSystemDatabase(name));
+  const unclaimed = [...databases.values()].filter(
+    ({ name, broken }) => !broken && !claimed.has(name) && !isSystemDatabase(name),
+  );
   const identities = new Map<string, string>();
   await pLimit(4).map(unclaimed, async ({ name, open }) => {
     const read = () => withConnection(databaseUrl(adminUrl, name), readSchemaState, { kind: 'doctor' });

@@ -3,6 +3,7 @@ import { isoTime } from '../../postgres/iso-time.ts';
 import { shareConnection } from '../../postgres/shared-connection.ts';
 import type { Statements } from '../../postgres/statements.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
+import type { RunSummary } from './list-runs.ts';
 import { lastOutcomeSql } from './migration-outcomes.ts';
 import { closeAbandonedRuns } from './migration-runs.ts';
 
@@ -17,15 +18,7 @@ export interface FleetStatus {
   lastRun: LastRun | null;
 }
 
-interface LastRun {
-  id: number;
-  state: string;
-  head: string;
-  requestedBy: string;
-  startedAt: string;
-  finishedAt: string | null;
-  /** The number of tenants by outcome. */
-  outcomes: Record<string, number>;
+interface LastRun extends Omit<RunSummary, 'tenants'> {
   failures: { slug: string; from: string | null; error: string }[];
 }
 

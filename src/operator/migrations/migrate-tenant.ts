@@ -1,40 +1,10 @@
-import type pg from 'pg';
-import { Tenant } from '../../control/fleet-entities.ts';
-import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import type { LimitFunction } from 'p-limit';
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
-import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
-import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
-import { applyStep, changeSchema, compatibleFrom, readSchemaState, type SchemaStep } from '../schema/schema-steps.ts';
-import { headObjects } from '../schema/template-fingerprint.ts';
-import {
-  retryOnLockTimeout,
-  setSchemaVersion,
-  takeOutOfService,
-  withTenantConnection,
-} from '../schema/tenant-schema.ts';
-import { beginOutcome, recordOutcome, type TenantResult } from './migration-outcomes.ts';
+import { compatibleFrom } from '../schema/schema-steps.ts';
+import { bringToHead, type RecordedTenant, type Run } from './bring-to-head.ts';
+import type { TenantResult } from './migration-outcomes.ts';
 import type { Candidate } from './migration-runs.ts';
-
-/** The data of a run that the migrations of all its tenants use. */
-export interface Run {
-  id: number;
-  installation: Installation;
-  /** The connection to the control database that holds the locks of the run and of its tenants. */
-  locks: Queryable;
-  /** Writes versions and outcomes to the control database. */
-  controlPool: Queryable;
-  steps: SchemaStep[];
-  head: string;
-  /** The fingerprints at head, by the id of the server. */
-  fingerprints: Map<number, string>;
-  /**
-   * The time by `performance.now()` at which every process has received that the tenants so far were taken out of
-   * service.
-   */
-  receivedAt: number;
-}
 
 /**
  * Brings one tenant's database to head and compares it with the template. If they differ, everything is rolled back.
@@ -55,101 +25,63 @@ export interface Run {
  * If every pending migration is compatible, each build that serves the tenant can go on with the new schema: the tenant
  * stays in service, and only step 4 remains.
  *
- * @returns `busy` if another process works on the tenant; undefined if the tenant is at head or was purged
+ * @param connections runs work when a connection to the server may be opened. The control database is read before, and
+ *   written after the connection is closed
+ * @returns `busy` if another process works on the tenant; `halted` if the run was halted before the database was
+ *   opened; undefined if the tenant is at head or was purged
  */
-export async function migrateTenant(run: Run, { id, serverId }: Candidate): Promise<TenantResult | 'busy' | undefined> {
-  const { locks, controlPool, installation, head } = run;
-  const { rows } = await locks.query<{ locked: boolean }>('select pg_try_advisory_lock($1, $2) as locked', [
-    lockSpaces.tenant,
-    id,
+export async function migrateTenant(
+  run: Run,
+  candidate: Candidate,
+  connections: LimitFunction,
+  isHalted: () => boolean,
+): Promise<TenantResult | 'busy' | 'halted' | undefined> {
+  const { locks, head, ledger } = run;
+  const { id, serverId } = candidate;
+  const key = [lockSpaces.tenant, id];
+  const [locked, recorded] = await Promise.all([
+    locks.query<{ locked: boolean }>('select pg_try_advisory_lock($1, $2) as locked', key),
+    readTenant(run, candidate), // sent after the first query, so PostgreSQL runs it under the lock
   ]);
-  if (!rows[0]?.locked) return 'busy';
+  if (!locked.rows[0]?.locked) return 'busy';
   try {
-    const startedAt = performance.now();
-    const elapsed = () => Math.round(performance.now() - startedAt);
-    const tenant = await installation.control.em.fork().findOne(Tenant, { id }, { populate: ['server'] });
-    if (!tenant) return undefined; // it has been purged
-    const from = tenant.schemaVersion ?? null;
-    if (from === head && tenant.schemaFingerprint === run.fingerprints.get(serverId)) {
-      await recordOutcome(controlPool, run.id, id, { state: 'current', from, to: head, ms: elapsed() });
+    if (!recorded) return undefined; // it has been purged
+    const from = recorded.schemaVersion;
+    const fingerprint = run.fingerprints.get(serverId);
+    if (from === head && recorded.schemaFingerprint === fingerprint) {
+      await ledger.record(id, { state: 'current', from, to: head, ms: 0 });
       return undefined;
     }
-    const fingerprint = run.fingerprints.get(serverId);
-    return await bringToHead(run, tenant).then(
-      async migrated => {
-        const state = migrated || from !== head ? 'migrated' : 'current';
-        const result: TenantResult = { state, from, to: head, ms: elapsed() };
-        await recordOutcome(controlPool, run.id, id, result, {
-          version: head,
-          compatibleFrom: compatibleFrom(run.steps),
-          fingerprint,
-        });
-        return result;
-      },
-      async (error: unknown) => {
-        const result: TenantResult = { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) };
-        await recordOutcome(controlPool, run.id, id, result);
-        return result;
-      },
-    );
+    const result = await connections(async () => (isHalted() ? undefined : migrateDatabase(run, recorded)));
+    if (!result) return 'halted';
+    const schema = { version: head, compatibleFrom: compatibleFrom(run.steps), fingerprint };
+    await ledger.record(id, result, result.state === 'failed' ? undefined : schema);
+    return result;
   } finally {
-    await locks.query('select pg_advisory_unlock($1, $2)', [lockSpaces.tenant, id]);
+    await locks.query('select pg_advisory_unlock($1, $2)', key);
   }
 }
 
-/** @returns true if the database had pending migrations */
-async function bringToHead(run: Run, tenant: Tenant): Promise<boolean> {
-  const { controlPool, steps } = run;
-  return withTenantConnection(run.installation, tenant, async database => {
-    const { guid, applied } = await readSchemaState(database);
-    if (guid !== null && guid !== tenant.guid) throw new OperatorError('the database belongs to another tenant');
-    const unknown = applied.find(name => !steps.some(step => step.name === name));
-    if (unknown) throw new OperatorError(`its database has migration ${unknown}, which this build does not know`);
-
-    const pending = steps.filter(({ name }) => !applied.includes(name));
-    if (pending.length === 0) {
-      await compare(run, tenant, database);
-    } else if (tenant.schemaVersion && pending.every(({ compatible }) => compatible)) {
-      await beginOutcome(controlPool, run.id, tenant.id);
-      await retryOnLockTimeout(() => apply(run, tenant, database, pending, true));
-    } else {
-      run.receivedAt = Math.max(run.receivedAt, await takeOutOfService(controlPool, database, tenant, run.id));
-      try {
-        await retryOnLockTimeout(() => apply(run, tenant, database, pending));
-      } catch (error) {
-        // The database is at its earlier version again; the control database gets that version back.
-        const restored = await readSchemaState(database).catch(() => undefined);
-        if (restored) await setSchemaVersion(controlPool, tenant.id, restored.applied.at(-1) ?? null);
-        throw error;
-      }
-    }
-    return pending.length > 0;
-  });
+/** Counts a failure before the next tenant begins, so that a run halts in time. */
+async function migrateDatabase(run: Run, tenant: RecordedTenant): Promise<TenantResult> {
+  const startedAt = performance.now();
+  const elapsed = () => Math.round(performance.now() - startedAt);
+  const from = tenant.schemaVersion;
+  try {
+    const state = (await bringToHead(run, tenant)) || from !== run.head ? 'migrated' : 'current';
+    return { state, from, to: run.head, ms: elapsed() };
+  } catch (error) {
+    run.failures++;
+    return { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) };
+  }
 }
 
-async function apply(
-  run: Run,
-  tenant: Tenant,
-  database: pg.Client,
-  pending: SchemaStep[],
-  compatible = false,
-): Promise<void> {
-  await changeSchema(database, {
-    role: tenant.roleName,
-    change: async applied => {
-      for (const step of pending) if (!applied.includes(step.name)) await applyStep(database, step);
-    },
-    check: () => compare(run, tenant, database),
-    compatible,
-  });
-}
-
-/** @throws {OperatorError} that names the first object in which the database differs from the template */
-async function compare(run: Run, { server }: Tenant, database: pg.Client): Promise<void> {
-  if ((await fingerprint(database)) === run.fingerprints.get(server.id)) return;
-  const difference = firstDifference(
-    await schemaObjects(database),
-    await headObjects(run.installation.control, server),
+async function readTenant({ locks, servers }: Run, { id, serverId }: Candidate): Promise<RecordedTenant | undefined> {
+  const { rows } = await locks.query<Omit<RecordedTenant, 'id' | 'server'>>(
+    `select guid, database_name as "databaseName", role_name as "roleName", schema_version as "schemaVersion",
+            schema_fingerprint as "schemaFingerprint", restoring is not null as "isRestoring" from tenants where id = $1`,
+    [id],
   );
-  throw new OperatorError(`its schema differs from the template: ${difference}`);
+  const server = servers.get(serverId);
+  return rows[0] && server && { ...rows[0], id, server };
 }

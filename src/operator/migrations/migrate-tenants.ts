@@ -1,18 +1,21 @@
-import { Tenant } from '../../control/fleet-entities.ts';
+import { Server, Tenant } from '../../control/fleet-entities.ts';
 import type { RunState } from '../../control/migration-run.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
-import { shareConnection } from '../../postgres/shared-connection.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
+import { createSchemaComparison } from '../schema/schema-comparison.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
 import { headFingerprints } from '../schema/template-fingerprint.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { waitUntil } from '../schema/tenant-schema.ts';
+import type { Run } from './bring-to-head.ts';
 import { migrateConcurrently } from './migrate-concurrently.ts';
-import { migrateTenant, type Run } from './migrate-tenant.ts';
+import { migrateTenant } from './migrate-tenant.ts';
 import type { TenantResult } from './migration-outcomes.ts';
 import { beginRun, type Candidate, endRun, type RunRequest } from './migration-runs.ts';
+import { createOutcomeLedger } from './outcome-ledger.ts';
 
 /** The result of a run for one tenant. */
 export interface TenantOutcome extends TenantResult {
@@ -56,12 +59,24 @@ export async function migrateTenants(
   const steps = await readSchemaSteps();
   const fingerprints = await headFingerprints(installation);
   const { controlUrl } = installation;
-  return withConnection(controlUrl, connection =>
+  const servers = await installation.control.em.fork().findAll(Server);
+  const work = (locks: Queryable) =>
     withConnectionPool(controlUrl, outcomeConnections, async controlPool => {
-      const locks = shareConnection(connection);
       const concurrency = request.concurrency ?? defaultConcurrency;
       const { id, candidates } = await beginRun(locks, head, fingerprints, { ...request, concurrency });
-      const run: Run = { id, installation, locks, controlPool, steps, head, fingerprints, receivedAt: 0 };
+      const run: Run = {
+        ...{ id, installation, locks, controlPool, steps, head, fingerprints },
+        ledger: createOutcomeLedger(controlPool, id),
+        servers: new Map(servers.map(server => [server.id, server])),
+        comparisons: new Map(
+          servers.map(server => [
+            server.id,
+            createSchemaComparison(installation.control, server, fingerprints.get(server.id)),
+          ]),
+        ),
+        receivedAt: 0,
+        failures: 0,
+      };
       try {
         const report = await migrateCandidates(run, candidates, { ...request, concurrency }, observers);
         await waitUntil(run.receivedAt);
@@ -71,8 +86,8 @@ export async function migrateTenants(
         await endRun(locks, id, 'failed', errorText(error)).catch(() => {});
         throw error;
       }
-    }),
-  );
+    });
+  return withConnection(controlUrl, work, { pipeline: true });
 }
 
 /** Migrates the canaries, and then, unless one of them fails, the other tenants. */
@@ -84,12 +99,11 @@ async function migrateCandidates(
 ): Promise<RunReport> {
   const pending = candidates.filter(({ atHead }) => !atHead);
   const outcomes: TenantOutcome[] = [];
-  const failures = () => outcomes.filter(({ state }) => state === 'failed').length;
-  const isHalted = () => signal?.aborted === true || failures() >= maxFailures;
+  const isHalted = () => signal?.aborted === true || run.failures >= maxFailures;
   const migrate = (tenants: Candidate[]) =>
-    migrateConcurrently(tenants, concurrency, isHalted, async candidate => {
-      const result = await migrateTenant(run, candidate);
-      if (result === 'busy') return false;
+    migrateConcurrently(tenants, concurrency, isHalted, async (candidate, connections) => {
+      const result = await migrateTenant(run, candidate, connections, isHalted);
+      if (result === 'busy' || result === 'halted') return false;
       if (result) {
         const outcome = { slug: candidate.slug, ...result };
         outcomes.push(outcome);
@@ -100,8 +114,8 @@ async function migrateCandidates(
   onStart?.(pending.length);
   const rest = pending.slice(canary);
   let skipped = await migrate(pending.slice(0, canary));
-  skipped += canary > 0 && failures() > 0 ? rest.length : await migrate(rest);
-  const state = skipped > 0 ? 'halted' : failures() > 0 ? 'failed' : 'succeeded';
+  skipped += canary > 0 && run.failures > 0 ? rest.length : await migrate(rest);
+  const state = skipped > 0 ? 'halted' : run.failures > 0 ? 'failed' : 'succeeded';
   return { id: run.id, state, outcomes, skipped };
 }
 

@@ -1,7 +1,7 @@
-import { hostname, userInfo } from 'node:os';
 import type { RunState } from '../../control/migration-run.ts';
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import { operatorName } from '../operator-name.ts';
 import { lastOutcomeSql } from './migration-outcomes.ts';
 
 /** The options of a run. */
@@ -106,13 +106,4 @@ export async function endRun(client: Queryable, id: number, state: RunState, rea
       from run where run_id = run.id and migration_outcomes.state in ('pending', 'running')`,
     [id, state, reason],
   );
-}
-
-/** Login and host of the operator. */
-function operatorName(): string {
-  try {
-    return `${userInfo().username}@${hostname()}`;
-  } catch {
-    return `${process.getuid?.() ?? 'unknown'}@${hostname()}`; // the uid has no login name, as in some containers
-  }
 }

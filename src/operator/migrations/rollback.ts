@@ -12,9 +12,10 @@ import {
   waitUntil,
   withTenantConnection,
 } from '../schema/tenant-schema.ts';
+import { becomeMember } from '../schema/tenant-sessions.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { recordOutcome } from './migration-outcomes.ts';
 import { beginRollback, endRun } from './migration-runs.ts';
+import { createOutcomeLedger } from './outcome-ledger.ts';
 
 /**
  * Undoes the last migration of one tenant in one transaction, and records that as a run. The tenant's requests get 503
@@ -32,7 +33,8 @@ export async function rollback(installation: Installation, slug: string): Promis
       throw new OperatorError(`an earlier run on ${slug} was killed: migrate it first`);
     }
     return withTenantConnection(installation, tenant, async database => {
-      const { guid, applied } = await readSchemaState(database);
+      const state = await readSchemaState(database);
+      const { guid, applied } = state;
       if (guid !== tenant.guid) throw new OperatorError(`the database of ${slug} belongs to another tenant`);
       const [from, to] = [applied.at(-1), applied.at(-2)];
       const step = steps.find(({ name }) => name === from);
@@ -43,21 +45,24 @@ export async function rollback(installation: Installation, slug: string): Promis
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const run = await beginRollback(control, id, from, to);
+      const ledger = createOutcomeLedger(control, run);
       try {
+        await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
         const receivedAt = await takeOutOfService(control, database, tenant, run);
         const change = () => revertStep(database, step);
-        await retryOnLockTimeout(() => changeSchema(database, { role: tenant.roleName, change }));
+        const found = await retryOnLockTimeout(() => changeSchema(database, { role: tenant.roleName, state, change }));
+        if (found) throw new OperatorError('another process has changed its schema meanwhile');
         await waitUntil(receivedAt);
       } catch (error) {
         const restored = await readSchemaState(database).catch(() => undefined);
         if (restored) await setSchemaVersion(control, id, restored.applied.at(-1) ?? null);
         const text = errorText(error);
-        await recordOutcome(control, run, id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
+        await ledger.record(id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
         await endRun(control, run, 'failed', text);
         throw new OperatorError(`${slug} was not rolled back: ${text}`, { cause: error });
       }
       const done = { state: 'migrated', from, to, ms: elapsed() } as const;
-      await recordOutcome(control, run, id, done, { version: to, fingerprint: undefined });
+      await ledger.record(id, done, { version: to, compatibleFrom: null, fingerprint: undefined });
       await endRun(control, run, 'succeeded', '');
       return { from, to };
     });

@@ -43,7 +43,7 @@ export async function applyTenantPacks(
     const tenant = await findTenant(installation, slug);
     await requireComparable(tenant);
     if (tenant.status === 'deleted')
-      throw new OperatorError(`${slug} is deleted. Restore it first: npm run -s tenant -- restore ${slug}`);
+      throw new OperatorError(`${slug} is deleted. Restore it first: npx backoffice restore ${slug}`);
     const applied = await withTenant(installation, tenant, client => applyPacks(client, packs));
     await control.query('select pg_notify($1, $2)', [changeChannel, `${changeTopics.responses}:${tenant.guid}`]);
     return applied;
@@ -55,7 +55,7 @@ async function requireComparable({ slug, status, schemaVersion }: Tenant): Promi
     throw new OperatorError(`${slug} is not ready yet. Run its tenant provision command again`);
   if (schemaVersion !== (await migrationNames('tenant')).at(-1))
     throw new OperatorError(
-      `${slug} is not at the version of this build. Migrate it first: npm run -s tenant -- migrate ${slug}`,
+      `${slug} is not at the version of this build. Migrate it first: npx backoffice migrate ${slug}`,
     );
 }
 

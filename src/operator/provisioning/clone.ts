@@ -13,7 +13,8 @@ import { provision } from './provision.ts';
 /**
  * Creates a tenant with the data, roles and users that another tenant has at one moment. The source is served
  * meanwhile. The clone has its own database, login role and signing key; sessions, API clients and their tokens are
- * not copied. It can be run again after it was killed at any point.
+ * not copied. It is isolated: no mail gets from it to the users of the source. It can be run again after it was killed
+ * at any point.
  */
 export async function cloneTenant(
   installation: Installation,
@@ -35,9 +36,8 @@ export async function cloneTenant(
     },
     'the new slug',
   );
-  const { tenant, created } = await provision(installation, passwords, manifest, clone =>
-    populate(installation, source, clone),
-  );
+  const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone);
+  const { tenant, created } = await provision(installation, passwords, manifest, fill, { isIsolated: true });
   if (!created) throw new OperatorError(`there is a tenant ${newSlug} already, ${tenant.status}`);
   return tenant;
 }

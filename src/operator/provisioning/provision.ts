@@ -1,11 +1,12 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
+import { normaliseEmail } from '../../auth/email.ts';
 import type { Passwords } from '../../auth/passwords.ts';
 import { Tenant } from '../../control/fleet-entities.ts';
 import { initialRoles } from '../../control/permissions.ts';
 import { owners } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { Role, User } from '../../control/user-entities.ts';
+import { Role } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
@@ -30,9 +31,15 @@ export interface Provisioned {
   logins: { email: string; password: string }[];
 }
 
+interface FinalState {
+  status?: 'active' | 'suspended';
+  /** True: it sends no mail, and its legacy clients get no access. */
+  isIsolated?: boolean;
+}
+
 /**
- * Provisions a tenant: its row, login role, database (a warm one, or a copy of the template) and users; then sets it
- * active. Each step can be repeated, so the next run completes one that was killed at any point, and an incomplete
+ * Provisions a tenant: its row, login role, database (a warm one, or a copy of the template) and users; then sets its
+ * status. Each step can be repeated, so the next run completes one that was killed at any point, and an incomplete
  * tenant is never served. An existing tenant is not changed.
  */
 export async function provision(
@@ -40,6 +47,7 @@ export async function provision(
   passwords: Passwords,
   manifest: Manifest,
   populate = (tenant: Tenant) => populateFrom(installation, passwords, manifest, tenant),
+  { status = 'active', isIsolated = false }: FinalState = {},
 ): Promise<Provisioned> {
   const { control, controlUrl } = installation;
   return withConnection(controlUrl, async client => {
@@ -51,7 +59,8 @@ export async function provision(
     const tenant = found ?? (await reserve(em, installation, manifest));
     await createTenantDatabase(installation, tenant);
     const logins = await populate(tenant);
-    tenant.status = 'active';
+    tenant.status = status;
+    tenant.isIsolated = isIsolated;
     const migrations = await loadMigrations('tenant');
     tenant.schemaVersion = migrations.at(-1)?.name ?? null;
     tenant.compatibleFrom = compatibleFrom(migrations);
@@ -66,8 +75,8 @@ export async function provision(
 }
 
 /**
- * Adds the packs, entities and users of the manifest. Replaces the users that a killed run has added: their passwords
- * are lost.
+ * Adds the packs, entities and users of the manifest. Replaces the users that a killed run has added, because their
+ * passwords are lost. A user keeps the id, to which records of the tenant may refer.
  */
 export async function populateFrom(
   installation: Installation,
@@ -79,12 +88,17 @@ export async function populateFrom(
   const entityIds = await makeEntities(installation, tenant, manifest);
   const admin = { ...manifest.admin, role: 'Administrator', scope: 'All' as const, entity: undefined };
   return installation.control.em.fork().transactional(async em => {
-    await em.nativeDelete(User, { tenant: tenant.id });
+    const earlier = await em.execute<{ id: string; email: string }[]>(
+      'delete from users where tenant_id = ? returning id, email',
+      [tenant.id],
+    );
+    const ids = new Map(earlier.map(({ id, email }) => [email, Number(id)]));
     const logins: Provisioned['logins'] = [];
     for (const { entity, ...person } of [admin, ...manifest.users]) {
       const entityId = entity === undefined ? null : (entityIds.get(entity) ?? null);
       const password = generatePassword();
-      const { email } = await insertUser(em, passwords, { tenant, ...person, entityId, password });
+      const id = ids.get(normaliseEmail(person.email));
+      const { email } = await insertUser(em, passwords, { id, tenant, ...person, entityId, password });
       logins.push({ email, password });
     }
     return logins;

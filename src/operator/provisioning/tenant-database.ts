@@ -110,13 +110,15 @@ export function tenantVerifier(password: string): string {
   return scramVerifier(password, 1);
 }
 
+type RoleOwner = Pick<Tenant, 'roleName' | 'guid' | 'server'>;
+
 /**
  * Creates the login role of a tenant, or sets the password of the existing one. The role can connect to one database,
  * owns nothing, and has the privileges of the group of all tenants. A new role has no other attributes; an existing
  * one is not reset to that, because it would require a superuser.
  * @throws {OperatorError} when the role belongs to another tenant, whose password must not change
  */
-async function makeRole(client: pg.Client, tenant: Tenant, password: string): Promise<void> {
+export async function makeRole(client: pg.Client, tenant: RoleOwner, password: string): Promise<void> {
   const { roleName, guid, server } = tenant;
   const role = quote(roleName);
   const { rows } = await client.query<{ owner: string | null }>(
@@ -132,7 +134,7 @@ async function makeRole(client: pg.Client, tenant: Tenant, password: string): Pr
 }
 
 /** Returns SQL that records the owner of a login role in its comment: two installations may use the same names. */
-export function roleComment({ roleName, guid }: Tenant): string {
+export function roleComment({ roleName, guid }: Pick<Tenant, 'roleName' | 'guid'>): string {
   return `comment on role ${quote(roleName)} is ${quoteLiteral(guid)}`;
 }
 

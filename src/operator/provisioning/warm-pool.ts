@@ -89,7 +89,7 @@ async function fillServer(installation: Installation, server: Server, size: numb
     await ensureTemplate(server, adminUrl);
     filled.dropped = await withConnection(adminUrl, async admin => {
       await dropOldTemplates(admin, server);
-      return sweep(control, admin, server, digest);
+      return dropWarmDatabases(control, admin, server, digest);
     });
     const { rowCount } = await control.query<never>('select from warm_databases where server_id = $1', [server.id]);
     filled.ready = rowCount ?? 0;
@@ -104,8 +104,16 @@ async function fillServer(installation: Installation, server: Server, size: numb
   });
 }
 
-/** Drops unusable warm databases and leftovers. @returns the number of dropped databases */
-async function sweep(control: Queryable, admin: pg.Client, server: Server, digest: string): Promise<number> {
+/**
+ * Drops the warm databases of a server with other migrations than those of the digest, unfinished ones, and leftovers.
+ * The caller holds the lock of the pool. @returns the number of dropped databases
+ */
+export async function dropWarmDatabases(
+  control: Queryable,
+  admin: pg.Client,
+  server: Server,
+  digest: string,
+): Promise<number> {
   const { rows: found } = await admin.query<{ name: string; closed: boolean; role: boolean }>(
     `select datname as name, not datallowconn or datconnlimit = -2 as closed, false as role from pg_database
       union all select rolname, not rolcanlogin, true from pg_roles

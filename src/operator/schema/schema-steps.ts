@@ -1,8 +1,9 @@
 import type pg from 'pg';
 import { OperatorError } from '../../operator-error.ts';
+import { copyTexts } from '../../postgres/copy-texts.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
-import { endSessions } from './tenant-sessions.ts';
+import { endSessions, signalSessions } from './tenant-sessions.ts';
 
 /** One migration as the SQL statements of both directions. */
 export interface SchemaStep {
@@ -55,12 +56,13 @@ export interface SchemaState {
   applied: string[];
 }
 
+const stateQuery = `
+  select (select guid from tenant_identity) as guid, array(select name::text from migrations order by id) as applied`;
+
 /** Reads the tenant and the migrations that a database records. */
 export async function readSchemaState(client: pg.Client): Promise<SchemaState> {
-  const query = `
-    select (select guid from tenant_identity) as guid, array(select name::text from migrations order by id) as applied`;
   try {
-    const { rows } = await client.query<SchemaState>(query);
+    const { rows } = await client.query<SchemaState>(stateQuery);
     return rows[0] ?? { guid: null, applied: [] };
   } catch (error) {
     if (sqlState(error) !== '42P01') throw error;
@@ -74,20 +76,24 @@ const trackingTable = `
     id serial primary key, name varchar(255) not null, executed_at timestamptz(6) not null default current_timestamp(6)
   )`;
 
-/**
- * Locks `tenant_identity`, which an empty database does not have. It is locked before `migrations`, in the order in
- * which `readSchemaState` and new connections open the two tables; the reverse order could deadlock.
- */
-const lockIdentity = `
+/** An empty database has no `tenant_identity`. */
+const lockIdentityIfAny = `
   do $$ begin
     if to_regclass('tenant_identity') is not null then lock table tenant_identity in access exclusive mode; end if;
   end $$`;
+/** Copies are not planned, which would cost a new session more than to run a query of these tables. */
+const [copyIdentity, copyMigrations] = [
+  'copy tenant_identity (guid) to stdout',
+  'copy migrations (id, name) to stdout',
+];
 
 interface SchemaChange {
   /** The login role of the tenant. */
   role: string;
-  /** Receives the names of the migrations that the database has. */
-  change: (applied: string[]) => Promise<void>;
+  /** The state of the database that the statements of the change were chosen for. */
+  state: SchemaState;
+  /** Sends the statements. */
+  change: () => Promise<unknown>;
   /** Runs before the commit; an error rolls everything back. */
   check?: () => Promise<void>;
   /** True if every build that serves the tenant can go on with the changed schema. */
@@ -104,32 +110,57 @@ interface SchemaChange {
  * that waited for the lock does not see the new version if its isolation level is repeatable read.
  *
  * A compatible change locks `migrations` only, so that no other run changes the schema, and ends no session.
+ *
+ * All statements but the commit are sent in one round trip: after an error, PostgreSQL refuses those that follow.
+ * @param client in pipeline mode
+ * @returns undefined after the commit; or, if the database has another state than `state`, that one: nothing was
+ *   changed then
  */
 export async function changeSchema(
   client: pg.Client,
-  { role, change, check, compatible = false }: SchemaChange,
-): Promise<void> {
+  { role, state, change, check, compatible = false }: SchemaChange,
+): Promise<SchemaState | undefined> {
   try {
-    const applied = await beginChange(client, compatible ? '' : lockIdentity);
-    if (!compatible) await endSessions(client, role);
-    await change(applied);
-    await check?.();
-    await client.query('commit');
+    const begun = beginChange(client, state, compatible);
+    const ended = compatible ? 0 : signalSessions(client, role);
+    const results = await Promise.allSettled([begun, ended, change(), check?.()]);
+    const found = await begun;
+    if (found.guid !== state.guid || found.applied.join() !== state.applied.join()) {
+      await client.query('rollback');
+      return found;
+    }
+    for (const result of results) if (result.status === 'rejected') throw result.reason;
+    if ((await ended) > 0) await endSessions(client, role);
+    const [, remaining] = await Promise.all([client.query('commit'), compatible ? 0 : signalSessions(client, role)]);
+    if (remaining > 0) await endSessions(client, role);
+    return undefined;
   } catch (error) {
     await client.query('rollback').catch(() => {});
     throw error;
   }
-  if (!compatible) await endSessions(client, role);
 }
 
-/** Begins the transaction in one round trip. @returns the names of the migrations that the database has */
-async function beginChange(client: pg.Client, lock: string): Promise<string[]> {
-  const results: unknown = await client.query(
-    `begin; set local client_min_messages = warning; ${trackingTable};
-     ${lock}; lock table migrations in access exclusive mode; select name from migrations order by id`,
-  );
-  const [last] = (results as pg.QueryResult<{ name: string }>[]).slice(-1);
-  return (last?.rows ?? []).map(({ name }) => name);
+/** Begins the transaction in one round trip. @returns the state of the database under the locks */
+async function beginChange(
+  client: pg.Client,
+  { guid, applied }: SchemaState,
+  compatible: boolean,
+): Promise<SchemaState> {
+  const lockIdentity = `lock table tenant_identity in access ${compatible ? 'share' : 'exclusive'} mode`;
+  const begin = [
+    'begin',
+    'set local client_min_messages = warning',
+    ...(applied.length === 0 ? [trackingTable] : []),
+    // First, in the order in which `stateQuery` and new connections open the two tables: the reverse could deadlock.
+    ...(guid === null ? [lockIdentityIfAny] : [lockIdentity]),
+    'lock table migrations in access exclusive mode',
+  ];
+  const copies = await copyTexts(client, [...begin, ...(guid === null ? [] : [copyIdentity]), copyMigrations]);
+  const rows = (copies.at(-1) ?? []).map(line => line.split('\t'));
+  return {
+    guid: guid === null ? null : (copies.at(-2)?.[0] ?? null),
+    applied: rows.sort(([a], [b]) => Number(a) - Number(b)).map(([, name]) => name ?? ''),
+  };
 }
 
 /** Runs a migration and records it, in one round trip. */

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import type { Tenant } from '../../control/fleet-entities.ts';
+import type { Server, Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { migrationSettings } from './template.ts';
-import { becomeMember, countSessions } from './tenant-sessions.ts';
+import { countSessions } from './tenant-sessions.ts';
 
 /**
  * Within this time every process has received a change of the control database, or else has noticed that its change
@@ -26,16 +26,16 @@ const pollMs = 50;
  * For a tenant without a session, as most tenants of a large fleet, nothing is waited for: `changeSchema` ends the
  * sessions that begin later. Until the returned moment, a process that has not received the change may serve a cached
  * response.
+ * @param database on which the login is a member of the role of the tenant (`becomeMember`)
  * @param run the migration run in which the tenant is marked as running
  * @returns the moment, by `performance.now()`, at which every process has received the change
  */
 export async function takeOutOfService(
   control: Queryable,
   database: pg.Client,
-  tenant: Tenant,
+  tenant: Pick<Tenant, 'id' | 'roleName'>,
   run?: number,
 ): Promise<number> {
-  await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
   await control.query(
     `with tenant as (
        update tenants set schema_version = null, compatible_from = null, schema_fingerprint = null, updated_at = now()
@@ -70,16 +70,17 @@ export async function setSchemaVersion(control: Queryable, tenant: number, versi
 }
 
 /**
- * Runs `work` on a connection to a tenant's database with the rights of the operator and the time limits of migrations.
+ * Runs `work` on a connection to a tenant's database with the rights of the operator and the time limits of migrations,
+ * in pipeline mode.
  */
 export function withTenantConnection<T>(
-  { servers }: Installation,
-  tenant: Tenant,
+  { servers }: Pick<Installation, 'servers'>,
+  tenant: { databaseName: string; server: Pick<Server, 'name' | 'adminUrl' | 'prefix'> },
   work: (database: pg.Client) => Promise<T>,
 ): Promise<T> {
   const url = databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName);
   const settings = { ...migrationSettings(tenant.server), ...catalogQuerySettings };
-  return withConnection(url, work, { kind: 'migrations', settings });
+  return withConnection(url, work, { kind: 'migrations', settings, pipeline: true });
 }
 
 const lockAttempts = 3;

@@ -4,12 +4,13 @@ import { OperatorError } from '../../operator-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
 
 const maxEndMs = 5_000;
+const maxTransactionMs = 30_000;
 const pollMs = 20;
 
 /** The sessions of a role in the connected database. Cheaper than `pg_stat_activity`, which reads more catalogs. */
 const sessionsOf = (role: string): string =>
-  `pg_stat_get_activity(null) where datid = (select oid from pg_database where datname = current_database())
-     and usesysid = (select oid from pg_roles where rolname = ${quoteLiteral(role)})`;
+  `pg_stat_get_activity(null) where usesysid = to_regrole(${quoteLiteral(quoteIdentifier(role))})
+     and datid = (select datid from pg_stat_get_activity(pg_backend_pid()))`;
 
 /**
  * Returns the number of sessions of a role in the connected database, and of those that are running a statement or a
@@ -23,17 +24,35 @@ export async function countSessions(database: pg.Client, role: string): Promise<
 }
 
 /**
+ * Tells every session of a role in the connected database to end, also inside a transaction.
+ * @returns the number of sessions that were still there
+ */
+export async function signalSessions(database: pg.Client, role: string): Promise<number> {
+  // Until the snapshot is cleared, a transaction sees the sessions that its first query returned.
+  const text = `select pg_stat_clear_snapshot(); select pg_terminate_backend(pid) from ${sessionsOf(role)}`;
+  const results: unknown = await database.query(text);
+  return (results as pg.QueryResult[]).at(-1)?.rowCount ?? 0;
+}
+
+/**
  * Ends every session of a role in the connected database, also inside a transaction. Resolves when they are gone.
  * @throws {OperatorError} when one of them is still there after 5 s
  */
 export async function endSessions(database: pg.Client, role: string): Promise<void> {
-  // Until the snapshot is cleared, a transaction sees the sessions that its first query returned.
-  const text = `select pg_stat_clear_snapshot(); select pg_terminate_backend(pid) from ${sessionsOf(role)}`;
   for (const deadline = performance.now() + maxEndMs; ; await sleep(pollMs)) {
-    const results: unknown = await database.query(text);
-    if ((results as pg.QueryResult[]).at(-1)?.rowCount === 0) return;
+    if ((await signalSessions(database, role)) === 0) return;
     if (performance.now() > deadline) throw new OperatorError(`a session of ${role} could not be ended`);
   }
+}
+
+/**
+ * Waits until no transaction of a role in the connected database has run for a second, as an import does; 30 s at most.
+ * The login of the connection is a superuser or a member of the role.
+ */
+export async function awaitShortTransactions(database: pg.Client, role: string): Promise<void> {
+  const text = `select from ${sessionsOf(role)} and xact_start < clock_timestamp() - interval '1 second'`;
+  for (const deadline = performance.now() + maxTransactionMs; performance.now() < deadline; await sleep(pollMs))
+    if ((await database.query(text)).rowCount === 0) return;
 }
 
 /**

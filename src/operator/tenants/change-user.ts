@@ -1,20 +1,22 @@
+import { normaliseEmail } from '../../auth/email.ts';
 import { transactControl } from '../../control/database.ts';
 import { lockPeople } from '../../control/people-lock.ts';
 import type { Scope } from '../../control/scopes.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
+import { noSuchUser, readTenant } from './read-tenants.ts';
 import { noSuchRole } from './roles.ts';
 import { findTenant } from './tenants.ts';
 import { findUser, requireEntity } from './users.ts';
 
 /** What to change of a user; what is undefined stays as it is. */
 interface UserChanges {
-  firstName: string | undefined;
-  lastName: string | undefined;
-  role: string | undefined;
-  scope: Scope | undefined;
+  firstName?: string | undefined;
+  lastName?: string | undefined;
+  role?: string | undefined;
+  scope?: Scope | undefined;
   /** Null: no entity. */
-  entityId: number | null | undefined;
+  entityId?: number | null | undefined;
 }
 
 interface ChangedUser {
@@ -73,4 +75,28 @@ export async function changeUser(
     if (!changed) throw new OperatorError(registrationOnly(user.email));
     return changed;
   });
+}
+
+/** The role of a user. */
+interface UserRole {
+  email: string;
+  role: string;
+  scope: Scope;
+  permissions: string[];
+  /** The names of the other roles of the tenant. */
+  others: string[];
+}
+
+/** @throws {OperatorError} when the tenant has no such user */
+export async function readUserRole({ statements }: Installation, slug: string, address: string): Promise<UserRole> {
+  const tenant = await readTenant({ statements }, slug);
+  const [found] = await statements.execute<UserRole[]>(
+    `select u.email, r.name as role, u.scope, r.permissions,
+            array(select name from roles o where o.tenant_id = u.tenant_id and o.id <> r.id
+                   order by lower(name), id) as others
+       from users u join roles r on r.id = u.role_id where u.tenant_id = ? and u.email = ?`,
+    [tenant.id, normaliseEmail(address)],
+  );
+  if (!found) throw noSuchUser(slug, address);
+  return found;
 }

@@ -60,8 +60,6 @@ export async function revokeClient(installation: Installation, slug: string, id:
     .fork()
     .nativeUpdate(ApiClient, { id, tenant: tenant.id, revokedAt: null }, { revokedAt: new Date() });
   if (revoked === 0) {
-    throw new OperatorError(
-      `${slug} has no active client ${id}. List its clients: npm run -s tenant -- client list ${slug}`,
-    );
+    throw new OperatorError(`${slug} has no active client ${id}. List its clients: npx backoffice client list ${slug}`);
   }
 }

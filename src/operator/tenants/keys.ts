@@ -9,7 +9,8 @@ import { withConnection } from '../../postgres/connection.ts';
 import { openSecret } from '../master-key-change.ts';
 import { findTenant } from './tenants.ts';
 
-const keyBytes = 64; // RFC 7518 §3.2: an HS512 key is at least as large as the hash
+/** RFC 7518 §3.2: an HS512 key is at least as large as the hash. */
+export const keyBytes = 64;
 
 /** Creates an active key for a tenant, which must not have one. The caller flushes the entity manager. */
 export function addSigningKey(em: EntityManager, tenant: Pick<Tenant, 'id' | 'guid'>, secrets: SecretBox): SigningKey {
@@ -45,7 +46,7 @@ export async function disableKey(installation: Installation, slug: string, kid: 
   await changeKeys(installation, tenant, async em => {
     const key = await em.findOne(SigningKey, { tenant: tenant.id, kid });
     if (!key) {
-      throw new OperatorError(`${slug} has no key ${kid}. List its keys: npm run -s tenant -- key list ${slug}`);
+      throw new OperatorError(`${slug} has no key ${kid}. List its keys: npx backoffice key list ${slug}`);
     }
     await em.nativeUpdate(SigningKey, { kid }, { status: 'disabled', retiredAt: raw('coalesce(retired_at, now())') });
     if (key.status === 'active') addSigningKey(em, tenant, installation.secrets);

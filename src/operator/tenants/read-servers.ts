@@ -1,3 +1,4 @@
+import { OperatorError } from '../../operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
 
 /** A PostgreSQL server with the number of its tenants. Its URL is secret and left out. */
@@ -14,4 +15,22 @@ export async function listServers({ statements }: { readonly statements: Stateme
     `select s.name, s.prefix, count(t.id)::int as tenants, s.capacity
        from servers s left join tenants t on t.server_id = s.id group by s.id order by s.id`,
   );
+}
+
+/**
+ * Sets the maximum number of tenants that are placed on a server automatically; null for no limit. Tenants that are
+ * there already stay.
+ * @throws {OperatorError} when there is no server with this name
+ */
+export async function setCapacity(
+  { statements }: { readonly statements: Statements },
+  name: string,
+  capacity: number | null,
+): Promise<void> {
+  const changed = await statements.execute<object[]>('update servers set capacity = ? where name = ? returning id', [
+    capacity,
+    name,
+  ]);
+  if (changed.length === 0)
+    throw new OperatorError(`There is no server ${name}. List them: npx backoffice server list`);
 }

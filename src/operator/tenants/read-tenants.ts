@@ -13,6 +13,8 @@ export interface TenantSummary {
   database: string;
   server: string;
   status: TenantStatus;
+  /** True: it sends no mail, and its legacy clients get no access. */
+  isolated: boolean;
   schemaVersion: string | null;
   createdAt: string;
 }
@@ -28,6 +30,7 @@ export function summarise(tenant: Tenant): TenantSummary {
     database: tenant.databaseName,
     server: tenant.server.name,
     status: tenant.status,
+    isolated: tenant.isIsolated,
     schemaVersion: tenant.schemaVersion ?? null,
     createdAt: tenant.createdAt.toISOString(),
   };
@@ -39,12 +42,52 @@ interface Reader {
 
 const summaries = `
   select t.id::float8, t.guid, t.slug, t.name, t.app_id as "appId", t.database_name as database, s.name as server, t.status,
-         t.schema_version as "schemaVersion", ${isoTime('t.created_at')} as "createdAt"
+         t.isolated, t.schema_version as "schemaVersion", ${isoTime('t.created_at')} as "createdAt"
     from tenants t join servers s on s.id = t.server_id`;
 
-/** Returns all tenants, ordered by slug. */
-export async function listTenants({ statements }: Reader): Promise<TenantSummary[]> {
-  return statements.execute(`${summaries} order by t.slug`);
+/** The columns that a list of tenants can be sorted by. */
+export const tenantSorts = ['slug', 'name', 'status', 'version', 'server', 'created'] as const;
+
+const sortColumns: Record<(typeof tenantSorts)[number], string> = {
+  slug: 't.slug',
+  name: 't.name',
+  status: 't.status',
+  version: 't.schema_version',
+  server: 's.name',
+  created: 't.created_at',
+};
+
+/** Which tenants a list has, and in which order; what is undefined does not limit it. */
+export interface TenantFilter {
+  /** A part of the slug, the name or the guid, in any case. */
+  search?: string | undefined;
+  status?: string | undefined;
+  server?: string | undefined;
+  /** The beginning of a schema version. */
+  version?: string | undefined;
+  /** One of `tenantSorts`, with `-` in front for the other direction. */
+  sort?: string | undefined;
+}
+
+/** Returns the tenants that the filter selects, by default all, ordered by slug. */
+export async function listTenants(
+  { statements }: Reader,
+  { search, status, server, version, sort = 'slug' }: TenantFilter = {},
+): Promise<TenantSummary[]> {
+  const column = sortColumns[sort.replace(/^-/, '') as keyof typeof sortColumns];
+  const conditions: [string, string | undefined][] = [
+    [`concat_ws(' ', t.slug, t.name, t.guid) ilike ?`, search && `%${search.replace(/[\\%_]/g, '\\$&')}%`],
+    ['t.status = ?', status],
+    ['s.name = ?', server],
+    ['starts_with(t.schema_version, ?)', version],
+  ];
+  const given = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
+  const where = given.length > 0 ? `where ${given.map(({ sql }) => sql).join(' and ')}` : '';
+  const direction = sort.startsWith('-') ? 'desc' : 'asc';
+  return statements.execute(
+    `${summaries} ${where} order by ${column} ${direction} nulls last, t.slug`,
+    given.map(({ value }) => value),
+  );
 }
 
 /** @throws {OperatorError} when there is no tenant with this slug */
@@ -55,7 +98,7 @@ export async function readTenant({ statements }: Reader, slug: string): Promise<
 }
 
 export function noSuchTenant(slug: string): OperatorError {
-  return new OperatorError(`There is no tenant ${slug}. List the tenants: npm run -s tenant -- list`);
+  return new OperatorError(`There is no tenant ${slug}. List the tenants: npx backoffice list`);
 }
 
 /** Returns one tenant with its features, its number of users, and its keys without their secrets, oldest key first. */
@@ -106,4 +149,8 @@ export async function listUsers({ statements }: Reader, slug: string): Promise<U
        from users u join roles r on r.id = u.role_id where u.tenant_id = ? order by u.email`,
     [id],
   );
+}
+
+export function noSuchUser(slug: string, email: string): OperatorError {
+  return new OperatorError(`${slug} has no user ${email}. List its users: npx backoffice user list ${slug}`);
 }

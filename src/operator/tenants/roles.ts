@@ -100,12 +100,12 @@ export async function removeRole(installation: Installation, slug: string, name:
   if (removed > 0) return;
   if (!left[0]) throw noSuchRole(slug, name);
   throw new OperatorError(
-    `Users of ${slug} have the role ${name}. Give them another: npm run -s tenant -- user change ${slug} EMAIL --role ROLE`,
+    `Users of ${slug} have the role ${name}. Give them another: npx backoffice user change ${slug} EMAIL --role ROLE`,
   );
 }
 
 export function noSuchRole(slug: string, name: string): OperatorError {
-  return new OperatorError(`${slug} has no role ${name}. List its roles: npm run -s tenant -- role list ${slug}`);
+  return new OperatorError(`${slug} has no role ${name}. List its roles: npx backoffice role list ${slug}`);
 }
 
 function requirePermissions(names: string[]): asserts names is Permission[] {

@@ -31,7 +31,7 @@ export async function addServer(
   const identity = await requireUsable(url).catch(cause => {
     const reason = connectFailure(cause);
     if (reason === undefined) throw cause;
-    const remedy = `Correct its URL, and run again: npm run -s tenant -- server add ${name}`;
+    const remedy = `Correct its URL, and run again: npx backoffice server add ${name}`;
     throw new OperatorError(`The server ${name} cannot be used: ${reason}. ${remedy}`, { cause });
   });
   const em = control.em.fork();
@@ -76,6 +76,13 @@ async function requireUsable(url: string): Promise<string | undefined> {
   });
 }
 
+/** @throws {OperatorError} when there is no server with this name */
+export async function findServer({ control }: Installation, name: string): Promise<Server> {
+  const server = await control.em.fork().findOne(Server, { name });
+  if (!server) throw new OperatorError(`There is no server ${name}. List them: npx backoffice server list`);
+  return server;
+}
+
 /**
  * Chooses the server of a new tenant: the named one, otherwise the one with the most room. A server without a limit has
  * more room than any other; among several of them, the one with the fewest tenants has the most.
@@ -83,17 +90,13 @@ async function requireUsable(url: string): Promise<string | undefined> {
  */
 export async function placeTenant(installation: Installation, name: string | undefined): Promise<Server> {
   const em = installation.control.em.fork();
-  if (name !== undefined) {
-    const server = await em.findOne(Server, { name });
-    if (!server) throw new OperatorError(`There is no server ${name}. List them: npm run -s tenant -- server list`);
-    return server;
-  }
+  if (name !== undefined) return findServer(installation, name);
   const room = ({ capacity, tenants }: ServerSummary): number => (capacity ?? Number.MAX_SAFE_INTEGER) - tenants;
   const [best] = (await listServers(installation)).sort((a, b) => room(b) - room(a));
   if (!best || room(best) <= 0)
     throw new OperatorError(
-      'No server has room for another tenant. Add one: npm run -s tenant -- server add <name> < url-file. ' +
-        'Or raise a capacity in the control database: update servers set capacity = <n> where name = <name>',
+      'No server has room for another tenant. Add one: npx backoffice server add <name> < url-file. ' +
+        'Or raise a capacity: npx backoffice server set <name> --capacity <n>',
     );
   return em.findOneOrFail(Server, { name: best.name });
 }

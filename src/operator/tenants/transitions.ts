@@ -33,6 +33,19 @@ export async function changeState(control: Control, slug: string, transition: Tr
   return tenant;
 }
 
+/**
+ * Lets a tenant reach nobody outside, or ends that: an isolated tenant sends no mail, and its legacy clients are
+ * refused. Every process applies it within a second.
+ * @throws {OperatorError} when there is no such tenant
+ */
+export async function isolate(control: Control, slug: string, isolated: boolean): Promise<TenantSummary> {
+  await control.statements.execute('update tenants set isolated = ?::boolean, updated_at = now() where slug = ?', [
+    String(isolated),
+    slug,
+  ]);
+  return readTenant(control, slug);
+}
+
 /** @throws {OperatorError} when there is no such tenant, or its state does not allow the transition */
 export async function requireTransition(control: Control, slug: string, transition: Transition): Promise<void> {
   requireState(await readTenant(control, slug), transition);

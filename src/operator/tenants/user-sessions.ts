@@ -43,7 +43,7 @@ export async function revokeSessions(
     (await installation.control.em.fork().findOne(Session, { id: which.id, tenant: tenant.id }));
   if (!session) {
     throw new OperatorError(
-      `${slug} has no session ${which.id}. List its open sessions: npm run -s tenant -- session list ${slug}`,
+      `${slug} has no session ${which.id}. List its open sessions: npx backoffice session list ${slug}`,
     );
   }
   await revokeSession(installation.control, session.id, 'operator');

@@ -13,9 +13,12 @@ import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { noSuchUser } from './read-tenants.ts';
 import { findTenant } from './tenants.ts';
 
 export interface NewUser {
+  /** The id of a deleted user that this one replaces. Default: a new id. */
+  id?: number | undefined;
   tenant: Tenant;
   email: string;
   firstName: string;
@@ -31,9 +34,7 @@ export async function findUser(installation: Installation, slug: string, address
   const tenant = await findTenant(installation, slug);
   const email = normaliseEmail(address);
   const user = await installation.control.em.fork().findOne(User, { tenant: tenant.id, email });
-  if (!user) {
-    throw new OperatorError(`${slug} has no user ${email}. List its users: npm run -s tenant -- user list ${slug}`);
-  }
+  if (!user) throw noSuchUser(slug, email);
   return user;
 }
 
@@ -61,9 +62,11 @@ export async function insertUser(
   const passwordHash = await passwords.hash(requireAcceptable(password));
   // An error of the unique index instead would put the address into the log of the server.
   const [added] = await em.execute<{ id: string }[]>(
-    `insert into users (tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id, confirmed_at)
-      values (?, ?, ?, ?, ?, ?, ?, ?, now()) on conflict (tenant_id, email) do nothing returning id`,
-    [tenant, role.id, email, passwordHash, user.firstName, user.lastName, user.scope, user.entityId],
+    `insert into users (id, tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id, confirmed_at)
+      overriding system value
+      values (coalesce(?, nextval(pg_get_serial_sequence('users', 'id'))), ?, ?, ?, ?, ?, ?, ?, ?, now())
+      on conflict (tenant_id, email) do nothing returning id`,
+    [user.id ?? null, tenant, role.id, email, passwordHash, user.firstName, user.lastName, user.scope, user.entityId],
   );
   if (!added) throw new OperatorError(`${slug} has a user ${email} already`);
   return em.findOneOrFail(User, { id: Number(added.id) });

@@ -1,5 +1,5 @@
 import { pascalCase, toRow } from '../../casing.ts';
-import type { RowValues } from '../../postgres/table-statements.ts';
+import type { RowValues } from '../../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { requireScopeAll, writeRecord } from './resource-access.ts';
 import { documentation, type ResourceDefinition } from './resource-definition.ts';
@@ -25,9 +25,9 @@ export function createRoute(resource: ResourceDefinition): TenantRoute {
       const [created] = await writeRecord(
         resource,
         context,
-        async ({ em }) => {
+        async transaction => {
           const row = toRow(body);
-          await validate?.(row, em, {});
+          if (validate) await validate(row, transaction.em, {});
           return table.insert(row);
         },
         body,

@@ -5,7 +5,7 @@ import { limit, queryId } from '../../http/fields.ts';
 import { listContract } from '../../http/lists/list-contract.ts';
 import { Representation } from '../../http/representation.ts';
 import { readPage } from '../../lists/read-page.ts';
-import type { Condition } from '../../postgres/table-statements.ts';
+import type { Condition } from '../../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { includeDeleted } from './read-routes.ts';
 import { respondWith, visibleTo } from './resource-access.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { problem } from '../../errors.ts';
 import { flag } from '../../http/fields.ts';
-import type { Condition } from '../../postgres/table-statements.ts';
+import type { Condition } from '../../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { codeCondition } from '../record.ts';
 import { keyCondition, type PathParams, respondWith, visibleTo } from './resource-access.ts';

@@ -5,7 +5,7 @@ import { namesStrongly } from '../../http/entity-tags.ts';
 import { Representation } from '../../http/representation.ts';
 import { pathId, type RouteInput } from '../../http/route.ts';
 import { sqlState } from '../../postgres/database-error.ts';
-import type { Condition, RowValues, Statement } from '../../postgres/table-statements.ts';
+import type { Condition, RowValues, Statement } from '../../postgres/statement.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { codeCondition } from '../record.ts';

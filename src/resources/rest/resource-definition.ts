@@ -1,6 +1,9 @@
 import type { EntityClass, EntityManager } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
-import { type RowValues, TableStatements } from '../../postgres/table-statements.ts';
+import { pascalCase } from '../../casing.ts';
+import type { RowValues } from '../../postgres/statement.ts';
+import { TableStatements } from '../../postgres/table-statements.ts';
+import { describeContract } from './field-descriptions.ts';
 import type { CommonOptions, ResourceOptions } from './resource-options.ts';
 
 /**
@@ -41,12 +44,15 @@ export function createDefinition<
   Create extends z.ZodObject,
   Update extends z.ZodObject,
 >(options: ResourceOptions<Row, View, Create, Update>): ResourceDefinition {
-  const { name, path, key, scopedBy } = options;
+  const { name, path, key, scopedBy, fields } = options;
   const entity = options.entity as EntityClass<object>;
-  const view = (options.view as unknown as z.ZodObject).meta({ title: name });
+  const describe = (schema: unknown): z.ZodObject => describeContract(schema as z.ZodObject, fields);
+  const view = describe(options.view).meta({ title: name });
   return {
     ...(options as unknown as ResourceDefinition),
     view,
+    create: describe(options.create),
+    ...(options.update && { update: describe(options.update) }),
     table: new TableStatements(entity, view),
     unique: options.unique ?? options.lookup?.property,
     recordPath: 'id' in key ? `${path}/:id` : `${path}/code/:code`,
@@ -55,6 +61,8 @@ export function createDefinition<
 }
 
 /** The tag and description that every route of a resource has in the documentation. */
-export function documentation({ name, description }: ResourceDefinition) {
-  return { tag: name, description };
+export function documentation({ name, path, key, description }: ResourceDefinition) {
+  if ('id' in key) return { tag: name, description };
+  const replaced = `\`PUT ${path}\` replaces the record with the \`${pascalCase(key.code)}\` of its body`;
+  return { tag: name, description: `${description} ${replaced}; the path of a record has no PUT.` };
 }

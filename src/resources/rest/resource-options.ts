@@ -4,6 +4,7 @@ import type { Permission } from '../../control/permissions.ts';
 import type { TenantRoute } from '../../tenancy/define-route.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import type { ContractOf, ViewOf } from './agreement.ts';
+import type { FieldDescriptions } from './field-descriptions.ts';
 
 /** The options that do not depend on the type of the entity. */
 export interface CommonOptions {
@@ -52,6 +53,8 @@ export interface ResourceOptions<
   view: ViewOf<Row, View>;
   /** The fields that POST accepts. */
   create: ContractOf<Row, Create>;
+  /** What each field means, in a sentence; fields such as `Id` have a description already. */
+  fields: FieldDescriptions<View, Create>;
   /** A body of POST for the documentation. */
   example: z.input<Create>;
   /** The fields of a PUT that changes only the fields that are sent. Without it, PUT accepts the fields of POST. */

@@ -53,7 +53,7 @@ describe('command line', () => {
         levels.map(args => runScript('scripts/tenant.ts', args, {})),
       )) {
         expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
-        expect(stdout).to.match(/^Usage: npm run -s tenant --/);
+        expect(stdout).to.match(/^Usage: npx backoffice/);
       }
     });
 
@@ -103,7 +103,7 @@ describe('command line', () => {
           { DATABASE_URL: world.environment.DATABASE_URL?.replace(/\/world_\w+$/, '/nothing_here') ?? '' },
           /DATABASE_URL/,
         ],
-        [{ DATABASE_URL: postgresUrl() }, /npm run control -- migrate/],
+        [{ DATABASE_URL: postgresUrl() }, /npx backoffice control migrate/],
         [{ DATABASE_URL: 'mysql://localhost/secret-word', MASTER_KEY: 'secret-word' }, /DATABASE_URL.*MASTER_KEY/],
       ];
       await Promise.all(
@@ -138,6 +138,7 @@ describe('command line', () => {
         'database',
         'server',
         'status',
+        'isolated',
         'schemaVersion',
         'createdAt',
       ];

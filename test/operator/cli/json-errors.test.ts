@@ -1,7 +1,8 @@
 import { expect } from 'chai';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
+import { type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { createWorld, type World } from '../../support/world.ts';
 
 describe('errors of the command line', () => {
@@ -12,7 +13,7 @@ describe('errors of the command line', () => {
   after(() => world.close());
 
   const run = (args: string[], settings: Record<string, string> = {}): Promise<ScriptResult> =>
-    runScript('scripts/tenant.ts', args, { ...world.environment, ...settings });
+    runCommand('scripts/tenant.ts', args, { ...world.environment, ...settings });
 
   it('with --json an error is one line on stderr with code, message and hint, and stdout stays empty', async () => {
     const failing: [string[], Record<string, string>, number, string, RegExp, RegExp | null][] = [
@@ -35,7 +36,7 @@ describe('errors of the command line', () => {
         1,
         'failed',
         /^acme has no key nothing\.$/,
-        /^List its keys: npm run -s tenant -- key list acme$/,
+        /^List its keys: npx backoffice key list acme$/,
       ],
     ];
     for (const [args, settings, exitCode, code, message, hint] of failing) {

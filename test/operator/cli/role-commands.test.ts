@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
 import type { Client } from '../../support/client.ts';
-import { runScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { createWorld, sql, type World } from '../../support/world.ts';
 
 describe('commands for roles and users', () => {
@@ -15,7 +15,7 @@ describe('commands for roles and users', () => {
   });
   after(() => world.close());
 
-  const tenant = (...args: string[]) => runScript('scripts/tenant.ts', args, world.environment);
+  const tenant = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
   async function json<Document>(...args: string[]): Promise<Document> {
     const { code, stdout, stderr } = await tenant(...args, '--json');
     expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
@@ -47,7 +47,7 @@ describe('commands for roles and users', () => {
     const held = await tenant('role', 'remove', 'acme', 'Buyer');
     expect([held.code, held.stderr]).to.deep.equal([
       1,
-      'Users of acme have the role Buyer. Give them another: npm run -s tenant -- user change acme EMAIL --role ROLE\n',
+      'Users of acme have the role Buyer. Give them another: npx backoffice user change acme EMAIL --role ROLE\n',
     ]);
     await json('user', 'change', 'acme', user.email, '--role', 'Member');
     expect(await json('role', 'remove', 'acme', 'Buyer')).to.deep.equal({ name: 'Buyer', state: 'removed' });

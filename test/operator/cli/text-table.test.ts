@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { tableLines } from '../../../src/operator/cli/text-table.ts';
+import { omittedColumns, tableLines } from '../../../src/operator/cli/text-table.ts';
 
 describe('text table', () => {
   const guid = '5be26858-78fa-44f5-a95f-8ca37105bd5a';
@@ -25,5 +25,11 @@ describe('text table', () => {
 
   it('a cut cell of a table ends with an ellipsis', () => {
     expect(tableLines(rows, 80)[1]).to.match(/5be26858.*…$/);
+  });
+
+  it('the columns without room are the last ones, and are named', () => {
+    expect(omittedColumns(rows, 120)).to.deep.equal([]);
+    expect(omittedColumns(rows, 60)).to.deep.equal(['guid']);
+    expect(omittedColumns(rows, 40)).to.deep.equal(['error', 'guid']);
   });
 });

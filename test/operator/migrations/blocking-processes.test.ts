@@ -41,8 +41,8 @@ describe('changes that running processes block', () => {
   const own = (head = next.currentHead) => ({ host, pid, build, head });
 
   /**
-   * Registers a process of the service whose last exchange was some seconds ago. By default it is in the future, so that
-   * the process counts as running for the whole test.
+   * Registers a process of the service whose last exchange was some seconds ago. By default it is in the future, so
+   * that the process counts as running for the whole test.
    */
   async function register(head: string | null, age = -60): Promise<void> {
     await query(

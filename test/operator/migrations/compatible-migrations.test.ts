@@ -36,6 +36,7 @@ const compatible = [
   'create index things_kind_index on things (kind)',
   'create unique index more_index on things (name, code) /* new */',
   'drop index things_note_index',
+  'alter index things_note_index set (fillfactor = 50)',
   'alter table things drop constraint things_size_check',
   'create or replace view names as select upper(name) as name from things',
   `create or replace function twice(n integer) returns integer language sql as 'select n + n'`,

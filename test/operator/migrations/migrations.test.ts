@@ -1,8 +1,10 @@
+import { randomBytes } from 'node:crypto';
 import { Migrator } from '@mikro-orm/migrations';
 import { MikroORM } from '@mikro-orm/postgresql';
 import { expect } from 'chai';
 import type pg from 'pg';
 import { controlOptions } from '../../../src/control/database.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { changeSchema, readSchemaState } from '../../../src/operator/schema/schema-steps.ts';
 import { migrationSettings } from '../../../src/operator/schema/template.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
@@ -182,10 +184,63 @@ describe('migrations', () => {
     expect(await runMigrations(url, migrations, settings)).to.deep.equal(await migrationNames('tenant'));
   });
 
+  it('the sessions of a tenant end before its migration commits, and one that waited for its locks ends after it', async () => {
+    const url = await createScratch();
+    const role = `sessions_${randomBytes(4).toString('hex')}`;
+    await runMigrations(url, await loadMigrations('tenant'), migrationSettings(server));
+    await withConnection(url, client =>
+      client.query(
+        `insert into tenant_identity (guid) values (gen_random_uuid());
+         create role ${role} login password 'secret'; grant select on tenant_identity, migrations to ${role}`,
+      ),
+    );
+    const name = decodeURIComponent(new URL(url).pathname.slice(1));
+    const asTenant = <T>(work: (client: pg.Client) => Promise<T>) =>
+      withConnection(databaseUrl(url, name, { user: role, password: 'secret' }), work);
+    const state = await withConnection(url, readSchemaState);
+    const verify = 'begin isolation level repeatable read; select schema_version from tenant_identity';
+    try {
+      await asTenant(async open => {
+        await open.query('select schema_version from tenant_identity');
+        let waiting: Promise<unknown> = Promise.resolve();
+        let atCheck: unknown[] = [];
+        await withConnection(
+          url,
+          migrating =>
+            changeSchema(migrating, {
+              role,
+              state,
+              change: async () => {
+                await eventually(async () => expect(await isAlive(open)).to.equal(false));
+                waiting = asTenant(client => client.query(verify)).then(
+                  () => 'verified',
+                  () => 'ended',
+                );
+                await withConnection(url, client => eventually(() => isWaiting(client, role)));
+              },
+              check: async () => {
+                atCheck = (await migrating.query('select pid from pg_stat_activity where usename = $1', [role])).rows;
+              },
+            }),
+          { pipeline: true },
+        );
+        expect(await waiting).to.equal('ended');
+        expect(atCheck.length).to.be.lessThan(2);
+        const { rows } = await withConnection(url, client =>
+          client.query('select pid from pg_stat_activity where usename = $1', [role]),
+        );
+        expect(rows).to.deep.equal([]);
+      });
+    } finally {
+      await withConnection(url, client => client.query(`drop owned by ${role}; drop role ${role}`));
+    }
+  });
+
   it('a migration and a concurrent read of the tenant identity do not deadlock', async () => {
     const url = await createScratch();
     await runMigrations(url, await loadMigrations('tenant'), migrationSettings(server));
     await withConnection(url, client => client.query('insert into tenant_identity (guid) values (gen_random_uuid())'));
+    const state = await withConnection(url, readSchemaState);
     const waiting = (client: pg.Client, count: number) =>
       eventually(async () => {
         const { rows } = await client.query(
@@ -199,16 +254,19 @@ describe('migrations', () => {
       (client: pg.Client) => readSchemaState(client),
     ]) {
       await withConnection(url, dump =>
-        withConnection(url, migrating =>
-          withConnection(url, async reading => {
-            await dump.query('begin; lock table migrations in access share mode');
-            const changed = changeSchema(migrating, { role: 'nobody', change: async () => {} });
-            await waiting(dump, 1);
-            const result = read(reading);
-            await waiting(dump, 2);
-            await dump.query('commit');
-            await Promise.all([changed, result]);
-          }),
+        withConnection(
+          url,
+          migrating =>
+            withConnection(url, async reading => {
+              await dump.query('begin; lock table migrations in access share mode');
+              const changed = changeSchema(migrating, { role: 'nobody', state, change: async () => {} });
+              await waiting(dump, 1);
+              const result = read(reading);
+              await waiting(dump, 2);
+              await dump.query('commit');
+              expect((await Promise.all([changed, result]))[0]).to.equal(undefined);
+            }),
+          { pipeline: true },
         ),
       );
     }
@@ -245,4 +303,17 @@ function compatible(mapped: string, column: string): boolean {
   const array = mapped.endsWith('[]') ? '[]' : '';
   const base = mapped.replace(/\[\]$/, '').replace(/\s*\(.*\)$/, '');
   return (catalogueTypes[base] ?? [base]).some(type => type + array === column);
+}
+
+/** Returns whether the session of a connection still exists. */
+async function isAlive(client: pg.Client): Promise<boolean> {
+  return client.query('select').then(
+    () => true,
+    () => false,
+  );
+}
+
+async function isWaiting(client: pg.Client, role: string): Promise<boolean> {
+  const waiting = `select from pg_stat_activity where usename = $1 and wait_event_type = 'Lock'`;
+  return (await client.query(waiting, [role])).rows.length === 1;
 }

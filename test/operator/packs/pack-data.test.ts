@@ -7,7 +7,8 @@ import { unitsOfMeasure } from '../../../src/resources/unit-of-measure.ts';
 const contracts = { countries, currencies, units: unitsOfMeasure };
 
 /**
- * Decimals of currencies in ISO 4217 that the Unicode CLDR, and so `Intl`, gives as 0, because their coins are not used.
+ * Decimals of currencies in ISO 4217 that the Unicode CLDR, and so `Intl`, gives as 0, because their coins are not
+ * used.
  */
 const withoutCoins = 'AFN ALL COP HUF IDR IRR KPW LAK LBP MGA MMK PKR SOS SYP YER IQD'.split(' ');
 /** Currencies of ISO 4217 that `Intl.supportedValuesOf` does not list. */

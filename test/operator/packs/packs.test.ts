@@ -5,8 +5,9 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
-import { runScript, startScript } from '../../support/command-line.ts';
+import { startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, sql, type World } from '../../support/world.ts';
 
@@ -22,7 +23,7 @@ describe('packs of reference data', () => {
   });
   after(() => world.close());
 
-  const tenant = (...args: string[]) => runScript('scripts/tenant.ts', [...args, '--json'], world.environment);
+  const tenant = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
 
   async function packs(...args: string[]) {
     const { code, stdout, stderr } = await tenant('packs', ...args);
@@ -118,7 +119,7 @@ describe('packs of reference data', () => {
       `insert into currencies (code, name, is_deleted, deleted_at)
         select 'X' || n, repeat(md5(n::text), 300), true, now() from generate_series(1, 40) n`,
     );
-    const { code, stderr } = await runScript('scripts/tenant.ts', ['packs', 'apply', 'small'], world.environment);
+    const { code, stderr } = await runCommand('scripts/tenant.ts', ['packs', 'apply', 'small'], world.environment);
     expect(code).to.equal(1);
     expect(stderr).to.match(/^The pack currencies has 155 rows .* Nothing was added\.\n$/);
     expect(await sql(tenant, 'select from countries')).to.have.length(0);
@@ -149,12 +150,12 @@ describe('packs of reference data', () => {
   });
 
   it('an unknown pack is wrong usage, the error names the packs, and the command ends at once', async function () {
-    this.timeout(25_000); // an idle connection of the control database would keep a command alive for 30 s
+    this.timeout(25_000); // an idle connection of the control database would keep a process alive for 30 s
     for (const args of [
       ['packs', 'apply', 'acme', '--packs', 'planets'],
       ['provision', 'never', '--name', 'N', '--admin-email', 'a@n.test', '--packs', 'planets'],
     ]) {
-      const { code, stderr } = await runScript('scripts/tenant.ts', args, world.environment);
+      const { code, stderr } = await runCommand('scripts/tenant.ts', args, world.environment);
       expect(code).to.equal(2);
       expect(stderr)
         .to.include('countries, currencies, units')

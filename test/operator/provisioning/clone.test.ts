@@ -2,6 +2,8 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { addClient } from '../../../src/operator/tenants/clients.ts';
 import type { Client } from '../../support/client.ts';
+import { eventually } from '../../support/eventually.ts';
+import { type MailServer, startMailServer } from '../../support/mail-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
@@ -10,9 +12,12 @@ describe('clones of tenants', () => {
   let world: World;
   let admin: Client;
   let clone: TestTenant;
+  let mails: MailServer;
 
   before(async () => {
-    world = await createWorld();
+    mails = await startMailServer();
+    world = await createWorld({ SMTP_URL: mails.url });
+    await world.control.em.fork().execute(`update tenants set features = '{legacyTokens}' where slug = 'acme'`);
     admin = await world.login(world.acme);
     await admin.post('/api/v1/EntityStatus', { Title: 'Lead' });
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
@@ -37,7 +42,10 @@ describe('clones of tenants', () => {
     const { id, guid, slug, database } = JSON.parse(stdout);
     clone = { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin: world.acme.admin };
   });
-  after(() => world.close());
+  after(async () => {
+    await world.close();
+    await mails.close();
+  });
 
   it('a clone has the data of its source, and its sequences continue', async () => {
     const copy = await world.login(clone);
@@ -60,6 +68,37 @@ describe('clones of tenants', () => {
       'select distinct user_guid as guid from audit_log where id <= 6',
     );
     expect(entries).to.deep.equal([{ guid: userGuid }]);
+  });
+
+  it('a clone sends no mail and refuses legacy clients, until its isolation is ended', async () => {
+    const { email } = world.acme.admin;
+    const client = await addClient(world.installation, 'copy', email, 'Test program');
+    const headers = { Authorization: `Basic ${Buffer.from(`${client.id}:${client.secret}`).toString('base64')}` };
+    const requestToken = () => world.anonymous.get('/api/Data/GenerateToken', headers);
+    const requestMail = () =>
+      world.anonymous.post('/api/v1/auth/reset-password', { email }, { 'X-Tenant': clone.guid });
+    expect((await requestMail()).status).to.equal(202);
+    await eventually(() => world.logs.some(line => line.includes('mail_withheld') && line.includes(clone.guid)));
+    expect(mails.messages).to.have.length(0);
+    expect(world.logs.join('')).not.to.include(email);
+    expect((await requestToken()).status).to.equal(410);
+
+    const { code, stdout } = await runCommand(
+      'scripts/tenant.ts',
+      ['isolate', 'copy', '--off', '--json'],
+      world.environment,
+    );
+    expect([code, JSON.parse(stdout).isolated]).to.deep.equal([0, false]);
+    const { body } = await eventually(async () => {
+      const response = await requestToken();
+      return response.status === 200 && response;
+    });
+    expect((await requestMail()).status).to.equal(202);
+    await mails.waitForToken(email);
+    await runCommand('scripts/tenant.ts', ['isolate', 'copy'], world.environment);
+    const used = world.anonymous.withToken(body.token);
+    await eventually(async () => (await used.get('/api/v1/EntityStatus')).status === 410);
+    await world.control.em.fork().execute('delete from api_clients where id = ?', [client.id]);
   });
 
   it('a clone has no session, API client or token of its source, and has its own signing key', async () => {

@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import pg from 'pg';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { Client } from '../../support/client.ts';
 import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
+import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
 import { sql, type TestTenant, type World } from '../../support/world.ts';
@@ -33,6 +35,34 @@ export const argumentsOf = (slug: string): string[] => [
   `${slug} Ltd`,
   '--admin-email',
   `admin@${slug}.test`,
+];
+
+/** Moments of a provision: when it waits for this lock with this statement. `status` is that of its tenant then. */
+export const killMoments = [
+  {
+    name: 'before it writes its row',
+    lock: 'lock table tenants in exclusive mode',
+    waiting: /insert into "tenants"/i,
+    status: 'none',
+  },
+  {
+    name: 'before it creates its role',
+    lock: 'lock table pg_authid in share mode',
+    waiting: /^create role/i,
+    status: 'provisioning',
+  },
+  {
+    name: 'before it creates its database',
+    lock: 'lock table pg_database in share mode',
+    waiting: /^create database/i,
+    status: 'provisioning',
+  },
+  {
+    name: 'before it adds its users',
+    lock: 'lock table users in exclusive mode',
+    waiting: /(insert into|delete from) "?users"?/i,
+    status: 'provisioning',
+  },
 ];
 
 /** Returns a tenant for `sql`, from a printed document. */
@@ -123,6 +153,57 @@ export function provisionChecks(world: () => World) {
   }
 
   /**
+   * Starts a provision that waits for a lock, checks that the tenant is not served, and kills the process there.
+   * @returns The row of the tenant in the control database afterwards; status 'none' without a row.
+   */
+  async function stopAt(
+    slug: string,
+    lock: string,
+    waiting: RegExp,
+  ): Promise<{ guid: string; status: string; database: string }> {
+    const controlName = new URL(world().environment.DATABASE_URL ?? '').pathname.slice(1);
+    const holder = new pg.Client(lock.includes('pg_') ? postgresUrl() : world().environment.DATABASE_URL);
+    await holder.connect();
+    await holder.query('begin');
+    await holder.query(lock);
+    const running = startScript('scripts/tenant.ts', ['provision', ...argumentsOf(slug)], world().environment);
+    try {
+      await withConnection(postgresUrl(), client =>
+        eventually(async () => {
+          const { rows } = await client.query(
+            `select query, datname from pg_stat_activity where wait_event_type = 'Lock'`,
+          );
+          // Other test files may use the same server.
+          return rows.some(
+            ({ query, datname }) => waiting.test(query) && (query.includes(slug) || datname === controlName),
+          );
+        }, 60_000),
+      );
+      const [tenant] = await tenantsOf(slug);
+      if (tenant) await expectNotServed(tenant.guid);
+      running.process.kill('SIGKILL');
+      expect((await running.ended).signal).to.equal('SIGKILL');
+    } finally {
+      await holder.query('rollback');
+      await holder.end();
+      running.process.kill('SIGKILL');
+    }
+    // The server may still execute the last statement of the killed process; the next run waits for it.
+    const [row] = await tenantsOf(slug);
+    return row ?? { guid: '', status: 'none', database: '' };
+  }
+
+  /** Kills a provision at this moment, and expects that the next one completes it and that nobody is served before. */
+  async function expectCompleted({ name, lock, waiting, status }: (typeof killMoments)[number]): Promise<void> {
+    const slug = `killed-${name.split(' ').at(-1)}`;
+    expect((await stopAt(slug, lock, waiting)).status).to.equal(status);
+    const document = await provision(...argumentsOf(slug));
+    expect(document.created).to.equal(true);
+    await expectServed(document);
+    await expectComplete(slug);
+  }
+
+  /**
    * Kills provisions at moments that are spread evenly over their duration, two at a time. Expects that the next run
    * completes each of them, and that the tenant is not served before.
    * @param kills number of killed provisions, even
@@ -168,6 +249,8 @@ export function provisionChecks(world: () => World) {
     expectServed,
     expectNotServed,
     expectComplete,
+    expectCompleted,
+    stopAt,
     tenantsOf,
     killAtMoments,
   };

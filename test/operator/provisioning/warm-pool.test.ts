@@ -3,21 +3,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import pg from 'pg';
-import { createPasswords } from '../../../src/auth/passwords.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { provision } from '../../../src/operator/provisioning/provision.ts';
-import { type FillResult, fillPool, listPool } from '../../../src/operator/provisioning/warm-pool.ts';
+import { listPool } from '../../../src/operator/provisioning/warm-pool.ts';
 import { purgeTenant } from '../../../src/operator/tenants/tenant-states.ts';
 import { lockKey, lockSpaces } from '../../../src/postgres/advisory-locks.ts';
-import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
+import type { ScriptResult } from '../../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer, manifestOf } from '../../support/dedicated-server.ts';
-import { eventually } from '../../support/eventually.ts';
+import { createQuickPasswords } from '../../support/quick-passwords.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { fillMoments, poolChecks, provisionMoments } from './warm-pool-checks.ts';
 
 describe('warm pool', () => {
   let server: DedicatedServer;
-  const passwords = createPasswords();
+  const passwords = createQuickPasswords();
 
   before(async () => {
     server = await createDedicatedServer();
@@ -26,37 +25,7 @@ describe('warm pool', () => {
 
   const runTenant = (...args: string[]): Promise<ScriptResult> =>
     runCommand('scripts/tenant.ts', args, server.environment);
-  const fill = async (size: number): Promise<FillResult | undefined> => (await fillPool(server.installation, size))[0];
-  const poolLines = async () =>
-    (await listPool(server.installation)).map(({ database, state }) => `${database} ${state}`);
-  const findings = async (fix = false) =>
-    (await diagnose(server.installation, { fix })).findings.map(({ check, tenant: slug }) => [check, slug]);
-
-  /** Returns the databases and roles of the service on the server, without templates and the control database. */
-  async function listServer(): Promise<{ databases: string[]; roles: string[] }> {
-    const names = async (text: string) => (await server.sql<{ name: string }>(text)).map(({ name }) => name);
-    return {
-      databases: await names(
-        `select datname as name from pg_database
-          where datname ~ '^office_' and datname !~ '^office_template_' order by 1`,
-      ),
-      roles: await names(
-        `select rolname as name from pg_roles where rolname ~ '^office_' and rolname <> 'office_tenant' order by 1`,
-      ),
-    };
-  }
-
-  /** Expects one database and one role for each tenant and each warm database, and no others. */
-  async function expectNoOrphan(): Promise<void> {
-    const known = await server.control<{ name: string }>(
-      `select database_name as name from tenants union all select 'office_warm_' || id from warm_databases order by 1`,
-    );
-    const names = known.map(({ name }) => name).sort();
-    const { databases, roles } = await listServer();
-    expect(databases.sort()).to.deep.equal(names);
-    expect(roles.sort()).to.deep.equal(names);
-    expect(await findings()).to.deep.equal([]);
-  }
+  const { fill, poolLines, findings, expectNoOrphan, stopAt, ...checks } = poolChecks(() => server);
 
   it('pool fill fills the pool, pool list prints it, and another fill of the same size changes nothing', async () => {
     const { code, stdout, stderr } = await runTenant('pool', 'fill', '--size', '2', '--json');
@@ -216,49 +185,47 @@ describe('warm pool', () => {
     await run('tenant', 'doctor');
   });
 
-  const moments: [string, string, RegExp, string][] = [
-    ['before it writes its row', 'lock table tenants in exclusive mode', /insert into "tenants"/i, 'none'],
-    ['before it renames', 'lock table pg_database in share mode', /alter database/, 'provisioning'],
-    ['while it renames', 'lock table pg_authid in share mode', /alter database/, 'provisioning'],
-    ['before it adds its users', 'lock table users in exclusive mode', /delete from "users"/i, 'provisioning'],
-  ];
-  for (const [moment, lock, waiting, left] of moments) {
-    it(`a provision that is killed ${moment} loses no warm database and is completed by the next run`, async () => {
-      await fill(1);
-      const [ready = '', ...rest] = await poolLines();
-      const slug = `killed-${moment.replaceAll(' ', '-')}`;
-      expect(await stopAt(slug, lock, waiting)).to.equal(left);
-      expect(await poolLines()).to.deep.equal(left === 'none' ? [ready, ...rest] : rest);
-      expect(await findings(true)).to.deep.equal(left === 'none' ? [] : [['stuck_provisioning', slug]]);
-      await fill(1);
-      const { tenant: completed, created } = await server.provision(slug);
-      expect([created, completed.status]).to.deep.equal([true, 'active']);
-      expect(ready).to.equal(`office_warm_${completed.id} ready`);
-      expect(await server.sql('select guid from tenant_identity', completed.databaseName)).to.deep.equal([
-        { guid: completed.guid },
+  // A drill kills provisions and fills at further moments.
+  for (const moment of provisionMoments.filter(({ name }) => /writes|while/.test(name)))
+    it(`a provision that is killed ${moment.name} loses no warm database and is completed by the next run`, () =>
+      checks.expectCompletedProvision(moment));
+
+  for (const moment of fillMoments.filter(({ name }) => /role/.test(name)))
+    it(`a pool fill that is killed ${moment.name} is completed by the next pool fill`, () =>
+      checks.expectCompletedFill(moment));
+
+  it('provision of a folder creates each tenant once, and reports each manifest that fails', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
+    try {
+      for (const slug of ['folder-0', 'folder-1'])
+        await writeFile(join(folder, `${slug}.json`), JSON.stringify(manifestOf(slug)));
+      await writeFile(join(folder, 'bad.json'), '{ "slug": "postgres" }');
+      await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
+      const { code, stdout, stderr } = await runTenant('provision', '--file', folder, '--json');
+      expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
+      const lines: { slug: string; created: boolean; file: string; error?: string }[] = stdout
+        .trim()
+        .split('\n')
+        .map(line => JSON.parse(line));
+      const made = lines.filter(({ error }) => !error).map(({ slug, created }) => [slug, created]);
+      expect(made.sort()).to.deep.equal([
+        ['folder-0', true],
+        ['folder-1', true],
       ]);
+      const failed = lines.filter(({ error }) => error).map(({ file }) => file);
+      expect(failed.sort()).to.deep.equal(['bad.json', 'elsewhere.json']);
+      const again = await runTenant('provision', '--file', folder);
+      expect(again.code).to.equal(1);
+      expect(again.stdout)
+        .to.include('folder-0 exists already: nothing was changed.')
+        .and.to.include('4 manifests, 2 failed.');
       await expectNoOrphan();
-    });
-  }
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
 
-  for (const [moment, lock, waiting] of [
-    ['before it creates its database', 'lock table pg_database in share mode', /create database/],
-    ['before it creates its role', 'lock table pg_authid in share mode', /create role/],
-  ] as const) {
-    it(`a pool fill that is killed ${moment} is completed by the next pool fill`, async () => {
-      const size = (await poolLines()).length + 2;
-      const holder = await hold(lock);
-      const filling = startScript('scripts/tenant.ts', ['pool', 'fill', '--size', String(size)], server.environment);
-      await killWhen(filling, waiting, holder);
-      await eventually(async () => (await poolLines()).some(line => line.endsWith('unfinished')));
-      expect(await findings(true)).to.deep.include(['warm_leftover', null]);
-      expect(await fill(size)).to.include({ ready: size, error: null });
-      await expectNoOrphan();
-    });
-  }
-
-  // These two are last: every later check of all tenants would include their 40 tenants.
-
+  // The last: every later check of all tenants would include its 16 tenants.
   it('16 concurrent provisions get different warm databases and leave none behind', async () => {
     await fill(8);
     const slugs = Array.from({ length: 16 }, (_, number) => `many-${number}`);
@@ -268,90 +235,4 @@ describe('warm pool', () => {
     expect(await poolLines()).to.deep.equal([]);
     await expectNoOrphan();
   });
-
-  it('three processes that provision the same 12 tenants during a fill create each tenant once', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
-    try {
-      const slugs = Array.from({ length: 12 }, (_, number) => `folder-${number}`);
-      for (const slug of slugs) await writeFile(join(folder, `${slug}.json`), JSON.stringify(manifestOf(slug)));
-      await writeFile(join(folder, 'bad.json'), '{ "slug": "postgres" }');
-      await writeFile(join(folder, 'broken.json'), '{');
-      await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
-      const start = (...args: string[]) => runScript('scripts/tenant.ts', args, server.environment);
-      const [filling, ...runs] = await Promise.all([
-        start('pool', 'fill', '--size', '6', '--json'),
-        start('provision', '--file', folder, '--json'),
-        start('provision', '--file', folder, '--json'),
-        start('provision', '--file', folder, '--json'),
-      ]);
-      expect(filling?.code, filling?.stderr).to.equal(0);
-      const made = new Map<string, number>();
-      for (const { code, stdout, stderr } of runs) {
-        expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
-        const lines = stdout
-          .trim()
-          .split('\n')
-          .map(line => JSON.parse(line));
-        expect(lines).to.have.length(15);
-        expect(
-          lines
-            .filter(({ error }) => error)
-            .map(({ file }) => file)
-            .sort(),
-        ).to.deep.equal(['bad.json', 'broken.json', 'elsewhere.json']);
-        for (const { slug, created } of lines) if (created) made.set(slug, (made.get(slug) ?? 0) + 1);
-      }
-      expect([...made].sort()).to.deep.equal(slugs.sort().map(slug => [slug, 1]));
-      const guids = await server.control<{ guid: string; database: string }>(
-        `select guid, database_name as database from tenants where slug like 'folder-%'`,
-      );
-      for (const { guid, database } of guids)
-        expect(await server.sql('select guid from tenant_identity', database), database).to.deep.equal([{ guid }]);
-      const again = await runTenant('provision', '--file', folder);
-      expect(again.code).to.equal(1);
-      expect(again.stdout)
-        .to.include('folder-0 exists already: nothing was changed.')
-        .and.to.include('15 manifests, 3 failed.');
-      await expectNoOrphan();
-    } finally {
-      await rm(folder, { recursive: true });
-    }
-  });
-
-  async function hold(lock: string): Promise<pg.Client> {
-    const holder = new pg.Client(lock.includes('pg_') ? server.url : server.environment.DATABASE_URL);
-    await holder.connect();
-    await holder.query('begin');
-    await holder.query(lock);
-    return holder;
-  }
-
-  /** Kills a process once it waits for the lock, and waits until its database sessions have ended. */
-  async function killWhen(running: ReturnType<typeof startScript>, waiting: RegExp, holder: pg.Client): Promise<void> {
-    const sessions = () =>
-      server.sql<{ query: string; waits: boolean }>(
-        `select query, coalesce(wait_event_type = 'Lock', false) as waits from pg_stat_activity
-          where application_name ~ '^backoffice-(operator|control)' and backend_type = 'client backend'
-            and query <> '' and state <> 'idle' and pid <> pg_backend_pid()`,
-      );
-    try {
-      await eventually(async () => (await sessions()).some(({ query, waits }) => waits && waiting.test(query)), 60_000);
-      running.process.kill('SIGKILL');
-      await running.ended;
-    } finally {
-      running.process.kill('SIGKILL');
-      await holder.query('rollback');
-      await holder.end();
-    }
-    await eventually(async () => (await sessions()).length === 0);
-  }
-
-  /** Kills a provision that waits for the lock; returns the state of its tenant afterwards. */
-  async function stopAt(slug: string, lock: string, waiting: RegExp): Promise<string> {
-    const holder = await hold(lock);
-    const args = ['provision', slug, '--name', slug, '--admin-email', `admin@${slug}.test`];
-    await killWhen(startScript('scripts/tenant.ts', args, server.environment), waiting, holder);
-    const [left] = await server.control<{ status: string }>(`select status from tenants where slug = '${slug}'`);
-    return left?.status ?? 'none';
-  }
 });

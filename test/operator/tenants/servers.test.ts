@@ -45,7 +45,7 @@ describe('servers', () => {
     expect(unreachable.stderr).not.to.include('very-secret');
     expect(unreachable.stderr).to.equal(
       'The server third cannot be used: nothing listens at its address. ' +
-        'Correct its URL, and run again: npm run -s tenant -- server add third\n',
+        'Correct its URL, and run again: npx backoffice server add third\n',
     );
     const { stdout } = await run(['server', 'list', '--json']);
     expect(JSON.parse(stdout).map(({ name, tenants }: Record<string, unknown>) => [name, tenants])).to.deep.equal([
@@ -53,6 +53,43 @@ describe('servers', () => {
       ['second', 0],
     ]);
     expect(stdout).not.to.match(/postgres(ql)?:\/\//);
+  });
+
+  it('pool drain drops the warm databases, and server remove a server on which no tenant is', async () => {
+    const databases = () =>
+      withConnection(second.url, async client => {
+        const { rows } = await client.query(`select datname from pg_database where datname ~ '_(warm|template)_'`);
+        return rows.length;
+      });
+    const json = async (...args: string[]) => JSON.parse((await run([...args, '--json'])).stdout);
+    await provision('there', '--server', 'second');
+    await run(['pool', 'fill', '--size', '1']);
+    expect(await databases()).to.equal(2);
+    const refused = await run(['server', 'remove', 'second', '--yes']);
+    expect([refused.code, refused.stderr]).to.deep.equal([
+      1,
+      'Tenants are on second: there. Move them to other servers, and purge deleted ones: ' +
+        'npx backoffice server drain second\n',
+    ]);
+    await run(['delete', 'there', '--yes']);
+    expect((await run(['server', 'remove', 'second', '--yes'])).code, 'the tenant is only deleted').to.equal(1);
+    await run(['purge', 'there', '--yes']);
+
+    expect(await json('pool', 'drain', '--server', 'second', '--dry-run')).to.deep.equal([
+      { server: 'second', dropped: 1 },
+    ]);
+    expect(await json('pool', 'drain', '--server', 'second')).to.deep.equal([{ server: 'second', dropped: 1 }]);
+    expect(await databases(), 'the template').to.equal(1);
+    expect((await json('pool', 'list')).map(({ server }: { server: string }) => server)).to.deep.equal(['default']);
+
+    const plan = { name: 'second', warmDatabases: 0, moves: 0, formerTenants: 0, left: [] };
+    expect(await json('server', 'remove', 'second', '--dry-run')).to.deep.equal({ ...plan, state: 'planned' });
+    expect((await run(['server', 'remove', 'second'])).code, 'without --yes').to.equal(2);
+    expect((await run(['server', 'remove', 'default', '--yes'])).stderr).to.match(/has the control database/);
+    expect(await json('server', 'remove', 'second', '--yes')).to.deep.equal({ ...plan, state: 'removed' });
+    expect(await databases()).to.equal(0);
+    expect((await json('server', 'list')).map(({ name }: { name: string }) => name)).to.deep.equal(['default']);
+    expect((await run(['server', 'add', 'second', '--capacity', '100'], second.url)).code).to.equal(0);
   });
 
   it('a server that is down does not affect the tenants of other servers', async () => {

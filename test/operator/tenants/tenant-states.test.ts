@@ -72,7 +72,10 @@ describe('states of a tenant', () => {
   it('purge leaves one row in purged_tenants, and frees the slug but never the database name', async () => {
     await run('delete', 'acme', '--yes');
     const purged = await run('purge', 'acme', '--yes', '--json');
-    expect([purged.code, JSON.parse(purged.stdout)]).to.deep.equal([0, { slug: 'acme', status: 'purged' }]);
+    const { record, signature, ...state } = JSON.parse(purged.stdout);
+    expect([purged.code, state]).to.deep.equal([0, { slug: 'acme', status: 'purged' }]);
+    expect(JSON.parse(record)).to.deep.include({ keyFingerprint: null, archives: [] });
+    expect(signature).to.be.a('string');
     await bothRespond(401);
     const [rowCounts] = await world.control.em.fork().execute(
       `select (select count(*)::int from tenants where id = ?) as tenants,

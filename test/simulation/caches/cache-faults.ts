@@ -127,9 +127,14 @@ export class CacheFaults {
       revokeSession(database, user.sessionId, 'logout').then(
         () => {
           service.directory.invalidateSession(user.sessionId);
-          if (!user.hasSession.current) user.logout = { by: service.process.name, at: world.now };
+          if (user.hasSession.current) return;
+          user.logout = { by: service.process.name, at: world.now };
+          this.#simulation.read(service, user);
         },
-        () => {},
+        (error: Error) => {
+          if (!('code' in error) && !service.process.isDead)
+            world.fail(`a session could not be ended: ${error.message}`);
+        },
       );
     });
   }

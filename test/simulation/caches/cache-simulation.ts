@@ -53,8 +53,8 @@ export class CacheSimulation {
   readonly subject: CacheSubject;
   readonly #services: CachedService[] = [];
   /**
-   * A slow run lasts longer than a response lives, and has so few processes and requests that polls of the write monitor
-   * find databases without a connection.
+   * A slow run lasts longer than a response lives, and has so few processes and requests that polls of the write
+   * monitor find databases without a connection.
    */
   readonly isSlow: boolean;
   /** True once only the final checks send requests. */
@@ -77,7 +77,7 @@ export class CacheSimulation {
     const { world } = this;
     for (let count = world.random.integer(1, 2) + (this.isSlow ? 0 : 1); count > 0; count--) this.start();
     await world.advance(100);
-    const faultsMs = this.isSlow ? 200_000 : 6_000;
+    const faultsMs = this.isSlow ? 200_000 : 4_000;
     const faults = new CacheFaults(this, faultsMs);
     await world.advance(faultsMs);
     faults.end();
@@ -110,6 +110,12 @@ export class CacheSimulation {
         world.scheduler.after(500, () => this.start());
       },
     );
+  }
+
+  /** Sends a read of a user to a process. */
+  read(service: CachedService, user: ModelUser): void {
+    const resource = this.world.random.pick(resources) as string;
+    this.#send(service, { tenant: user.tenant, resource, user, isWrite: false }).catch(() => {});
   }
 
   #scheduleRequest(service: CachedService): void {

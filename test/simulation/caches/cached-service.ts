@@ -154,7 +154,9 @@ export class CachedService {
     const { context, resource, isWrite, caller } = state as RequestState;
     const statement = (name: string) => ({ name, text: '', values: [resource] });
     if (isWrite) {
-      await context.write(async () => statement('simulated_write'), resource);
+      const isWhole = this.#installation.world.random.chance(0.5);
+      const withActor = isWhole && { withActor: () => statement('simulated_change') };
+      await context.write(async () => ({ ...statement('simulated_write'), ...withActor }), resource);
       return;
     }
     const { counts } = this.responseCache;

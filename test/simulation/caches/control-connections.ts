@@ -34,17 +34,28 @@ export function connectControl(
         after(() => (lost ? reject(failure('ECONNRESET')) : resolve(result)));
       });
     });
-  const pool = {
-    query: ({ name, text, values }: Statement) => send(() => ({ rows: model.execute(name, values, text) })),
+  const query = ({ name, text, values }: Statement) => send(() => ({ rows: model.execute(name, values, text) }));
+  /** A transaction whose revocations take effect with its commit. */
+  const connect = async () => {
+    const revoked: string[] = [];
+    const apply = (statement: Statement | string): object[] => {
+      if (statement === 'commit')
+        for (const sessionId of revoked) {
+          onRevoke();
+          model.change('sessions', sessionId, { revoked: true });
+        }
+      if (typeof statement === 'string' || statement.name === 'set_actor') return [];
+      const { name, text, values } = statement;
+      if (name !== 'revoke_session') return model.execute(name, values, text);
+      revoked.push(String(values[0]));
+      return [];
+    };
+    const execute = (statement: Statement | string) => send(() => ({ rows: apply(statement) }));
+    return { query: execute, release: () => {} };
   };
-  const fork = () => ({
-    execute: (_revocation: string, [, sessionId]: string[]) =>
-      send(() => {
-        onRevoke();
-        model.change('sessions', String(sessionId), { revoked: true });
-      }),
-  });
-  return { em: { getConnection: () => ({ getNativeClient: async () => pool }), fork } } as unknown as ControlDatabase;
+  return {
+    em: { getConnection: () => ({ getNativeClient: async () => ({ query, connect }) }) },
+  } as unknown as ControlDatabase;
 }
 
 /** The `pg.Client` of a change feed. */

@@ -73,6 +73,8 @@ export class TenantConnections {
 /** A connection to a tenant database, as the driver uses a `TenantClient`. */
 export class TenantConnection {
   readonly locks: WriteLocks;
+  /** Statements that the server has executed. */
+  executed = 0;
   readonly #world: CacheWorld;
   readonly #process: VirtualProcess;
   readonly #database: TenantDatabase;
@@ -132,7 +134,10 @@ export class TenantConnection {
         if (!this.#session || this.#session.hasEnded) return;
         try {
           const result = this.#execute(this.#session, query);
-          this.#down.send(() => resolve(result));
+          this.#down.send(() => {
+            this.executed++;
+            resolve(result);
+          });
         } catch (error) {
           this.#session.fail();
           this.#down.send(() => reject(error as Error));
@@ -225,6 +230,12 @@ export class TenantConnection {
       case 'simulated_write':
         if (this.#world.random.chance(0.05)) throw failure('23505');
         session.write(String(value));
+        return rows();
+      case 'simulated_change':
+        if (this.#world.random.chance(0.05)) throw failure('23505');
+        session.begin();
+        session.write(String(value));
+        session.commit();
         return rows();
       case 'hold':
         session.locks.add(String(value));

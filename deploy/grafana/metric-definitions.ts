@@ -1,0 +1,23 @@
+import { createMetrics, type MetricDefinition, type MetricsSources } from '../../src/metrics/metrics.ts';
+import { WorkerMetrics } from '../../src/metrics/worker-metrics.ts';
+
+/** A process that has done nothing. Only its definitions are read. */
+const idle: MetricsSources = {
+  databases: { budgets: new Map(), readMemory: { bytes: 0 } as MetricsSources['databases']['readMemory'] },
+  responseCache: { bytes: 0, counts: { hits: 0, misses: 0, revalidations: 0 } },
+  feed: { current: true },
+  passwords: { usage: { hashed: 0, waiting: 0 } },
+  logOutput: { droppedLines: 0 },
+  mails: { sent: 0, failed: 0 },
+  unsentResponses: { bytes: 0, cut: 0 },
+  rateLimitStore: { isFallback: false },
+  readFleet: async () => undefined,
+  schemaVersion: '',
+};
+
+/** Returns every metric that a process of the service can have, in the order of their names. */
+export function metricDefinitions(): MetricDefinition[] {
+  const all = [...createMetrics(idle).definitions, ...new WorkerMetrics(() => ({ serving: 0, died: 0 })).definitions];
+  const byName = new Map(all.map(definition => [definition.name, definition]));
+  return [...byName.values()].sort((a, b) => a.name.localeCompare(b.name));
+}

@@ -1,0 +1,117 @@
+import type { Endpoint, EndpointGroup, Parameter } from './reference.ts';
+import { broken, Expression, literal, maxLine } from './typescript-literal.ts';
+
+/** What the examples of an endpoint send in place of its parameters. */
+export interface SampleValues {
+  /** The address of the service. */
+  readonly base: string;
+  /** By the name of a path parameter. */
+  readonly path: Readonly<Record<string, string | number>>;
+}
+
+const uuid = '3f0f8c9e-6c1d-4c53-9d2a-0c7b1f6a5e21';
+
+/** Returns values for the parameters of a group: the codes of the record that its example creates. */
+export function sampleValues({ endpoints }: EndpointGroup, base: string): SampleValues {
+  const created = endpoints.find(({ method, body }) => method === 'POST' && body?.example)?.body?.example ?? {};
+  const { CountryCode, Code, PromoCode } = created as Record<string, string>;
+  const code = CountryCode ?? Code ?? 'KG';
+  return { base: base.replace(/\/$/, ''), path: { id: 1, entityId: 1, code, promoCode: PromoCode ?? 'SPRING10' } };
+}
+
+/** A command line for `curl`, in the syntax of POSIX shells. */
+export function curlSample(endpoint: Endpoint, { base, path }: SampleValues): string {
+  const { method, body } = endpoint;
+  const address = endpoint.path.replace(/\{(\w+)\}/g, (_, name) =>
+    encodeURIComponent(String(pathValue(endpoint, name, path))),
+  );
+  const query = requiredQuery(endpoint).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
+  const options = [
+    method === 'GET' || (method === 'POST' && body) ? '' : `-X ${method}`,
+    ...credentials(endpoint),
+    body ? `-H 'Content-Type: ${body.mediaType}'` : '',
+    ...(body ? [sentBody(body)] : []),
+  ].filter(Boolean);
+  return [`curl '${base}${address}${query.length > 0 ? `?${query.join('&')}` : ''}'`, ...options].join(' \\\n  ');
+}
+
+function credentials({ security, parameters }: Endpoint): string[] {
+  const schemes = security.flatMap(each => Object.keys(each));
+  if (schemes.includes('basic')) return ['-u "$CLIENT_ID:$CLIENT_SECRET"'];
+  const namesTenant = parameters.some(({ name }) => name === 'X-Tenant');
+  return [namesTenant ? '-H "X-Tenant: $TENANT"' : '-H "Authorization: Bearer $TOKEN"'];
+}
+
+function sentBody({ mediaType, example }: NonNullable<Endpoint['body']>): string {
+  if (mediaType !== 'application/json') return '--data-binary @file.csv';
+  return `-d '${JSON.stringify(example, null, 2).replaceAll("'", "'\\''")}'`;
+}
+
+/** A call by the client of `clients/typescript`, in TypeScript; `office` is its instance. */
+export function clientSample(endpoint: Endpoint, values: SampleValues): string {
+  const { id, method, path, body, response, parameters } = endpoint;
+  if (id === 'postAuthLogin') {
+    const { email, password } = (body?.example ?? {}) as Record<string, string>;
+    return `await office.login(${literal(email)}, ${literal(password)});`;
+  }
+  if (id === 'postAuthLogout') return 'await office.logout();';
+  if (id === 'getDataGenerateToken') return tokenSample(path);
+  const [first = 'Id', second = first] = Object.keys(response.body?.schema.properties ?? {});
+  if (response.isList && parameters.some(({ name }) => name === 'filter'))
+    return `for await (const record of office.all(${literal(path)}))\n  console.log(record.${first}, record.${second});`;
+  const shown = response.isList ? 'data.length' : `data${response.mayBeEmpty ? '?' : ''}.${first}`;
+  const results = response.body ? '{ data, error }' : '{ error }';
+  return [
+    call(`const ${results} = await office.${method}(${literal(path)}`, callOptions(endpoint, values)),
+    'if (error) throw new Error(error.title);',
+    ...(response.body ? [`console.log(${shown});`] : []),
+  ].join('\n');
+}
+
+/** The client logs in with a password; this endpoint takes other credentials. */
+function tokenSample(path: string): string {
+  return `const credentials = btoa(\`\${clientId}:\${clientSecret}\`);
+const response = await fetch(\`\${url}${path}\`, { headers: { Authorization: \`Basic \${credentials}\` } });
+const { token } = await response.json();`;
+}
+
+/** @param begin the call up to its last argument */
+function call(begin: string, options: object): string {
+  if (Object.keys(options).length === 0) return `${begin});`;
+  const line = `${begin}, ${literal(options)});`;
+  return line.length <= maxLine || line.includes('\n') ? line : `${begin}, ${broken(options, '')});`;
+}
+
+function callOptions(endpoint: Endpoint, { path }: SampleValues): object {
+  const { body, parameters } = endpoint;
+  const pathValues = parameters
+    .filter(({ in: place }) => place === 'path')
+    .map(({ name }) => [name, pathValue(endpoint, name, path)]);
+  const query = requiredQuery(endpoint);
+  const namesTenant = parameters.some(({ name }) => name === 'X-Tenant');
+  const params = {
+    ...(namesTenant && { header: { 'X-Tenant': new Expression('tenant') } }),
+    ...(pathValues.length > 0 && { path: Object.fromEntries(pathValues) }),
+    ...(query.length > 0 && { query: Object.fromEntries(query) }),
+  };
+  const isText = body !== undefined && body.mediaType !== 'application/json';
+  return {
+    ...(Object.keys(params).length > 0 && { params }),
+    ...(body && { body: isText ? new Expression('csv') : body.example }),
+    ...(isText && {
+      bodySerializer: new Expression('(text: string) => text'),
+      headers: { 'Content-Type': body.mediaType },
+    }),
+  };
+}
+
+function pathValue({ parameters }: Endpoint, name: string, values: SampleValues['path']): string | number {
+  const schema = parameters.find(each => each.name === name && each.in === 'path')?.schema;
+  return schema?.format === 'uuid' ? uuid : (values[name] ?? 1);
+}
+
+/** The parameters of the query that an endpoint requires, with their first values. */
+function requiredQuery({ parameters }: Endpoint): [string, string][] {
+  const required = ({ in: place, required }: Parameter): boolean => place === 'query' && required;
+  return parameters.filter(required).map(({ name, schema }) => [name, String(schema.enum?.[0] ?? '1')]);
+}

@@ -1,0 +1,89 @@
+// Runs in the browser: copy buttons and tabs. Without it, the pages show the same texts.
+import { create } from './element.js';
+
+addCopyButtons();
+addTabs();
+
+/** A button above each block of code that copies its text. */
+function addCopyButtons() {
+  for (const block of document.querySelectorAll('main pre')) {
+    const label = block.getAttribute('aria-label').replace(/^Code: /, '');
+    const button = create('button', { type: 'button', className: 'copy', textContent: 'Copy' });
+    const status = create('span', { role: 'status', className: 'hidden' });
+    button.append(create('span', { className: 'hidden', textContent: ` ${label}` }));
+    button.addEventListener('click', async () => {
+      await copy(block.textContent);
+      button.firstChild.textContent = 'Copied';
+      status.textContent = 'Copied';
+      setTimeout(() => {
+        button.firstChild.textContent = 'Copy';
+        status.textContent = '';
+      }, 2_000);
+    });
+    const box = create('div', { className: 'code' });
+    block.replaceWith(box);
+    box.append(block, button, status);
+  }
+}
+
+/** Browsers offer `navigator.clipboard` only over HTTPS and on localhost. */
+async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = create('textarea', { value: text });
+  document.body.append(area);
+  area.select();
+  document.execCommand('copy');
+  area.remove();
+}
+
+/** The examples of a call as tabs (WAI-ARIA APG). The choice holds for all of them, and is remembered. */
+function addTabs() {
+  const groups = [...document.querySelectorAll('.calls')].map(toTabs);
+  if (groups.length > 0) choose(localStorage.getItem('example') ?? '');
+
+  function toTabs(group) {
+    const panels = [...group.querySelectorAll('figure')];
+    const tabs = panels.map((panel, index) => {
+      const title = panel.querySelector('figcaption').textContent;
+      panel.querySelector('figcaption').remove();
+      panel.id = `${group.closest('section').id}-${index}`;
+      panel.role = 'tabpanel';
+      const tab = create('button', { type: 'button', role: 'tab', id: `${panel.id}-tab`, textContent: title });
+      tab.setAttribute('aria-controls', panel.id);
+      panel.setAttribute('aria-labelledby', tab.id);
+      tab.addEventListener('click', () => keepInPlace(tab, () => choose(title)));
+      tab.addEventListener('keydown', ({ key }) => {
+        const step = { ArrowLeft: -1, ArrowRight: 1 }[key];
+        if (!step) return;
+        const next = tabs[(index + step + tabs.length) % tabs.length];
+        next.click();
+        next.focus();
+      });
+      return tab;
+    });
+    const list = create('div', { role: 'tablist', className: 'tabs', children: tabs });
+    list.setAttribute('aria-label', 'Example');
+    group.prepend(list);
+    return { tabs, panels };
+  }
+
+  function choose(title) {
+    if (title) localStorage.setItem('example', title);
+    for (const { tabs, panels } of groups) {
+      const found = tabs.findIndex(tab => tab.textContent === title);
+      const chosen = Math.max(0, found);
+      tabs.forEach((tab, index) => {
+        tab.setAttribute('aria-selected', index === chosen);
+        tab.tabIndex = index === chosen ? 0 : -1;
+        panels[index].hidden = index !== chosen;
+      });
+    }
+  }
+}
+
+/** Scrolls so that an element stays where it is, although the length of what is above it changes. */
+function keepInPlace(element, change) {
+  const before = element.getBoundingClientRect().top;
+  change();
+  scrollBy({ top: element.getBoundingClientRect().top - before, behavior: 'instant' });
+}

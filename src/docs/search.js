@@ -1,0 +1,79 @@
+// Runs in the browser, on every page: the search of the header.
+import { create } from './element.js';
+
+addSearch();
+
+/** The search of the header. It loads its index when it first gets the focus, and needs no server after that. */
+function addSearch() {
+  const input = document.querySelector('#search-text');
+  const results = document.querySelector('#search-results');
+  const [status, list] = results.children;
+  let index;
+  document.querySelector('#search').hidden = false;
+  const load = () => {
+    index ??= fetch('/docs/search.json').then(response => response.json());
+    return index;
+  };
+  input.addEventListener('focus', load);
+  input.addEventListener('input', show);
+  document.addEventListener('keydown', event => {
+    if (event.key === '/' && !event.target.closest('input, textarea, select')) {
+      event.preventDefault();
+      input.focus();
+    } else if (event.key === 'Escape') close();
+    else if (results.contains(event.target) || event.target === input) move(event);
+  });
+  document.addEventListener('click', ({ target }) => {
+    if (!results.parentElement.contains(target) || target.closest('#search-results a')) close();
+  });
+
+  async function show() {
+    const terms = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    if (terms.length === 0) return close();
+    const found = rank(await load(), terms);
+    if (terms.join() !== input.value.toLowerCase().split(/\s+/).filter(Boolean).join()) return;
+    status.textContent = found.length === 0 ? 'No page has these words.' : `${found.length} found`;
+    list.replaceChildren(...found.slice(0, 12).map(toItem));
+    results.hidden = false;
+  }
+
+  function close() {
+    if (results.contains(document.activeElement)) input.focus();
+    results.hidden = true;
+    status.textContent = '';
+  }
+
+  /** Arrow keys move between the input and the results. */
+  function move(event) {
+    const stops = [input, ...list.querySelectorAll('a')];
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || results.hidden) return;
+    event.preventDefault();
+    stops[stops.indexOf(document.activeElement) + step]?.focus();
+  }
+}
+
+function toItem([title, address, place, shown]) {
+  const heading = create('strong', { textContent: title });
+  const where = create('span', { textContent: place });
+  const link = create('a', { href: address, children: [heading, where, create('small', { textContent: shown })] });
+  return create('li', { children: [link] });
+}
+
+/** The entries that have every term, the best first: those with the terms in their title or address. */
+function rank(entries, terms) {
+  const scored = entries.map(entry => {
+    const [title, , place, shown, words] = entry.map(text => text.toLowerCase());
+    const scores = terms.map(term => {
+      if (title.startsWith(term)) return 8;
+      if (title.includes(term)) return 5;
+      if (shown.includes(term)) return 3;
+      return place.includes(term) ? 2 : words.includes(term) ? 1 : 0;
+    });
+    return { entry, score: scores.includes(0) ? 0 : scores.reduce((sum, score) => sum + score) };
+  });
+  return scored
+    .filter(({ score }) => score > 0)
+    .sort((a, b) => b.score - a.score)
+    .map(({ entry }) => entry);
+}

@@ -1,0 +1,55 @@
+import type { FieldError, FieldErrors } from '../../field-error.ts';
+import { type ListContract, type Operator, operatorsOf } from './list-contract.ts';
+import { type FieldValue, type ListField, readChoice, readValue } from './list-field.ts';
+
+/** A condition on a field: one value, or for equality any of several. */
+export interface Filter {
+  readonly field: ListField;
+  readonly operator: Operator;
+  readonly values: readonly string[];
+}
+
+/** True for `filter` and for every name that begins with `filter[`. */
+export function isFilterParameter(name: string): boolean {
+  return name === 'filter' || name.startsWith('filter[');
+}
+
+/**
+ * Reads the filters of a list.
+ * @param errors gets an entry for each invalid filter; the result then must not be used
+ */
+export function readFilters({ fields }: ListContract, search: URLSearchParams, errors: FieldErrors): Filter[] {
+  const filters = new Map<string, { field: ListField; operator: Operator; values: string[] }>();
+  for (const [parameter, text] of search) {
+    if (!isFilterParameter(parameter)) continue;
+    const [, name = '', operatorName] = /^filter\[(\w*)\](?:\[(\w*)\])?$/.exec(parameter) ?? [];
+    const field = fields.get(name);
+    const read: FieldValue = field ? readOperand(field, operatorName, text) : { error: unknownField };
+    if (!field || read.error) {
+      errors[parameter] ??= [read.error ?? unknownField];
+      continue;
+    }
+    const operator = (operatorName ?? 'equal') as Operator;
+    const id = `${field.name} ${operator}`;
+    const filter = filters.get(id) ?? { field, operator, values: [] };
+    filters.set(id, filter);
+    filter.values.push(read.value);
+    if (operator !== 'equal' && filter.values.length > 1)
+      errors[parameter] ??= [{ message: 'must be given once', code: 'ambiguous' }];
+  }
+  // In one order, so that a cursor counts for the same filters in any order.
+  return [...filters].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, filter]) => filter);
+}
+
+const unknownField: FieldError = { message: 'names no field that this list can be filtered by', code: 'unknown' };
+
+/** @param operatorName the name in the second brackets; equality has none */
+function readOperand(field: ListField, operatorName: string | undefined, text: string): FieldValue {
+  const allowed: readonly string[] = operatorsOf(field);
+  if (operatorName !== undefined && !allowed.includes(operatorName)) {
+    const message =
+      allowed.length > 0 ? `has no such operator, only ${allowed.join(', ')}` : 'has no operator: only equality';
+    return { error: { message, code: 'unknown', values: allowed } };
+  }
+  return operatorName === 'null' ? readChoice(text, ['true', 'false']) : readValue(field, text);
+}

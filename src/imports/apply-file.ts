@@ -1,0 +1,115 @@
+import type { TenantTransaction } from '../connections/tenant-transaction.ts';
+import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import { TableFullError } from './database-errors.ts';
+import { applyBatch, keyOf, refuse } from './import-batch.ts';
+import { type Columns, readColumns } from './import-columns.ts';
+import { type ImportCounts, type StoredImport, selectChunk } from './import-table.ts';
+import { CsvError, type CsvRecord, readCsv } from './read-csv.ts';
+import { NotPermittedError } from './sender-rights.ts';
+
+const maxRows = 100_000;
+/**
+ * Rows of one statement: less than the 1,000 that a table may exceed its maximum size by, see tenant migration 0016.
+ */
+const batchRows = 500;
+/** Characters of the cells of one statement. */
+const batchLength = 256 * 1024;
+
+export interface FileImport {
+  readonly transaction: TenantTransaction;
+  readonly order: StoredImport;
+  readonly resource: ResourceDefinition;
+  readonly counts: ImportCounts;
+  /** Called before each batch of rows, and when all are written. Throws when the import must not go on. */
+  readonly requireRights: () => Promise<void>;
+}
+
+/**
+ * Applies the rows of a file, and counts them.
+ * @returns false when the file cannot be read, has more rows than it or the table may have, or its sender lost the
+ *   right to make the changes; `counts.errors` says it
+ * @throws what `requireRights` throws, except `NotPermittedError`
+ */
+export async function applyFile(file: FileImport): Promise<boolean> {
+  const { transaction, order, resource, counts, requireRights } = file;
+  try {
+    let columns: Columns | undefined;
+    let batch: CsvRecord[] = [];
+    let length = 0;
+    let keys = new Set<string>();
+    const flush = async (): Promise<void> => {
+      await requireRights();
+      if (columns && batch.length > 0) await applyBatch({ transaction, resource, columns, order, counts }, batch);
+      batch = [];
+      length = 0;
+      keys = new Set();
+    };
+    for await (const record of readCsv(chunksOf(transaction, order.id))) {
+      if (!columns) {
+        const read = readColumns(resource, record.cells);
+        if (Array.isArray(read)) {
+          counts.errors.push(...read);
+          return false;
+        }
+        columns = read;
+        continue;
+      }
+      counts.rows++;
+      if (counts.rows > maxRows) {
+        counts.errors.push({ ...fileError('too_many', `a file has at most ${maxRows} rows`), Line: record.line });
+        return false;
+      }
+      // A row that names the record of an earlier row finds it changed.
+      const key = keyOf(columns, record).toLowerCase();
+      if (keys.has(key) && key !== '') await flush();
+      keys.add(key);
+      batch.push(record);
+      length += record.cells.reduce((sum, cell) => sum + cell.length, 0);
+      if (batch.length >= batchRows || length >= batchLength) await flush();
+    }
+    await flush();
+    if (!columns) {
+      counts.errors.push(fileError('required', 'the file has no header'));
+      return false;
+    }
+    if (!(await fitsInto(file))) return false;
+    await requireRights();
+    return true;
+  } catch (error) {
+    if (error instanceof CsvError) refuse(counts, [{ ...fileError('wrong_format', error.message), Line: error.line }]);
+    else if (error instanceof TableFullError) refuse(counts, [tableFull]);
+    else if (error instanceof NotPermittedError)
+      counts.errors.splice(0, Infinity, fileError('forbidden', error.message));
+    else throw error;
+    return false;
+  }
+}
+
+/** An error of a whole file. */
+export const fileError = (Code: string, Reason: string) => ({ Line: 1, Field: '', Code, Reason });
+const tableFull = fileError('limit_reached', 'the tenant has no room for so many of these records');
+
+async function* chunksOf(transaction: TenantTransaction, id: number): AsyncGenerator<Buffer> {
+  for (let number = 1; ; number++) {
+    const [chunk] = await transaction.query(selectChunk(id, number));
+    if (!chunk) return;
+    yield chunk.bytes as Buffer;
+  }
+}
+
+/**
+ * Compares the table with its maximum size as it will be after the commit. The trigger of each statement did not see
+ * rows that others have written since. Near the maximum, other writes wait until this transaction ends.
+ */
+async function fitsInto({ transaction, resource, counts }: FileImport): Promise<boolean> {
+  if (counts.created === 0 && counts.updated === 0) return true;
+  const [exceeded] = await transaction.query({ ...exceededLimits, values: [resource.table.name] });
+  if (!exceeded?.rows && !exceeded?.bytes) return true;
+  counts.errors.push(tableFull);
+  return false;
+}
+
+const exceededLimits = {
+  name: 'exceeded_limits',
+  text: `select e.rows, e.bytes from table_sizes t, exceeded_limits(t.table_name::regclass) e where t.table_name = $1`,
+};

@@ -1,0 +1,138 @@
+import { type ControlDatabase, queryControl } from '../control/database.ts';
+
+/** An entry of the queue. */
+export interface QueuedImport {
+  /** Of the entry. */
+  readonly id: number;
+}
+
+/** An import that this process may run. */
+export interface ClaimedImport extends QueuedImport {
+  readonly tenantGuid: string;
+  /** Null when the process that received the file ended before it inserted the import. */
+  readonly importId: number | null;
+  /** The session that sent the file; null for a legacy token, and when it is not known. */
+  readonly sessionId: string | null;
+  /** The legacy token that sent the file; null for a session, and when it is not known. */
+  readonly legacyTokenHash: string | null;
+}
+
+/** Who sends a file. */
+interface Sender {
+  readonly tenantId: number;
+  readonly userId: number;
+  /** Empty for a legacy token. */
+  readonly sessionId: string;
+  /** In hexadecimal; undefined for a session. */
+  readonly legacyTokenHash: string | undefined;
+  readonly idempotencyKey: string | undefined;
+}
+
+/**
+ * The unfinished imports of all tenants, in the control database. A process holds a lease for each import whose file it
+ * receives or that it runs. When the lease of a process ends, another one may claim the import.
+ *
+ * Leases only save attempts in vain. That an import is applied once follows from the lock and the state in the tenant's
+ * database, so it does not depend on a clock.
+ */
+export interface ImportQueue {
+  /**
+   * Adds an entry for a file that begins to arrive, and leases it.
+   * @returns undefined when another request of the user with the same key sends a file, or a process was killed that
+   *   received one and its entry has not been claimed yet
+   */
+  begin(sender: Sender): Promise<QueuedImport | undefined>;
+  /**
+   * Stores which import the file of an entry is for.
+   * @returns false when another process has claimed the entry, because its lease had ended, and removed it
+   */
+  attach(queued: QueuedImport, importId: number): Promise<boolean>;
+  /** Gives an import whose file has arrived to the first process that claims it. */
+  release(queued: QueuedImport): Promise<void>;
+  /**
+   * Adds an import whose file has arrived: an earlier build may have received it.
+   * @returns false when the queue has it already
+   */
+  restore(tenantId: number, importId: number): Promise<boolean>;
+  /**
+   * Leases the oldest entry that no process holds, of an active tenant of which no import is running. The file may not
+   * have arrived.
+   */
+  claim(): Promise<ClaimedImport | undefined>;
+  /** Gives a claimed import back: it can be claimed again after `afterMs` milliseconds. */
+  postpone(queued: QueuedImport, afterMs: number): Promise<void>;
+  /** Removes an import that has ended. */
+  remove(queued: QueuedImport): Promise<void>;
+  /** Extends the leases of this process. Call it every `renewalMs`. */
+  renew(): Promise<void>;
+}
+
+export const renewalMs = 3_000;
+/** Three renewals: one that is late or fails does not end it. */
+const lease = `interval '10 seconds'`;
+/** A lease that is longer than any was written by a clock that has been set back since, and does not count. */
+const isLeased = (row: string) => `(${row}.leased_until > now() and ${row}.leased_until < now() + interval '1 minute')`;
+
+const beginText = `
+  insert into unfinished_imports (tenant_id, user_id, session_id, legacy_token_hash, idempotency_key, holder, leased_until)
+  values ($1, $2, $3, decode($4, 'hex'), $5, $6, now() + ${lease})
+      on conflict do nothing returning id::float8 as id`;
+const attachText = 'update unfinished_imports set import_id = $2 where id = $1 returning id';
+const releaseText = `
+  update unfinished_imports set arrived_at = now(), holder = null, leased_until = now() where id = $1`;
+const restoreText = `
+  insert into unfinished_imports (tenant_id, import_id, arrived_at, leased_until) values ($1, $2, now(), now())
+      on conflict do nothing returning id`;
+const claimText = `
+  with next as (
+    select q.id, t.guid from unfinished_imports q join tenants t on t.id = q.tenant_id
+     where t.status = 'active' and not ${isLeased('q')}
+       and (q.arrived_at is null
+         or not exists (select from unfinished_imports o
+                         where o.tenant_id = q.tenant_id and o.arrived_at is not null and ${isLeased('o')}))
+     order by q.created_at limit 1 for update of q skip locked)
+  update unfinished_imports q set holder = $1, leased_until = now() + ${lease} from next where q.id = next.id
+  returning q.id::float8 as id, q.import_id::float8 as "importId", next.guid as "tenantGuid", q.session_id as "sessionId",
+    encode(q.legacy_token_hash, 'hex') as "legacyTokenHash"`;
+const postponeText = `
+  update unfinished_imports set holder = null, leased_until = now() + $3 * interval '1 millisecond'
+   where id = $1 and holder = $2`;
+const removeText = 'delete from unfinished_imports where id = $1';
+const renewText = `
+  update unfinished_imports set leased_until = now() + ${lease} where holder = $1 and id = any($2::bigint[])`;
+
+/** @param holder identifies this process */
+export function createImportQueue(control: ControlDatabase, holder: string): ImportQueue {
+  /** The entries that this process has leased. */
+  const held = new Set<number>();
+  const query = <Row extends object>(name: string, text: string, values: unknown[]) =>
+    queryControl<Row>(control, `imports_${name}`, text, values);
+  const add = (leased: QueuedImport | undefined): void => {
+    if (leased) held.add(leased.id);
+  };
+  const end = async (name: string, text: string, { id }: QueuedImport, ...values: unknown[]): Promise<void> => {
+    held.delete(id);
+    await query(name, text, [id, ...values]);
+  };
+  return {
+    begin: async ({ tenantId, userId, sessionId, legacyTokenHash, idempotencyKey }) => {
+      const values = [tenantId, userId, sessionId || null, legacyTokenHash, idempotencyKey, holder];
+      const [begun] = await query<QueuedImport>('begin', beginText, values);
+      add(begun);
+      return begun;
+    },
+    attach: async ({ id }, importId) => (await query('attach', attachText, [id, importId])).length > 0,
+    release: queued => end('release', releaseText, queued),
+    restore: async (tenantId, importId) => (await query('restore', restoreText, [tenantId, importId])).length > 0,
+    claim: async () => {
+      const [claimed] = await query<ClaimedImport>('claim', claimText, [holder]);
+      add(claimed);
+      return claimed;
+    },
+    postpone: (queued, afterMs) => end('postpone', postponeText, queued, holder, afterMs),
+    remove: queued => end('remove', removeText, queued),
+    renew: async () => {
+      if (held.size > 0) await query('renew', renewText, [holder, [...held]]);
+    },
+  };
+}

@@ -1,0 +1,107 @@
+import type { BackgroundTasks } from '../background-tasks.ts';
+import type { ControlDatabase } from '../control/database.ts';
+import { Problem } from '../errors.ts';
+import type { ContextServices } from '../tenancy/request-context.ts';
+import { type ClaimedImport, createImportQueue, type ImportQueue, renewalMs } from './import-queue.ts';
+import { runImport } from './run-import.ts';
+
+/** Runs the imports of all tenants that this process claims. */
+export interface ImportRunner {
+  readonly queue: ImportQueue;
+  /** Begins to claim imports, also those that other processes left when they ended. */
+  start(): void;
+  /** Claims the next import now, because there may be one. */
+  wake(): void;
+  /** Runs an import that has not ended, also if the queue lacks it. Returns at once. */
+  resume(tenantId: number, importId: number): void;
+  /** Claims no more imports. The running ones stop at their next batch of rows; another process runs them again. */
+  stop(): void;
+}
+
+interface ImportRunnerOptions extends ContextServices {
+  control: ControlDatabase;
+  background: BackgroundTasks;
+  /** Identifies this process. */
+  processId: string;
+}
+
+/** Of different tenants: a tenant runs one at a time. More wait, because each holds a connection and memory. */
+const maxRunning = 4;
+/** An import of a killed process is claimed after its lease of 10 s, so it goes on within 15 s. */
+const pollMs = 5_000;
+/** When an import is tried again that another process is running, or that failed. */
+const retryMs = 5_000;
+
+export function createImportRunner(options: ImportRunnerOptions): ImportRunner {
+  const { control, background, processId } = options;
+  const queue = createImportQueue(control, processId);
+  const running = new Set<ClaimedImport>();
+  const timers: NodeJS.Timeout[] = [];
+  let isStopping = false;
+  let isClaiming = false;
+  let isWoken = false;
+
+  const run = async (claimed: ClaimedImport): Promise<void> => {
+    let isEnded = false;
+    try {
+      isEnded = await runImport(options, claimed, () => isStopping);
+    } catch (error) {
+      if (!isUnserved(error)) throw error;
+    } finally {
+      running.delete(claimed);
+      await (isEnded ? queue.remove(claimed) : queue.postpone(claimed, isStopping ? 0 : retryMs));
+      wake();
+    }
+  };
+  const claim = async (): Promise<void> => {
+    while (!isStopping && running.size < maxRunning) {
+      const claimed = await queue.claim();
+      if (!claimed) return;
+      running.add(claimed);
+      if (!background.run('import', () => run(claimed))) running.delete(claimed);
+    }
+  };
+  const claimWhileWoken = async (): Promise<void> => {
+    isClaiming = true;
+    try {
+      while (isWoken) {
+        isWoken = false;
+        await claim();
+      }
+    } catch {
+      // The control database cannot be used, which its other users log. The next poll tries again.
+    } finally {
+      isClaiming = false;
+    }
+  };
+  const wake = (): void => {
+    isWoken = true;
+    if (!isClaiming) void claimWhileWoken();
+  };
+  return {
+    queue,
+    wake,
+    resume: (tenantId, importId) => {
+      background.run('import', async () => {
+        if (await queue.restore(tenantId, importId)) wake();
+      });
+    },
+    start: () => {
+      timers.push(
+        setInterval(wake, pollMs),
+        setInterval(() => void queue.renew().catch(() => {}), renewalMs),
+      );
+      for (const timer of timers) timer.unref();
+      wake();
+    },
+    stop: () => {
+      isStopping = true;
+      for (const timer of timers) clearInterval(timer);
+    },
+  };
+}
+
+/** True when this process serves no requests of the tenant, which is no failure of the import. */
+function isUnserved(error: unknown): boolean {
+  return error instanceof Problem && (error.code === 'migration_pending' || error.code === 'tenant_inactive');
+}

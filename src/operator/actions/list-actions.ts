@@ -1,0 +1,53 @@
+import { isoTime } from '../../postgres/iso-time.ts';
+import type { Statements } from '../../postgres/statements.ts';
+import type { Action } from './record-action.ts';
+
+/** A recorded change of an operator. */
+export interface ActionSummary extends Action {
+  id: number;
+  /** Login and host. */
+  operator: string;
+  build: string;
+  tenant: string | null;
+  state: 'running' | 'done' | 'failed' | 'refused';
+  error: string | null;
+  startedAt: string;
+  finishedAt: string | null;
+}
+
+/** Which actions a list has; what is undefined does not limit it. */
+interface ActionFilter {
+  slug?: string | undefined;
+  /** A part of login and host. */
+  operator?: string | undefined;
+  /** The command, or its first words. */
+  command?: string | undefined;
+  /** A time in ISO 8601. */
+  since?: string | undefined;
+  /** True to include the actions that were refused before they changed anything. */
+  all?: boolean | undefined;
+  limit: number;
+}
+
+/** Returns the newest actions that the filter selects, the newest first. */
+export async function listActions(
+  { statements }: { readonly statements: Statements },
+  { slug, operator, command, since, all, limit }: ActionFilter,
+): Promise<ActionSummary[]> {
+  const conditions: [string, string | undefined][] = [
+    ['slug = ?', slug],
+    ['strpos(lower(operator), lower(?)) > 0', operator],
+    [`starts_with(command || ' ', ?)`, command && `${command} `],
+    ['started_at >= ?::timestamptz', since],
+    ['state <> ?', all ? undefined : 'refused'],
+  ];
+  const given = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
+  return statements.execute(
+    `select id::float8, operator, build, command, slug, tenant_guid as tenant, arguments, reason, state, error,
+            ${isoTime('started_at')} as "startedAt", ${isoTime('finished_at')} as "finishedAt"
+       from operator_actions
+      where ${['true', ...given.map(({ sql }) => sql)].join(' and ')}
+      order by id desc limit ?`,
+    [...given.map(({ value }) => value), limit],
+  );
+}

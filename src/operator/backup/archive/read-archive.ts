@@ -1,0 +1,116 @@
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createZstdDecompress } from 'node:zlib';
+import { ArchiveFault } from './archive-fault.ts';
+import { type ArchiveHeader, archiveKey, associatedData, readHeader } from './archive-header.ts';
+import { type ArchivedTable, type ArchiveManifest, manifestContract } from './archive-manifest.ts';
+import { ByteReader } from './byte-reader.ts';
+import { openFrames } from './frames.ts';
+
+/** Above this, the length of a part cannot be right. */
+const maxPartBytes = 256 * 1024 * 1024;
+
+/** The archive that a file is expected to be. */
+export type ExpectedArchive = Pick<ArchiveHeader, 'id' | 'tenant'>;
+
+export interface ArchiveReader {
+  readonly manifest: ArchiveManifest;
+  /**
+   * Returns the tables in their order, each with its rows as `copy` reads them in text format. The rows of a table are
+   * read to their end before the next table.
+   */
+  tables(): AsyncGenerator<{ table: ArchivedTable; rows: AsyncIterable<Buffer> }>;
+}
+
+/**
+ * Reads an archive. Only authenticated bytes are returned, and every byte is checked when `work` has read all tables.
+ * @param findKey returns the data key with a fingerprint
+ * @throws {ArchiveFault} when the file is not the expected archive, or any of its bytes was changed
+ */
+export async function readArchive<T>(
+  source: AsyncIterable<Buffer>,
+  expected: ExpectedArchive,
+  findKey: (header: ArchiveHeader) => Buffer | Promise<Buffer>,
+  work: (archive: ArchiveReader) => Promise<T>,
+): Promise<T> {
+  const file = new ByteReader(source);
+  try {
+    const { header, bytes } = await readHeader(file);
+    if (header.id !== expected.id || header.tenant !== expected.tenant)
+      throw new ArchiveFault('foreign', 'it is another archive, or an archive of another tenant');
+    const key = archiveKey(await findKey(header), bytes);
+    const frames = openFrames(file.remainder(), key, associatedData(bytes), bytes.length);
+    const zstd = createZstdDecompress();
+    const fed = pipeline(Readable.from(frames, { objectMode: false }), zstd).catch(() => {});
+    const payload = new ByteReader(zstd);
+    try {
+      const manifest = parseManifest(await payload.read(await readLength(payload)), expected);
+      const result = await work({ manifest, tables: () => readTables(payload, manifest) });
+      return result;
+    } finally {
+      zstd.destroy();
+      await fed;
+    }
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    if (code?.startsWith('ZSTD_') || code === 'Z_BUF_ERROR')
+      throw new ArchiveFault('damaged', 'its compressed data was changed', { cause: error });
+    throw error;
+  } finally {
+    await file.close();
+  }
+}
+
+/** Reads all rows of an archive, and compares their number with the manifest. @throws {ArchiveFault} */
+export async function checkRows(archive: ArchiveReader): Promise<void> {
+  for await (const { table, rows } of archive.tables()) {
+    let count = 0;
+    for await (const chunk of rows) count += countLines(chunk);
+    requireRows(table, count);
+  }
+}
+
+/** @throws {ArchiveFault} when a table does not have as many rows as the manifest says */
+function requireRows({ name, rows }: ArchivedTable, count: number): void {
+  if (count !== rows) throw new ArchiveFault('wrong_contents', `table ${name} has ${count} rows instead of ${rows}`);
+}
+
+/** A row ends with a line feed, and a line feed in a value is written as `\n`. */
+function countLines(chunk: Buffer): number {
+  let count = 0;
+  for (let at = chunk.indexOf(10); at >= 0; at = chunk.indexOf(10, at + 1)) count++;
+  return count;
+}
+
+function parseManifest(bytes: Buffer, { tenant }: ExpectedArchive): ArchiveManifest {
+  const manifest = manifestContract.parse(JSON.parse(bytes.toString()));
+  if ((manifest.tenant?.guid ?? null) !== tenant)
+    throw new ArchiveFault('foreign', 'its manifest is that of another tenant');
+  return manifest;
+}
+
+async function* readTables(
+  payload: ByteReader,
+  manifest: ArchiveManifest,
+): AsyncGenerator<{ table: ArchivedTable; rows: AsyncIterable<Buffer> }> {
+  for (const table of manifest.tables) {
+    const rows = readPieces(payload);
+    yield { table, rows };
+    for await (const _ of rows); // what the caller has not read
+  }
+  await payload.requireEnd();
+}
+
+async function* readPieces(payload: ByteReader): AsyncGenerator<Buffer> {
+  for (;;) {
+    const length = await readLength(payload);
+    if (length === 0) return;
+    yield await payload.read(length);
+  }
+}
+
+async function readLength(payload: ByteReader): Promise<number> {
+  const length = (await payload.read(4)).readUInt32BE();
+  if (length > maxPartBytes) throw new ArchiveFault('damaged', 'the length of one of its parts was changed');
+  return length;
+}

@@ -1,0 +1,139 @@
+import { randomUUID } from 'node:crypto';
+import type { Installation } from '../../installation.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
+import { errorText } from '../error-text.ts';
+import { runConcurrently } from '../run-concurrently.ts';
+import { archiveControl } from './archive-control.ts';
+import { archiveDatabase } from './archive-database.ts';
+import { type BackupCandidate, findCandidates } from './backup-candidates.ts';
+import type { BackupEffects, BackupSubject } from './backup-protocol.ts';
+import type { BackupOutcome, BackupRequest } from './backup-request.ts';
+import { createKeyring, createMissingKeys, type DataKey, readKeys } from './data-keys.ts';
+import { writeKeyring } from './keyring-file.ts';
+import {
+  completeArchive,
+  forgetArchive,
+  type LedgerEntry,
+  markUnchanged,
+  type PlannedArchive,
+  planArchives,
+  readNewest,
+} from './ledger.ts';
+import { pruneArchives, removeLeftovers } from './prune.ts';
+import { archiveFile, writtenArchive } from './recorded-archive.ts';
+import type { BackupTarget } from './targets/backup-target.ts';
+import { withTenantUnchanged } from './tenant-lock.ts';
+
+interface Run {
+  readonly installation: Installation;
+  readonly control: Queryable;
+  readonly target: BackupTarget;
+  readonly request: BackupRequest;
+  /** After its abort no further archive is begun. */
+  readonly signal: AbortSignal | undefined;
+  readonly onStart: (total: number) => void;
+  readonly report: (outcome: BackupOutcome) => void;
+}
+
+interface Subject extends BackupSubject {
+  readonly candidate: BackupCandidate;
+}
+
+/** An archive that is recorded. */
+interface Planned {
+  readonly candidate: BackupCandidate;
+  readonly entry: PlannedArchive;
+  readonly key: DataKey;
+  startedAt: number;
+}
+
+type Written = Parameters<typeof completeArchive>[2];
+
+/** The effects of a backup run on PostgreSQL and the target. */
+export function createBackupEffects(run: Run): BackupEffects<Subject, Planned, Written, LedgerEntry> {
+  const { installation, control, target, request, signal, onStart, report } = run;
+  return {
+    removeLeftovers: () => removeLeftovers(control, target),
+    poll: async () => {
+      const candidates = await findCandidates(installation, control, request.slugs);
+      onStart(candidates.length + 1);
+      return candidates.map(candidate => ({ tenant: candidate.guid, counters: candidate.counters, candidate }));
+    },
+    storeKeys: async () => {
+      await createMissingKeys(control, installation.secrets);
+      await writeKeyring(control, target);
+    },
+    readNewest: () => readNewest(control, target.description),
+    markUnchanged: async unchanged => {
+      for (const { archive, subject } of unchanged) {
+        const { slug } = subject.candidate;
+        report({ slug, state: 'unchanged', file: archive.file, rows: 0, bytes: 0, ms: 0, error: null });
+      }
+      if (unchanged.length === 0) return;
+      await markUnchanged(
+        control,
+        unchanged.map(({ archive }) => archive.id),
+      );
+    },
+    plan: changed => plan(run, changed),
+    forEach: async (planned, work) => {
+      // An archive whose completion is lost by a crash of the server counts as not completed, and is removed by the next
+      // run.
+      await control.query('set synchronous_commit = off');
+      await runConcurrently(planned, request.concurrency, work);
+    },
+    whileStable: async (planned, work) => {
+      planned.startedAt = performance.now();
+      if (signal?.aborted) throw new Error('the run was interrupted before this tenant');
+      if (planned.candidate.fault) throw new Error(planned.candidate.fault);
+      await withTenantUnchanged(control, planned.candidate.tenantId, work);
+    },
+    write: async ({ candidate, entry: { id, file }, key }) =>
+      writtenArchive(await archiveDatabase(candidate.source, { id, file, key }, target)),
+    complete: async ({ candidate: { slug }, entry: { id, file }, startedAt }, written) => {
+      await completeArchive(control, id, written);
+      const { rows, bytes } = written;
+      const ms = Math.round(performance.now() - startedAt);
+      report({ slug, state: 'archived', file, rows, bytes, ms, error: null });
+    },
+    abandon: async ({ candidate: { slug }, entry: { id, file }, startedAt }, error) => {
+      await target.remove(file).catch(() => {}); // otherwise the next run removes it
+      await forgetArchive(control, id);
+      const ms = Math.round(performance.now() - startedAt);
+      report({ slug, state: 'failed', file: null, rows: 0, bytes: 0, ms, error: errorText(error) });
+    },
+    archiveControl: () => archiveControlDatabase(run),
+    prune: () => pruneArchives(control, target, request.keep),
+  };
+}
+
+async function plan({ installation, control, target }: Run, changed: readonly Subject[]): Promise<Planned[]> {
+  const keyring = createKeyring(await readKeys(control), installation.secrets);
+  const now = new Date();
+  const planned = changed.map(({ tenant, candidate }): Planned => {
+    const { slug, source, counters } = candidate;
+    const id = randomUUID();
+    const key = keyring.current(tenant);
+    const entry = {
+      ...{ id, tenant, slug, target: target.description, file: archiveFile(tenant, id, now) },
+      ...{ keyFingerprint: key.fingerprint, server: source.server, database: source.database },
+      proof: counters?.fingerprint ?? null,
+    };
+    return { candidate, entry, key, startedAt: performance.now() };
+  });
+  await planArchives(
+    control,
+    planned.map(({ entry }) => entry),
+  );
+  return planned;
+}
+
+async function archiveControlDatabase({ installation, control, target, report }: Run): Promise<void> {
+  const startedAt = performance.now();
+  const ms = () => Math.round(performance.now() - startedAt);
+  const result = { slug: null, file: null, rows: 0, bytes: 0, error: null };
+  await archiveControl(installation, control, target).then(
+    written => report({ ...result, ...written, state: 'archived', ms: ms() }),
+    error => report({ ...result, state: 'failed', ms: ms(), error: errorText(error) }),
+  );
+}

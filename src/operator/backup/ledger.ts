@@ -1,0 +1,146 @@
+import type { Queryable } from '../../postgres/shared-connection.ts';
+
+/** An archive as the control database knows it. */
+export interface LedgerEntry {
+  readonly id: string;
+  /** The guid of the tenant; null for the control database. */
+  readonly tenant: string | null;
+  /** The slug at the time of the archive; null for the control database. */
+  readonly slug: string | null;
+  /** The target that has the file (`BackupTarget.description`). */
+  readonly target: string;
+  readonly file: string;
+  readonly state: 'writing' | 'complete' | 'removing';
+  readonly keyFingerprint: string;
+  readonly server: string;
+  readonly database: string;
+  /** The counters before the snapshot (`readCounters`); null: nothing was proved. */
+  readonly proof: string | null;
+  readonly schemaVersion: string | null;
+  readonly schemaFingerprint: string | null;
+  readonly snapshotAt: Date;
+  readonly rows: number;
+  readonly bytes: number;
+  readonly unchangedAt: Date | null;
+  readonly verifiedAt: Date | null;
+  readonly provedAt: Date | null;
+  readonly fault: string | null;
+  /** Not removed before, because it has rows that a retention removed (`retention/`); null: no such rows. */
+  readonly keptUntil: Date | null;
+}
+
+const fields = `
+  id, tenant_guid as tenant, slug, target, file, state, key_fingerprint as "keyFingerprint", server, database_name as database,
+  proof, schema_version as "schemaVersion", schema_fingerprint as "schemaFingerprint", snapshot_at as "snapshotAt",
+  coalesce(rows, 0)::float8 as rows, coalesce(bytes, 0)::float8 as bytes, unchanged_at as "unchangedAt",
+  verified_at as "verifiedAt", proved_at as "provedAt", fault, kept_until as "keptUntil"`;
+
+type Row = { [Field in keyof LedgerEntry]: LedgerEntry[Field] };
+
+/** Returns all archives of a target, the newest first. */
+export async function readLedger(control: Queryable, target: string): Promise<LedgerEntry[]> {
+  const { rows } = await control.query<Row>(
+    `select ${fields} from archives where target = $1 order by snapshot_at desc, id`,
+    [target],
+  );
+  return rows;
+}
+
+/**
+ * Returns the newest complete archive of each database in a target, by the guid of the tenant (null: the control
+ * database).
+ */
+export async function readNewest(control: Queryable, target: string): Promise<Map<string | null, LedgerEntry>> {
+  const { rows } = await control.query<Row>(
+    `select distinct on (tenant_guid) ${fields} from archives where state = 'complete' and target = $1
+      order by tenant_guid, snapshot_at desc`,
+    [target],
+  );
+  return new Map(rows.map(row => [row.tenant, row]));
+}
+
+/** An archive that will be written. */
+export type PlannedArchive = Pick<
+  LedgerEntry,
+  'id' | 'tenant' | 'slug' | 'target' | 'file' | 'keyFingerprint' | 'server' | 'database' | 'proof'
+>;
+
+/** Records archives before their files are begun, so that the next run finds the files of a killed one. */
+export async function planArchives(control: Queryable, archives: readonly PlannedArchive[]): Promise<void> {
+  await control.query(
+    `insert into archives (id, tenant_guid, slug, target, file, key_fingerprint, server, database_name, proof)
+     select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])`,
+    [
+      archives.map(each => each.id),
+      archives.map(each => each.tenant),
+      archives.map(each => each.slug),
+      archives.map(each => each.target),
+      archives.map(each => each.file),
+      archives.map(each => each.keyFingerprint),
+      archives.map(each => each.server),
+      archives.map(each => each.database),
+      archives.map(each => each.proof),
+    ],
+  );
+}
+
+interface Written {
+  snapshotAt: string;
+  schemaVersion: string;
+  schemaFingerprint: string | null;
+  rows: number;
+  bytes: number;
+}
+
+/** Records that the file of an archive is complete. */
+export async function completeArchive(control: Queryable, id: string, written: Written): Promise<void> {
+  await control.query(
+    `update archives set state = 'complete', completed_at = now(), snapshot_at = $2, schema_version = $3,
+            schema_fingerprint = $4, rows = $5, bytes = $6 where id = $1`,
+    [id, written.snapshotAt, written.schemaVersion, written.schemaFingerprint, written.rows, written.bytes],
+  );
+}
+
+/** Records that the databases of these archives have not changed since. */
+export async function markUnchanged(control: Queryable, ids: readonly string[]): Promise<void> {
+  await control.query('update archives set unchanged_at = now() where id = any ($1::uuid[])', [ids]);
+}
+
+/** Records that every byte of an archive was checked, or what is wrong with it. */
+export async function recordVerification(control: Queryable, id: string, fault: string | null): Promise<void> {
+  await control.query(
+    `update archives set fault = $2, verified_at = case when $2::text is null then now() else verified_at end where id = $1`,
+    [id, fault],
+  );
+}
+
+/** Records that an archive was restored and compared, or what is wrong with it. */
+export async function recordProof(control: Queryable, id: string, fault: string | null): Promise<void> {
+  await control.query(
+    `update archives set fault = $2, proved_at = case when $2::text is null then now() else proved_at end where id = $1`,
+    [id, fault],
+  );
+}
+
+/**
+ * Marks archives whose files will be removed: they count as archives no longer.
+ * @returns those that were marked: not an archive that a retention has begun to need meanwhile, unless it is unreadable
+ */
+export async function markRemoving(
+  control: Queryable,
+  archives: readonly LedgerEntry[],
+  isReadable: (archive: LedgerEntry) => boolean,
+): Promise<LedgerEntry[]> {
+  const { rows } = await control.query<{ id: string }>(
+    `update archives set state = 'removing'
+      where id = any ($1::uuid[]) and (id = any ($2::uuid[]) or kept_until is null or kept_until < now()) returning id`,
+    [archives.map(({ id }) => id), archives.filter(archive => !isReadable(archive)).map(({ id }) => id)],
+  );
+  const marked = new Set(rows.map(({ id }) => id));
+  return archives.filter(({ id }) => marked.has(id));
+}
+
+/** Forgets an archive whose file is gone. */
+export async function forgetArchive(control: Queryable, id: string): Promise<void> {
+  await control.query('delete from archives where id = $1', [id]);
+}

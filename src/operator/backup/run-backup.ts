@@ -1,0 +1,53 @@
+import type { Installation } from '../../installation.ts';
+import { operatorName } from '../operator-name.ts';
+import { createBackupEffects } from './backup-effects.ts';
+import { runBackupSteps } from './backup-protocol.ts';
+import type { BackupOutcome, BackupRequest } from './backup-request.ts';
+import { beginBackupRun, endBackupRun, type RunCounts } from './backup-runs.ts';
+import { withBackupLease } from './lease.ts';
+import type { BackupTarget } from './targets/backup-target.ts';
+
+export interface BackupReport extends RunCounts {
+  /** Archives that the retention removed. */
+  removed: number;
+  ms: number;
+}
+
+interface Observers {
+  /** Receives the number of databases, the control database included. */
+  onStart?: (total: number) => void;
+  onOutcome?: (outcome: BackupOutcome) => void;
+  /** After its abort no further archive is begun. */
+  signal?: AbortSignal | undefined;
+}
+
+/**
+ * Archives each tenant that has changed since its newest archive, and then the control database; removes the archives
+ * that the retention does not keep. A tenant that fails does not affect the others. A run can be killed at any point:
+ * `runBackupSteps` says why nothing is lost.
+ * @throws {OperatorError} when another run is in progress, the target cannot be used, or a tenant does not exist
+ */
+export async function runBackup(
+  installation: Installation,
+  target: BackupTarget,
+  request: BackupRequest,
+  { onStart, onOutcome, signal }: Observers = {},
+): Promise<BackupReport> {
+  const startedAt = performance.now();
+  await target.check();
+  return withBackupLease(installation.controlUrl, 'archives', async control => {
+    const id = await beginBackupRun(control, operatorName());
+    const counts: RunCounts = { archived: 0, unchanged: 0, failed: 0, bytes: 0 };
+    const report = (outcome: BackupOutcome): void => {
+      counts[outcome.state]++;
+      counts.bytes += outcome.bytes;
+      onOutcome?.(outcome);
+    };
+    const removed = await runBackupSteps(
+      createBackupEffects({ installation, control, target, request, signal, report, onStart: onStart ?? (() => {}) }),
+    );
+    await control.query('set synchronous_commit = on');
+    await endBackupRun(control, id, counts);
+    return { ...counts, removed, ms: Math.round(performance.now() - startedAt) };
+  });
+}

@@ -1,0 +1,72 @@
+import type { Installation } from '../../installation.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
+import { runConcurrently } from '../run-concurrently.ts';
+import { ArchiveFault, type ArchiveFaultKind } from './archive/archive-fault.ts';
+import { checkRows } from './archive/read-archive.ts';
+import { createKeyring, type Keyring, readKeys } from './data-keys.ts';
+import { findArchives } from './find-archives.ts';
+import { type LedgerEntry, recordVerification } from './ledger.ts';
+import { openArchive } from './open-archive.ts';
+import type { BackupTarget } from './targets/backup-target.ts';
+
+/** The result of a check of one archive. */
+export interface ArchiveCheck {
+  id: string;
+  /** The tenant; null for the control database. */
+  slug: string | null;
+  file: string;
+  bytes: number;
+  fault: ArchiveFaultKind | null;
+  /** What is wrong, as the end of a sentence that begins with the file. */
+  message: string | null;
+}
+
+interface Observers {
+  onStart?: (total: number) => void;
+  onCheck?: (check: ArchiveCheck) => void;
+}
+
+const concurrentReads = 4;
+
+/**
+ * Checks every byte of archives: reads, authenticates, decompresses and counts their rows. Records the result of each.
+ * @param slug only those of one tenant; undefined: all, those of the control database included
+ * @throws {OperatorError} when the tenant does not exist, or the target cannot be reached
+ */
+export async function verifyArchives(
+  { controlUrl, secrets }: Installation,
+  target: BackupTarget,
+  slug: string | undefined,
+  { onStart, onCheck }: Observers = {},
+): Promise<ArchiveCheck[]> {
+  return withConnection(controlUrl, async client => {
+    const control = shareConnection(client);
+    const archives = await findArchives(control, target, slug);
+    onStart?.(archives.length);
+    const keyring = createKeyring(await readKeys(control), secrets);
+    return runConcurrently(archives, concurrentReads, async archive => {
+      const check = await checkArchive(control, target, keyring, archive);
+      onCheck?.(check);
+      return check;
+    });
+  });
+}
+
+async function checkArchive(
+  control: Queryable,
+  target: BackupTarget,
+  keyring: Keyring,
+  archive: LedgerEntry,
+): Promise<ArchiveCheck> {
+  const { id, slug, file, bytes } = archive;
+  try {
+    await openArchive(target, keyring, archive, checkRows);
+    await recordVerification(control, id, null);
+    return { id, slug, file, bytes, fault: null, message: null };
+  } catch (error) {
+    if (!(error instanceof ArchiveFault)) throw error;
+    await recordVerification(control, id, error.message);
+    return { id, slug, file, bytes, fault: error.kind, message: error.message };
+  }
+}

@@ -1,0 +1,110 @@
+import { Command, Help, Option } from 'commander';
+import { OperatorError } from '../../operator-error.ts';
+import { canChange, pathOf } from './action-of.ts';
+import { catalogue, groups } from './catalogue.ts';
+import { createCommand } from './command.ts';
+import { addExamples } from './examples.ts';
+import { formats, printError, printText, wantsDocuments } from './output.ts';
+import { canAsk } from './read-answer.ts';
+
+const examples = `
+Examples:
+  npx backoffice provision acme --name "Acme Ltd" --admin-email admin@acme.test
+  npx backoffice list --status suspended
+  npx backoffice migrate --all --canary 2
+  npx backoffice doctor
+
+Each command has examples and all of its options in its own help: npx backoffice move --help
+Exit codes: 0 done, 1 failed, 2 wrong usage. The handbook is docs/operators.md.`;
+
+/** The names of commands that print a list. */
+const listNames = ['list', 'processes', 'logs'];
+
+/**
+ * Runs the command line; `__complete` is for the scripts of `completion`. @param args without the program and the
+ * script
+ */
+export async function runProgram(args: readonly string[]): Promise<void> {
+  process.stdout.off('error', onOutputError).on('error', onOutputError);
+  if (args[0] === '--version' || args[0] === '-V') {
+    const { printVersion } = await import('./print-version.ts');
+    return printVersion();
+  }
+  if (args[0] === '__complete') {
+    const { complete } = await import('../completion/complete.ts');
+    for (const { value, description = '' } of await complete(args.slice(1), createProgram))
+      printText({}, () => `${value}\t${description}`);
+    return;
+  }
+  const program = await createProgram(name => name === topicOf(args));
+  await program.parseAsync(canAsk() ? await withAnswers(program, args) : args, { from: 'user' });
+}
+
+/**
+ * A reader that has read enough (`| head -1`) closes the pipe. The command goes on: what it changes must not end in the
+ * middle. Another error, such as that of a full disk, is a failure.
+ */
+function onOutputError({ code }: NodeJS.ErrnoException): void {
+  if (code === 'EPIPE' || process.exitCode) return;
+  process.exitCode = 1;
+  printError(new OperatorError(`Standard output cannot be written (${code}): the result is incomplete`));
+}
+
+/**
+ * Builds the program with all commands of the top level.
+ * @param isNeeded whether a command of the top level is complete; another one has only its name and its summary
+ */
+export async function createProgram(isNeeded: (name: string) => boolean): Promise<Command> {
+  const program = createCommand('npx backoffice')
+    .description('Operates the sales back office: its tenants, their users and databases, servers and backups.')
+    .usage('<command> [options]')
+    .option('-V, --version', 'show the build')
+    .helpOption('-h, --help', 'show the help of a command')
+    .enablePositionalOptions() // `move list --json`: the option is that of `list`, although `move` has one, too
+    .configureHelp({ subcommandTerm })
+    .addHelpText('after', examples);
+  for (const group of groups)
+    for (const { name, summary, load } of catalogue.filter(topic => topic.group === group)) {
+      if (isNeeded(name)) (await load())(program);
+      else program.command(name);
+      const command = program.commands.at(-1)?.summary(summary).helpGroup(`${group}:`);
+      if (command && isNeeded(name)) for (const each of withSubcommands(command)) extendCommand(each);
+    }
+  return program.addHelpCommand(helpCommand());
+}
+
+function withSubcommands(command: Command): Command[] {
+  return [command, ...command.commands.flatMap(withSubcommands)];
+}
+
+async function withAnswers(program: Command, args: readonly string[]): Promise<string[]> {
+  const { askMissing } = await import('./ask-missing.ts');
+  return askMissing(program, args);
+}
+
+/** Adds the examples, and the options that all commands have which print documents. */
+function extendCommand(command: Command): void {
+  addExamples(command, pathOf(command));
+  if (!command.options.some(({ long }) => long === '--json')) return;
+  const choices = listNames.includes(command.name()) ? formats : formats.slice(0, 2);
+  command.addOption(new Option('-o, --output <format>', 'print documents, or a list in another way').choices(choices));
+  if (canChange(command)) command.option('--reason <text>', 'why, for the log of operators (npx backoffice logs)');
+  command.hook('preAction', (_, action) => {
+    if (wantsDocuments()) action.setOptionValue('json', true);
+  });
+}
+
+/** Returns the name of the command of the top level in the arguments: the first one that is no option. */
+function topicOf(args: readonly string[]): string | undefined {
+  const [first, second] = args.filter(arg => !arg.startsWith('-'));
+  return first === 'help' ? second : first;
+}
+
+function helpCommand(): Command {
+  return new Command('help').argument('[command]').summary('show the help of a command').helpGroup('Look:');
+}
+
+/** The list of all commands has only names. */
+function subcommandTerm(this: Help, command: Command): string {
+  return command.parent?.parent ? Help.prototype.subcommandTerm.call(this, command) : command.name();
+}

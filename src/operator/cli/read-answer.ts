@@ -1,0 +1,29 @@
+import { wantsDocuments } from './output.ts';
+
+/** True when an operator can be asked: on a terminal, and not where a program reads documents. */
+export function canAsk(): boolean {
+  return process.stdin.isTTY === true && process.stderr.isTTY === true && !wantsDocuments();
+}
+
+/**
+ * Asks a question on the terminal. Questions go to stderr, so that stdout has the result only.
+ * @param complete returns what the answer can be, from its beginning; Tab completes it
+ * @returns the answer without spaces around it; empty after Ctrl-C or Ctrl-D
+ */
+export async function readAnswer(
+  question: string,
+  complete?: (start: string) => Promise<readonly string[]>,
+): Promise<string> {
+  const { createInterface } = await import('node:readline/promises'); // only when something is asked
+  const terminal = createInterface({
+    input: process.stdin,
+    output: process.stderr,
+    ...(complete && { completer: async (line: string) => [[...(await complete(line))], line] as [string[], string] }),
+  });
+  // Ctrl-C and Ctrl-D reject the question only in some states of the terminal; they always close it.
+  const closed = new Promise<undefined>(resolve => terminal.once('close', () => resolve(undefined)));
+  const answer = await Promise.race([terminal.question(`${question}: `).catch(() => undefined), closed]);
+  terminal.close();
+  if (answer === undefined) process.stderr.write('\n');
+  return answer?.trim() ?? '';
+}

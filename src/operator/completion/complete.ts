@@ -1,0 +1,94 @@
+import type { Argument, Command, Option } from 'commander';
+import { isNamed, type Position, positionAfter } from './position.ts';
+import type { Candidate, StoredValue } from './stored-values.ts';
+
+/** What the values of arguments and options are, by their names. */
+const kinds: Readonly<Record<string, StoredValue>> = {
+  slug: 'slug',
+  email: 'email',
+  role: 'role',
+  kid: 'kid',
+  run: 'run',
+  server: 'server',
+  version: 'version',
+  user: 'email',
+};
+/** Commands in which a name has another kind of value, or none that is stored. */
+const ofCommands: Readonly<Record<string, StoredValue | null>> = {
+  'provision slug': null,
+  'server drain name': 'server',
+  'server set name': 'server',
+  'server remove name': 'server',
+  'server drain to': 'server',
+  'move to': 'server',
+  'backup base server': 'server',
+  'role add role': null,
+  'user add email': null,
+};
+
+/**
+ * Returns the words that can stand at the end of a command line.
+ * @param words from the name of the command on; the last one is the beginning of the word
+ * @param createProgram builds the program with one complete command of the top level
+ */
+export async function complete(
+  words: readonly string[],
+  createProgram: (isNeeded: (name: string) => boolean) => Promise<Command>,
+): Promise<Candidate[]> {
+  const before = words.slice(0, -1);
+  const start = words.at(-1) ?? '';
+  const topic = before.find(word => !word.startsWith('-') && word !== 'help');
+  const program = await createProgram(name => name === topic);
+  const position = positionAfter(program, before[0] === 'help' ? before.slice(1) : before);
+  const candidates = await candidatesAt(position, before, start);
+  return candidates.filter(({ value }) => value.startsWith(start));
+}
+
+async function candidatesAt(
+  { command, operands, option }: Position,
+  before: readonly string[],
+  start: string,
+): Promise<Candidate[]> {
+  if (option) return valuesOf(option, option.attributeName(), command, operands, start);
+  if (start.startsWith('-')) return optionsOf(command, before);
+  const { registeredArguments } = command;
+  const last = registeredArguments.at(-1);
+  const argument = registeredArguments[operands.length] ?? (last?.variadic ? last : undefined);
+  const values = argument ? await valuesOf(argument, argument.name(), command, operands, start) : [];
+  const commands = operands.length === 0 ? command.commands : [];
+  return [
+    ...commands.map(each => ({ value: each.name(), description: each.summary() || each.description() })),
+    ...values,
+  ];
+}
+
+function optionsOf(command: Command, before: readonly string[]): Candidate[] {
+  const unused = command.options.filter(option => !before.some(word => isNamed(option, word)));
+  const help = { value: '--help', description: 'show the help of the command' };
+  return [...unused.map(({ long, description }) => ({ value: long ?? '', description })), help];
+}
+
+async function valuesOf(
+  field: Argument | Option,
+  name: string,
+  command: Command,
+  operands: readonly string[],
+  start: string,
+): Promise<Candidate[]> {
+  if (field.argChoices) return field.argChoices.map(value => ({ value }));
+  if (name === 'permissions') {
+    const { permissions } = await import('../../control/permissions.ts');
+    return permissions.filter(value => !operands.includes(value)).map(value => ({ value }));
+  }
+  const kind = kindOf(command, name);
+  if (!kind) return [];
+  const { storedValues } = await import('./stored-values.ts');
+  return storedValues(kind, start, operands[0]);
+}
+
+/** Returns which stored values the argument or option of a command has; undefined when it has none. */
+export function kindOf(command: Command, name: string): StoredValue | undefined {
+  const parent = command.parent?.parent ? `${command.parent.name()} ` : '';
+  const special = ofCommands[`${parent}${command.name()} ${name}`];
+  return (special === undefined ? kinds[name] : special) ?? undefined;
+}

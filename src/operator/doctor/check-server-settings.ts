@@ -1,0 +1,113 @@
+import type pg from 'pg';
+import type { Report } from './finding.ts';
+
+/** The settings of a server that depend on what an installation does with it, and what they are compared with. */
+export interface ServerSettings {
+  /** `server_version_num`: 160003 is PostgreSQL 16.3. */
+  version: number;
+  /** Connections for logins that are not superusers. */
+  connections: number;
+  /** `autovacuum_naptime` in seconds; null if autovacuum is off. */
+  naptime: number | null;
+  initSync: string;
+  /** True if the operating system has `syncfs`. */
+  hasSyncfs: boolean;
+  /** `max_slot_wal_keep_size` in MB; -1: no limit. */
+  slotWal: number;
+  walLevel: string;
+  databases: number;
+  /** Replication slots of all databases. */
+  slots: number;
+  /** The database with the oldest transaction ids, and how many transactions ago the oldest one was. */
+  oldest: string;
+  oldestAge: number;
+}
+
+/** Reads the settings in one query. */
+export async function readServerSettings(client: pg.Client): Promise<ServerSettings> {
+  const { rows } = await client.query<ServerSettings>(`
+    with settings as (select name, setting from pg_settings), oldest as (
+      select datname::text as name, age(datfrozenxid) as age from pg_database order by age desc limit 1
+    )
+    select current_setting('server_version_num')::int as version,
+           (select sum(case name when 'max_connections' then setting::int else -setting::int end)::int from settings
+             where name in ('max_connections', 'superuser_reserved_connections', 'reserved_connections')) as connections,
+           case when current_setting('autovacuum')::boolean then
+             (select setting::int from settings where name = 'autovacuum_naptime') end as naptime,
+           current_setting('recovery_init_sync_method') as "initSync",
+           exists (select from settings where name = 'recovery_init_sync_method') and version() like '%linux%' as "hasSyncfs",
+           (select setting::int from settings where name = 'max_slot_wal_keep_size') as "slotWal",
+           current_setting('wal_level') as "walLevel",
+           (select count(*)::int from pg_database) as databases,
+           (select count(*)::int from pg_replication_slots) as slots,
+           oldest.name as oldest, oldest.age as "oldestAge"
+      from oldest`);
+  const [settings] = rows;
+  if (!settings) throw new Error('the server has no databases');
+  return settings;
+}
+
+const minVersion = 160_000;
+/** PostgreSQL starts at most one autovacuum worker in this time (`MIN_AUTOVAC_SLEEPTIME` in autovacuum.c). */
+const workerSeconds = 0.1;
+/** From this number of databases on, the method `fsync`, which opens each of their about 300 files, takes minutes. */
+const manyDatabases = 200;
+/** PostgreSQL refuses to write at 2.1 billion. Autovacuum begins to freeze rows at 0.2 billion by default. */
+const maxAge = 1_000_000_000;
+
+/** Checks that a server is set up for what the installation does with it. Makes no query. */
+export function checkServerSettings(settings: ServerSettings, connectionBudget?: number): Report[] {
+  const { version, connections, naptime, initSync, hasSyncfs, slotWal, walLevel, databases, slots } = settings;
+  const reports: Report[] = [];
+  if (version < minVersion)
+    reports.push({
+      check: 'server_version',
+      problem: `the server is PostgreSQL ${Math.floor(version / 10_000)}, tenants need 16 or later`,
+      remedy: 'Upgrade the server.',
+    });
+  if (connectionBudget !== undefined && connections < connectionBudget)
+    reports.push({
+      check: 'too_few_connections',
+      problem: `the server accepts ${connections} connections, CONNECTION_BUDGET is ${connectionBudget}`,
+      remedy: 'Raise max_connections on the server and restart it, or lower CONNECTION_BUDGET in all processes.',
+    });
+  if (settings.oldestAge > maxAge)
+    reports.push({
+      check: 'old_transaction_ids',
+      problem: `database ${settings.oldest} has transaction ids of ${settings.oldestAge} transactions ago; at 2.1 billion the server refuses to write`,
+      remedy: 'Find out what holds autovacuum back: a long transaction, a prepared one, or a replication slot.',
+    });
+  const minNaptime = Math.ceil(databases * workerSeconds);
+  if (naptime !== null && naptime < minNaptime)
+    reports.push(
+      setting(
+        `autovacuum starts a worker every ${workerSeconds} s without a pause: autovacuum_naptime is ${naptime} s for ${databases} databases`,
+        `alter system set autovacuum_naptime = '${minNaptime}s'`,
+      ),
+    );
+  if (initSync === 'fsync' && hasSyncfs && databases >= manyDatabases)
+    reports.push(
+      setting(
+        `a start after a crash opens every file of ${databases} databases: recovery_init_sync_method is fsync`,
+        `alter system set recovery_init_sync_method = 'syncfs'`,
+      ),
+    );
+  if (slots > 0 && slotWal < 0)
+    reports.push(
+      setting(
+        'a replication slot that nobody reads fills the disk: max_slot_wal_keep_size has no limit',
+        `alter system set max_slot_wal_keep_size = '10GB'`,
+      ),
+    );
+  if (walLevel === 'minimal')
+    reports.push({
+      check: 'server_setting',
+      problem: 'the server can be neither archived continuously nor replicated: wal_level is minimal',
+      remedy: `Run on the server, then restart it: alter system set wal_level = 'replica';`,
+    });
+  return reports;
+}
+
+function setting(problem: string, statement: string): Report {
+  return { check: 'server_setting', problem, remedy: `Run on the server: ${statement}; select pg_reload_conf();` };
+}

@@ -1,0 +1,107 @@
+import { createWriteStream } from 'node:fs';
+import { mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import type pg from 'pg';
+import { to as copyTo } from 'pg-copy-streams';
+import { type Pack, pack } from 'tar-stream';
+import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { canonicalTextSettings } from '../table-checksums.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { type ExportedResource, peopleResources, tableResources } from './exported-resources.ts';
+import { resourceSchema } from './resource-schema.ts';
+import { addStream, addText } from './tar-entries.ts';
+
+export interface ExportReport {
+  slug: string;
+  file: string;
+  bytes: number;
+  resources: { name: string; rows: number }[];
+}
+
+type Resource = ExportReport['resources'][number];
+
+/**
+ * Writes the data of a tenant into a tar file that needs none of our software to be read: for each resource its rows as
+ * JSON Lines and as CSV (RFC 4180), and a JSON Schema of a row; and a manifest. The users are among them, without their
+ * passwords. The tenant is served meanwhile. The tables of its database are those of one moment, as are its people.
+ * @param path of the file, which must not exist; only this login may read it
+ * @throws {OperatorError} when there is no such tenant, or the file exists or cannot be written
+ */
+export async function exportTenant(installation: Installation, slug: string, path: string): Promise<ExportReport> {
+  const tenant = await findTenant(installation, slug);
+  const url = databaseUrl(installation.servers.adminUrl(tenant.server), tenant.databaseName);
+  const scratch = await makeScratchFolder(path);
+  try {
+    const temporary = join(scratch, 'export.tar');
+    const tar = pack();
+    const written = pipeline(tar, createWriteStream(temporary, { mode: 0o600 }));
+    const add = (from: string, list: (client: pg.Client) => ExportedResource[] | Promise<ExportedResource[]>) =>
+      withConnection(from, client => addResources(client, tar, scratch, list), { settings: canonicalTextSettings });
+    const fill = async (): Promise<Resource[]> => {
+      const tables = await add(url, tableResources);
+      const people = await add(installation.controlUrl, () => peopleResources(tenant.id));
+      const resources = [...tables, ...people];
+      const { guid, name } = tenant;
+      const manifest = { format: 1, tenant: { guid, slug, name }, exportedAt: new Date().toISOString(), resources };
+      await addText(tar, 'manifest.json', `${JSON.stringify(manifest, null, 2)}\n`);
+      tar.finalize();
+      return resources;
+    };
+    const [resources] = await Promise.all([fill(), written]);
+    const file = await open(temporary, 'r');
+    const { size } = await file
+      .sync()
+      .then(() => file.stat())
+      .finally(() => file.close());
+    await rename(temporary, path);
+    return { slug, file: path, bytes: size, resources };
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
+  }
+}
+
+/** Creates a folder beside the file. */
+async function makeScratchFolder(path: string): Promise<string> {
+  if (await stat(path).catch(() => undefined))
+    throw new OperatorError(`${path} exists already: remove it, or name another file`);
+  try {
+    return await mkdtemp(join(dirname(path), '.export-'));
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    throw new OperatorError(`${dirname(path)} cannot be written (${code}): name a file in another folder`, { cause });
+  }
+}
+
+/** Adds the resources of one database, in one snapshot. */
+async function addResources(
+  client: pg.Client,
+  tar: Pack,
+  scratch: string,
+  list: (client: pg.Client) => ExportedResource[] | Promise<ExportedResource[]>,
+): Promise<Resource[]> {
+  await client.query('begin isolation level repeatable read read only');
+  const added: Resource[] = [];
+  for (const { name, query } of await list(client)) {
+    await addText(
+      tar,
+      `schemas/${name}.json`,
+      `${JSON.stringify(await resourceSchema(client, name, query), null, 2)}\n`,
+    );
+    // JSON has no control characters, so with these as quote and delimiter the CSV format writes it unchanged.
+    const json = `copy (select row_to_json(r) from (${query}) r) to stdout (format csv, quote e'\\x01', delimiter e'\\x02')`;
+    const rows = await addStream(tar, `json/${name}.jsonl`, client.query(copyTo(json)), scratch);
+    await addStream(
+      tar,
+      `csv/${name}.csv`,
+      client.query(copyTo(`copy (${query}) to stdout (format csv, header)`)),
+      scratch,
+    );
+    added.push({ name, rows });
+  }
+  await client.query('rollback');
+  return added;
+}

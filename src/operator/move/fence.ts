@@ -1,0 +1,89 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
+import { OperatorError } from '../../operator-error.ts';
+
+/** The control migration that made the fence: processes of earlier builds do not know it. */
+const fenceMigration = '0023-tenant-moves';
+/**
+ * A process of the service exchanges with the control database every second. One that was silent for longer counts as
+ * stopped or gone: it is not waited for, and its connections are ended.
+ */
+const maxSilence = '3 seconds';
+const maxAnnounceMs = 10_000;
+/** Running requests get this time to finish before their connections are ended. */
+const maxDrainMs = 2_000;
+const pollMs = 5;
+
+interface Process {
+  id: string;
+  host: string;
+  pid: number;
+  head: string | null;
+}
+
+/**
+ * Announces the fence of a tenant: each running process of the service prepares for it, and confirms that.
+ * @param control connected to the control database
+ * @param toServer id of the server that the tenant will be on
+ * @throws {OperatorError} when a running process is of a build without fences, or does not confirm
+ */
+export async function announceFence(control: pg.Client, guid: string, toServer: number): Promise<void> {
+  const outdated = (await waitedFor(control)).filter(({ head }) => (head ?? '') < fenceMigration);
+  if (outdated.length > 0)
+    throw new OperatorError(
+      `Replace the processes of an earlier build first, whose requests would fail meanwhile: ${names(outdated)}`,
+    );
+  await control.query(liftFence, [guid]);
+  await control.query('insert into tenant_fences (tenant_guid, id, to_server_id) values ($1, $2, $3)', [
+    guid,
+    randomUUID(),
+    toServer,
+  ]);
+  const missing = await waitForProcesses(control, guid, maxAnnounceMs);
+  if (missing.length > 0)
+    throw new OperatorError(
+      `These processes of the service did not confirm the fence within ${maxAnnounceMs / 1_000} s: ${names(missing)}. ` +
+        'End them, or find out why they do not receive changes of the control database; then run the command again',
+    );
+}
+
+/** SQL that closes an announced fence: requests of the tenant wait from its commit on. Parameter: guid. */
+export const closeFence = `
+  update tenant_fences set closed = true, begun_at = clock_timestamp() where tenant_guid = $1`;
+
+/** SQL that lifts a fence: requests of the tenant go on, where its record says. Parameter: guid. */
+export const liftFence = 'delete from tenant_fences where tenant_guid = $1';
+
+/**
+ * Waits until no running process of the service uses a connection of the tenant, whose fence is closed, or until 2 s
+ * have passed: the connections are ended then.
+ */
+export async function drainProcesses(control: pg.Client, guid: string): Promise<void> {
+  await waitForProcesses(control, guid, maxDrainMs);
+}
+
+/** @returns the running processes that have not confirmed the fence within `maxMs` */
+async function waitForProcesses(control: pg.Client, guid: string, maxMs: number): Promise<Process[]> {
+  for (const deadline = performance.now() + maxMs; ; await sleep(pollMs)) {
+    const missing = await waitedFor(control, guid);
+    if (missing.length === 0 || performance.now() > deadline) return missing;
+  }
+}
+
+/** Returns the running processes of the service, or those of them that have not confirmed the fence of a tenant. */
+async function waitedFor(control: pg.Client, guid?: string): Promise<Process[]> {
+  const { rows } = await control.query<Process>(
+    `select id, host, pid, control_head as head from processes p
+      where kind = 'service' and seen_at > clock_timestamp() - interval '${maxSilence}'
+        and not exists (select from tenant_fences f join fence_acknowledgements a on a.fence = f.id and a.closed = f.closed
+                         where tenant_guid = $1 and process = p.id)
+      order by started_at, id`,
+    [guid ?? null],
+  );
+  return rows;
+}
+
+function names(processes: readonly Process[]): string {
+  return processes.map(({ host, pid }) => `process ${pid} on ${host}`).join(', ');
+}

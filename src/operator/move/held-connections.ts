@@ -1,0 +1,38 @@
+import type pg from 'pg';
+import { withConnection } from '../../postgres/connection.ts';
+import { canonicalTextSettings } from '../table-checksums.ts';
+
+/**
+ * Connections of one run of a move, each opened on first use and kept until the run ends. A commit is on the disk when
+ * it returns, whatever the server is set to: a target that crashes after the switch must not lose what was copied.
+ */
+export class HeldConnections {
+  readonly #open = new Map<string, Promise<pg.Client>>();
+  readonly #closings: Promise<void>[] = [];
+  readonly #end = Promise.withResolvers<void>();
+
+  /** Returns the connection to a database, within the connection budget. */
+  to(url: string): Promise<pg.Client> {
+    let connection = this.#open.get(url);
+    if (!connection) {
+      const opened = Promise.withResolvers<pg.Client>();
+      const holding = withConnection(
+        url,
+        async client => {
+          opened.resolve(client);
+          await this.#end.promise;
+        },
+        { kind: 'move', settings: { ...canonicalTextSettings, synchronous_commit: 'on' } },
+      );
+      this.#closings.push(holding.catch(opened.reject));
+      connection = opened.promise;
+      this.#open.set(url, connection);
+    }
+    return connection;
+  }
+
+  async close(): Promise<void> {
+    this.#end.resolve();
+    await Promise.all(this.#closings);
+  }
+}

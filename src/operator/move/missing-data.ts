@@ -1,0 +1,69 @@
+import type pg from 'pg';
+import type { DataTable } from '../tenant-tables.ts';
+import type { CopiedTables } from './copied-tables.ts';
+import type { NumberedTable } from './copy-ahead.ts';
+import { hasOtherSessions, readTableCounters } from './table-counters.ts';
+
+/** What has to be copied behind the fence. */
+export interface MissingData {
+  /** Tables that have to be copied whole. */
+  readonly whole: readonly DataTable[];
+  /** Append-only tables of which only the last rows have to be copied. */
+  readonly ends: readonly NumberedTable[];
+  /** How long that takes, in ms, by the time that the tables have taken before. */
+  readonly estimatedMs: number;
+  /** True while a session of another login exists, whose changes may not be counted yet. */
+  readonly isUncounted: boolean;
+}
+
+/**
+ * Returns what would have to be copied if the source were closed now. An append-only table has to be copied whole if
+ * rows of it were changed or deleted, as by an operator who has switched its trigger off.
+ * @param role of the tenant in the source: its sessions end before the source is closed
+ */
+export async function findMissing(source: pg.Client, copied: CopiedTables, role: string): Promise<MissingData> {
+  const isUncounted = await hasOtherSessions(source, role);
+  const counters = await readTableCounters(source);
+  const isChanged = ({ name }: DataTable): boolean => {
+    const [now, before] = [counters.get(name), copied.counters.get(name)];
+    if (isUncounted || !now || now.changes !== before?.changes) return true;
+    return now.inserts !== before.inserts && !copied.prefixes.has(name);
+  };
+  const changed = new Set(copied.tables.filter(isChanged).map(({ name }) => name));
+  const names = withReferring(changed, copied.tables, await readReferences(source));
+  const whole = copied.tables.filter(({ name }) => names.has(name));
+  const ends = copied.numbered.filter(({ name }) => !names.has(name));
+  const ms = whole.map(({ name }) => copied.durations.get(name) ?? copied.prefixes.get(name)?.copyMs ?? 0);
+  return { whole, ends, estimatedMs: ms.reduce((sum, each) => sum + each, 0), isUncounted };
+}
+
+/** Says in words why the pause would be long. */
+export function describe({ whole, isUncounted }: MissingData): string {
+  const names = whole.map(({ name }) => name).join(', ');
+  return isUncounted
+    ? 'another login is connected to the tenant database, so everything would be copied again. End its sessions ' +
+        '(select * from pg_stat_activity)'
+    : `much of its data changes all the time (${names})`;
+}
+
+/** Returns the pairs of tables of which the first refers to the second. */
+async function readReferences(client: pg.Client): Promise<{ from: string; to: string }[]> {
+  const { rows } = await client.query<{ from: string; to: string }>(
+    `select f.relname as from, t.relname as to from pg_constraint k
+       join pg_class f on f.oid = conrelid join pg_class t on t.oid = confrelid
+      where contype = 'f' and connamespace = 'public'::regnamespace and conrelid <> confrelid`,
+  );
+  return rows;
+}
+
+/** Adds the tables that refer to these: a table can be truncated only together with them. */
+function withReferring(
+  names: Set<string>,
+  tables: readonly DataTable[],
+  references: readonly { from: string; to: string }[],
+): Set<string> {
+  const all = new Set(names);
+  // A table comes after the tables that it refers to, so one pass reaches all of them.
+  for (const { name } of tables) if (references.some(({ from, to }) => from === name && all.has(to))) all.add(name);
+  return all;
+}

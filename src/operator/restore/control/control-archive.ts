@@ -1,0 +1,109 @@
+import pLimit from 'p-limit';
+import type pg from 'pg';
+import { controlHead } from '../../../control/control-version.ts';
+import type { SecretBox } from '../../../control/secret-box.ts';
+import { OperatorError } from '../../../operator-error.ts';
+import { withConnection } from '../../../postgres/connection.ts';
+import { loadMigrations, runMigrations } from '../../../postgres/migration-steps.ts';
+import { ArchiveFault } from '../../backup/archive/archive-fault.ts';
+import type { ArchiveManifest } from '../../backup/archive/archive-manifest.ts';
+import { type ArchiveReader, readArchive } from '../../backup/archive/read-archive.ts';
+import { createKeyring, type SealedKey } from '../../backup/data-keys.ts';
+import { completeArchive } from '../../backup/ledger.ts';
+import { loadArchive } from '../../backup/load-archive.ts';
+import type { BackupTarget } from '../../backup/targets/backup-target.ts';
+import { canonicalTextSettings } from '../../table-checksums.ts';
+
+/** What opens the archives of the control database. */
+export interface ControlArchiveAccess {
+  readonly target: BackupTarget;
+  /** The keys of the target's keyring. */
+  readonly keys: readonly SealedKey[];
+  readonly secrets: SecretBox;
+}
+
+/** An archive of the control database in a target. */
+interface ControlArchive {
+  readonly file: string;
+  /** The time of its snapshot; that in the name of its file if the archive cannot be opened. */
+  readonly at: Date;
+}
+
+const archiveName = /^control\/(\d{8}T\d{6}Z)-([0-9a-f-]{36})\.archive$/;
+const concurrentReads = 4;
+
+/**
+ * Returns the archives of the control database, the newest first. The time of an archive is encrypted in it: whoever can
+ * write to the target, and gives an old archive a newer name, does not make it the newest.
+ */
+export async function listControlArchives(access: ControlArchiveAccess): Promise<ControlArchive[]> {
+  const files: string[] = [];
+  for await (const { name } of access.target.list('control/')) if (archiveName.test(name)) files.push(name);
+  const archives = await pLimit(concurrentReads).map(files, async file => ({ file, at: await timeOf(access, file) }));
+  return archives.sort((a, b) => b.at.getTime() - a.at.getTime() || (a.file < b.file ? 1 : -1));
+}
+
+async function timeOf(access: ControlArchiveAccess, file: string): Promise<Date> {
+  try {
+    return await openControlArchive(access, file, async ({ manifest }) => new Date(manifest.snapshotAt));
+  } catch (error) {
+    if (!(error instanceof ArchiveFault)) throw error;
+    const [, time = ''] = archiveName.exec(file) ?? [];
+    return new Date(time.replace(/^(....)(..)(..T..)(..)/, '$1-$2-$3:$4:'));
+  }
+}
+
+/**
+ * Loads an archive of the control database into an empty database. Every byte of it is checked before its rows are
+ * visible.
+ * @throws {ArchiveFault} when the archive is missing, was changed, or cannot be decrypted
+ */
+export async function loadControlArchive(url: string, access: ControlArchiveAccess, file: string): Promise<void> {
+  await openControlArchive(access, file, async archive => {
+    await createControlSchema(url, archive.manifest.schemaVersion);
+    await withConnection(url, client => loadArchive(client, archive), { settings: canonicalTextSettings });
+    await withConnection(url, client => completeOwnEntry(client, access.target, file, archive.manifest));
+  });
+}
+
+async function openControlArchive<T>(
+  { target, keys, secrets }: ControlArchiveAccess,
+  file: string,
+  work: (archive: ArchiveReader) => Promise<T>,
+): Promise<T> {
+  const source = await target.read(file);
+  if (!source) throw new ArchiveFault('missing', `${target.description} has no such file`);
+  const keyring = createKeyring(keys, secrets);
+  return readArchive(source, { id: idOf(file), tenant: null }, header => keyring.find(null, header.key), work);
+}
+
+function idOf(file: string): string {
+  return archiveName.exec(file)?.[2] ?? '';
+}
+
+/**
+ * Completes the entry of the restored archive in the ledger. The archive was made while the entry was `writing`, and
+ * the next backup run removes the files of such entries.
+ */
+async function completeOwnEntry(
+  client: pg.Client,
+  target: BackupTarget,
+  file: string,
+  manifest: ArchiveManifest,
+): Promise<void> {
+  let bytes = 0;
+  for await (const stored of target.list(file)) bytes = stored.bytes;
+  const rows = manifest.tables.reduce((sum, table) => sum + table.rows, 0);
+  await completeArchive(client, idOf(file), { ...manifest, rows, bytes });
+}
+
+/** Brings an empty control database to an earlier version. @throws {OperatorError} when this build does not know it */
+export async function createControlSchema(controlUrl: string, version: string): Promise<void> {
+  const migrations = await loadMigrations('control');
+  const last = migrations.findIndex(({ name }) => name === version);
+  if (last < 0)
+    throw new OperatorError(
+      `The data is of version ${version}, which this build (${await controlHead()}) does not know: use the newer build`,
+    );
+  await runMigrations(controlUrl, migrations.slice(0, last + 1));
+}

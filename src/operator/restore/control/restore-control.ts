@@ -1,0 +1,138 @@
+import type { Installation } from '../../../installation.ts';
+import { OperatorError } from '../../../operator-error.ts';
+import { acquireLock, lockKey, lockSpaces } from '../../../postgres/advisory-locks.ts';
+import { withConnection } from '../../../postgres/connection.ts';
+import { statementsOf } from '../../../postgres/statements.ts';
+import { countText } from '../../count-text.ts';
+import { migrateControl } from '../../migrations/migrate-control.ts';
+import { requireMasterKey } from '../../require-master-key.ts';
+import { type AfterRestoreReport, afterRestore } from './after-restore.ts';
+import type { ControlArchiveAccess } from './control-archive.ts';
+import type { ControlSource } from './control-source.ts';
+import { takeNewerChanges } from './newer-changes.ts';
+import { type PurgedTenants, removePurged } from './remove-purged.ts';
+import {
+  createEmpty,
+  databaseNameOf,
+  markReady,
+  onServer,
+  putInPlace,
+  readState,
+  repeatCommand,
+  restoringName,
+} from './restoring-database.ts';
+import { storeKeys } from './store-keys.ts';
+
+export interface RestoredControl {
+  /** The archive, or the moment. */
+  file: string;
+  /** Undefined when an earlier run has done it. */
+  report: (AfterRestoreReport & { purged: PurgedTenants }) | undefined;
+}
+
+/** The steps of a restore of the control database, in this order. */
+export const controlSteps = [
+  'create database',
+  'load data',
+  'migrate',
+  'store keys',
+  'create database for newer changes',
+  'load newer changes',
+  'remove purged tenants',
+  'end sessions and replace keys',
+  'mark as ready',
+  'remove empty control database',
+  'rename',
+  'grant rights',
+] as const;
+type OnStep = (step: (typeof controlSteps)[number]) => void;
+
+/**
+ * Restores the control database. Killed at any point, the command is run again:
+ *
+ *   C1 (aside) The data is loaded into another database, brought to the version of this build, and made safe there
+ *      (`afterRestore`). So no process sees a part of it, or a session, key or user that was revoked since, as far as
+ *      the backup target knows.
+ *   C2 (in place) Only a database that is marked as ready gets the name of the control database, and only in place of
+ *      one that has no tenant. A run after a killed one begins again, so that it knows also what was revoked meanwhile.
+ *   C3 (no other way) Until then, every other command and the service refuse to start, so that none of them fills the
+ *      empty control database (`requireNoRestore`).
+ *
+ * @throws {OperatorError} when the control database is not empty, or the data cannot be read
+ */
+export async function restoreControl(
+  installation: Installation,
+  access: ControlArchiveAccess,
+  source: ControlSource,
+  onStep: OnStep = () => {},
+): Promise<RestoredControl> {
+  const { controlUrl } = installation;
+  const name = databaseNameOf(controlUrl);
+  return onServer(controlUrl, async lock => {
+    await acquireLock(lock, lockSpaces.control, lockKey(name));
+    const done = await readState(controlUrl);
+    if (done?.restoredFrom) {
+      requireSame(source, done.restoredFrom);
+      onStep('grant rights');
+      await grantRights(controlUrl);
+      return { file: done.restoredFrom, report: undefined };
+    }
+    requireEmpty(done?.tenants);
+    const report = await restoreAside(installation, access, source, onStep);
+    onStep('remove empty control database');
+    await putInPlace(controlUrl, restoringName(name), () => onStep('rename'));
+    onStep('grant rights');
+    await grantRights(controlUrl);
+    return { file: source.description, report };
+  });
+}
+
+/** @throws {OperatorError} when the control database was restored from another state, and that has not ended */
+function requireSame({ description }: ControlSource, restoredFrom: string): void {
+  if (description !== restoredFrom)
+    throw new OperatorError(
+      `The control database was restored from ${restoredFrom}, and that has not ended. End it: ${repeatCommand(restoredFrom)}`,
+    );
+}
+
+/** @throws {OperatorError} when there is a control database that is in use */
+function requireEmpty(tenants: number | undefined): void {
+  if (tenants)
+    throw new OperatorError(
+      `The control database has ${countText(tenants, 'tenant')}. Restore into an empty one: stop the service, and ` +
+        'rename this one (alter database … rename to …), or name another one in DATABASE_URL',
+    );
+}
+
+async function restoreAside(
+  installation: Installation,
+  access: ControlArchiveAccess,
+  source: ControlSource,
+  onStep: OnStep,
+): Promise<RestoredControl['report']> {
+  const { controlUrl, secrets } = installation;
+  const { keys } = access;
+  onStep('create database');
+  const url = await createEmpty(controlUrl, restoringName(databaseNameOf(controlUrl)));
+  onStep('load data');
+  await source.load(url);
+  onStep('migrate');
+  await migrateControl(url);
+  await withConnection(url, client => requireMasterKey(statementsOf(client), secrets));
+  onStep('store keys');
+  await storeKeys(url, keys);
+  onStep('create database for newer changes');
+  const later = await takeNewerChanges(controlUrl, access, url, source.at, () => onStep('load newer changes'));
+  onStep('remove purged tenants');
+  const purged = await withConnection(url, client => removePurged(client, installation, keys, later));
+  onStep('end sessions and replace keys');
+  const report = await afterRestore({ controlUrl: url, secrets }, later);
+  onStep('mark as ready');
+  await markReady(url, source.description);
+  return { ...report, purged };
+}
+
+/** The login of the service is named after the control database: it gets its rights under the final name. */
+async function grantRights(controlUrl: string): Promise<void> {
+  await migrateControl(controlUrl);
+}

@@ -1,0 +1,56 @@
+import { readdir, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { BaseRetention } from '../../../config-values.ts';
+import { type BaseBackup, type BaseFolder, listBaseBackups, unfinished } from './base-folder.ts';
+import { basesToKeep } from './base-retention.ts';
+import { byPosition, readSegments } from './wal-segments.ts';
+
+/** What was removed of the base backups of a server, and from when on moments can be restored. */
+export interface PrunedBases {
+  baseBackups: number;
+  segments: number;
+  /** In ISO 8601; null if the server has no base backup. */
+  from: string | null;
+}
+
+/**
+ * Removes the base backups that `BASE_BACKUP_KEEP` does not keep, and the write-ahead log that only those need. A base
+ * backup is renamed before its files go, so that a killed run leaves none that lacks files; the next one removes the
+ * rest. Segments in an archive of the operator's own (`backup base --wal`) stay: the operator removes them.
+ */
+export async function pruneBaseBackups(folder: BaseFolder, keep: BaseRetention, now: Date): Promise<PrunedBases> {
+  const bases = await listBaseBackups(folder);
+  const archives = new Map<string, Awaited<ReturnType<typeof readSegments>>>();
+  for (const { walArchive } of bases)
+    archives.set(walArchive, archives.get(walArchive) ?? (await readSegments(walArchive)));
+  const kept = basesToKeep(bases, keep, now, (from, to) => isContinuous(archives, from, to));
+  const removed = bases.filter(base => !kept.has(base));
+  for (const { id } of removed) {
+    const path = folder.base(id);
+    await rename(path, `${path}${unfinished}`);
+    await rm(`${path}${unfinished}`, { recursive: true, force: true });
+  }
+  const remaining = bases.filter(base => kept.has(base));
+  const segments = await removeSegmentsBefore(folder, remaining);
+  return { baseBackups: removed.length, segments, from: remaining[0]?.finishedAt ?? null };
+}
+
+function isContinuous(
+  archives: ReadonlyMap<string, (from: string, to: string) => boolean>,
+  from: BaseBackup,
+  to: BaseBackup,
+): boolean {
+  const isSame = from.systemIdentifier === to.systemIdentifier && from.walArchive === to.walArchive;
+  return isSame && archives.get(to.walArchive)?.(from.firstSegment, to.firstSegment) === true;
+}
+
+/** @returns the number of segments and labels that were removed */
+async function removeSegmentsBefore(folder: BaseFolder, bases: readonly BaseBackup[]): Promise<number> {
+  const [first] = bases.map(({ firstSegment }) => firstSegment).sort(byPosition);
+  if (!first) return 0;
+  const names = (await readdir(folder.wal).catch(() => [])).filter(
+    name => /^[0-9A-F]{24}/.test(name) && byPosition(name, first) < 0,
+  );
+  for (const name of names) await rm(join(folder.wal, name), { force: true });
+  return names.length;
+}

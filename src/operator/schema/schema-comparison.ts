@@ -1,0 +1,43 @@
+import type pg from 'pg';
+import type { ControlDatabase } from '../../control/database.ts';
+import type { Server } from '../../control/fleet-entities.ts';
+import { catalogDigest } from '../../postgres/catalog-digest.ts';
+import { type CopiedCatalog, catalogStatements } from '../../postgres/catalog-statements.ts';
+import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
+import { headObjects } from './template-fingerprint.ts';
+
+/** Compares tenant databases of one server with its template. */
+export interface SchemaComparison {
+  /** Returns the first difference of the connected database, as an operator reads it; undefined if there is none. */
+  difference(database: pg.Client): Promise<string | undefined>;
+}
+
+/**
+ * Most tenants of a server have the same history, and so the same digest of their catalogs. The first of them is
+ * compared by its fingerprint; the digest of the others then proves that they have that fingerprint, at a third of the
+ * cost (`catalogDigest`).
+ * @param head the fingerprint of the template
+ */
+export function createSchemaComparison(
+  control: ControlDatabase,
+  server: Pick<Server, 'id'>,
+  head: string | undefined,
+): SchemaComparison {
+  let catalogs: readonly CopiedCatalog[] | undefined;
+  const provedDigests = new Set<string>();
+  return {
+    difference: async database => {
+      catalogs ??= await catalogStatements(database);
+      const digest = await catalogDigest(database, catalogs);
+      if (digest !== undefined && provedDigests.has(digest)) return undefined;
+      if ((await fingerprint(database)) !== head)
+        return (
+          firstDifference(await schemaObjects(database), await headObjects(control, server)) ??
+          'the fingerprint of the template is not known'
+        );
+      // Equal digests before and after prove that the fingerprint belongs to them: nobody changed the schema meanwhile.
+      if (digest !== undefined && (await catalogDigest(database, catalogs)) === digest) provedDigests.add(digest);
+      return undefined;
+    },
+  };
+}

@@ -1,0 +1,91 @@
+import { z } from 'zod';
+import { lengths, text } from '../../http/fields.ts';
+import { OperatorError } from '../../operator-error.ts';
+import type { Statements } from '../../postgres/statements.ts';
+import { noSuchTenant } from './read-tenants.ts';
+
+const feature = text({ max: lengths.code });
+
+const tenantEdit = z.strictObject({
+  name: text({ max: lengths.name }).optional(),
+  appId: text({ max: lengths.code }).optional(),
+  enable: z.array(feature),
+  disable: z.array(feature),
+});
+
+/** What to change of a tenant: features to enable and to disable; what is undefined stays as it is. */
+export type TenantEdit = z.input<typeof tenantEdit>;
+
+/** A field of a tenant that an edit changes. */
+interface FieldChange {
+  field: 'name' | 'appId' | 'features';
+  from: string;
+  to: string;
+}
+
+interface Editable {
+  guid: string;
+  name: string;
+  appId: string;
+  features: string[];
+}
+
+interface Control {
+  readonly statements: Statements;
+}
+
+/**
+ * Returns what an edit would change, and changes nothing. Slug, guid and the name of the database never change.
+ * @throws {OperatorError} when there is no such tenant, or a value is not acceptable
+ */
+export async function planEdit(
+  { statements }: Control,
+  slug: string,
+  edit: TenantEdit,
+): Promise<{ guid: string; changes: FieldChange[] }> {
+  const { name, appId, enable, disable } = checkEdit(edit);
+  const [tenant] = await statements.execute<Editable[]>(
+    'select guid, name, app_id as "appId", features from tenants where slug = ?',
+    [slug],
+  );
+  if (!tenant) throw noSuchTenant(slug);
+  const features = [...new Set([...tenant.features, ...enable])].filter(each => !disable.includes(each));
+  const after = { name: name ?? tenant.name, appId: appId ?? tenant.appId, features: features.join(', ') };
+  const before = { ...tenant, features: tenant.features.join(', ') };
+  const fields = ['name', 'appId', 'features'] as const;
+  const changes = fields
+    .map(field => ({ field, from: before[field], to: after[field] }))
+    .filter(({ from, to }) => from !== to);
+  return { guid: tenant.guid, changes };
+}
+
+/** Changes a tenant. Every process applies it within a second. @throws {OperatorError} as `planEdit` does */
+export async function editTenant(control: Control, slug: string, edit: TenantEdit) {
+  const plan = await planEdit(control, slug, edit);
+  const { name, appId, enable, disable } = checkEdit(edit);
+  await control.statements.execute(
+    `update tenants
+        set name = coalesce(?::text, name), app_id = coalesce(?::text, app_id), updated_at = now(),
+            features = array(
+              select f from unnest(features || array(
+                       select e from jsonb_array_elements_text(?::jsonb) e where e <> all (features))) f
+               where f not in (select jsonb_array_elements_text(?::jsonb)))
+      where slug = ?`,
+    [name ?? null, appId ?? null, JSON.stringify([...new Set(enable)]), JSON.stringify(disable), slug],
+  );
+  return plan;
+}
+
+function checkEdit(edit: TenantEdit): z.output<typeof tenantEdit> {
+  const parsed = tenantEdit.safeParse(edit);
+  if (!parsed.success) {
+    const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`);
+    throw new OperatorError(faults.join('; '), { usage: true });
+  }
+  const { name, appId, enable, disable } = parsed.data;
+  if (name === undefined && appId === undefined && enable.length + disable.length === 0)
+    throw new OperatorError('Name what to change: --name, --app-id, --enable or --disable', { usage: true });
+  const both = enable.filter(each => disable.includes(each));
+  if (both.length > 0) throw new OperatorError(`Either enable or disable ${both.join(', ')}`, { usage: true });
+  return parsed.data;
+}

@@ -1,0 +1,58 @@
+import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
+import type { Tenant } from '../../control/fleet-entities.ts';
+import type { SecretBox } from '../../control/secret-box.ts';
+
+/** What a purge destroyed. */
+export interface PurgeRecord {
+  readonly tenant: { readonly guid: string; readonly slug: string; readonly name: string; readonly createdAt: string };
+  readonly database: string;
+  readonly purgedAt: string;
+  /** Login and host of the operator. */
+  readonly purgedBy: string;
+  /** The data key of its archives, which was destroyed; null: it had none. */
+  readonly keyFingerprint: string | null;
+  /** The archives that nobody can read any more, wherever they were copied to. */
+  readonly archives: readonly { readonly id: string; readonly target: string; readonly file: string }[];
+  /** The Ed25519 key that verifies the signature: 32 bytes in base64url. */
+  readonly publicKey: string;
+}
+
+export interface SignedRecord {
+  /** The record as JSON: the bytes that are signed. */
+  readonly text: string;
+  readonly signature: Buffer;
+}
+
+/** Signs the record of a purge (Ed25519, RFC 8032), with a key that is derived from the master key. */
+export function signPurgeRecord(
+  secrets: SecretBox,
+  { guid, slug, name, databaseName, createdAt }: Tenant,
+  facts: Pick<PurgeRecord, 'purgedBy' | 'keyFingerprint' | 'archives'>,
+): SignedRecord {
+  const privateKey = signingKey(secrets);
+  const { x: publicKey = '' } = createPublicKey(privateKey).export({ format: 'jwk' });
+  const record: PurgeRecord = {
+    tenant: { guid, slug, name, createdAt: createdAt.toISOString() },
+    database: databaseName,
+    purgedAt: new Date().toISOString(),
+    ...facts,
+    publicKey,
+  };
+  const text = JSON.stringify(record);
+  return { text, signature: sign(null, Buffer.from(text), privateKey) };
+}
+
+/** Checks the signature of a record with the public key that the record names. */
+export function verifyPurgeRecord({ text, signature }: SignedRecord): boolean {
+  const { publicKey } = JSON.parse(text) as PurgeRecord;
+  const key = createPublicKey({ format: 'jwk', key: { kty: 'OKP', crv: 'Ed25519', x: publicKey } });
+  return verify(null, Buffer.from(text), key, signature);
+}
+
+/** The bytes before the 32 bytes of an Ed25519 key in PKCS #8 (RFC 8410 §7). */
+const pkcs8Prefix = Buffer.from('302e020100300506032b657004220420', 'hex');
+
+function signingKey(secrets: SecretBox): KeyObject {
+  const seed = secrets.mac('purge_record_key');
+  return createPrivateKey({ key: Buffer.concat([pkcs8Prefix, seed]), format: 'der', type: 'pkcs8' });
+}

@@ -1,0 +1,58 @@
+import type pg from 'pg';
+import { responseTypes } from './column-types.ts';
+
+/** SQL with its values. Each connection prepares it once, under `name`; with an empty name, it is not prepared. */
+export interface Statement {
+  readonly name: string;
+  /** Names the statements that return results of about the same size, if they have no name of their own. */
+  readonly group?: string;
+  readonly text: string;
+  readonly values: unknown[];
+  readonly types?: pg.CustomTypesConfig;
+  /** The same change as a statement that also sets its actor, so that it can be a transaction by itself. */
+  readonly withActor?: (actor: string) => Statement;
+}
+
+/** An SQL condition, followed by one value for each `?` in it. */
+export type Condition = readonly [sql: string, ...values: unknown[]];
+
+/** Undefined conditions are ignored. */
+export type Conditions = readonly (Condition | undefined)[];
+
+/** The values of a row, by property of its entity or by field of a view. */
+export type RowValues = Record<string, unknown>;
+
+/** The name of each statement text. Bounded: texts come from the source code, values are parameters. */
+const names = new Map<string, string>();
+
+/** Returns a statement that connections prepare. Its text must be one of a bounded number. */
+export function preparedStatement(text: string, values: unknown[]): Statement {
+  let name = names.get(text);
+  if (name === undefined) {
+    name = `statement_${names.size}`;
+    names.set(text, name);
+  }
+  return { name, ...encoded(text, values) };
+}
+
+/** Returns a statement that is planned for its values each time. */
+export function unpreparedStatement(group: string, text: string, values: unknown[]): Statement {
+  return { name: '', group, ...encoded(text, values) };
+}
+
+/** Returns the `where` clause of conditions, all of which must hold; empty for none. Adds their values to `values`. */
+export function where(conditions: Conditions, values: unknown[]): string {
+  const parts = conditions
+    .filter(condition => condition !== undefined)
+    .map(([sql, ...parameters]) => {
+      let next = 0;
+      return sql.replaceAll('?', () => `$${values.push(parameters[next++])}`);
+    });
+  return parts.length > 0 ? ` where ${parts.join(' and ')}` : '';
+}
+
+function encoded(text: string, values: unknown[]): Omit<Statement, 'name'> {
+  // `pg` would write dates in this process's time zone, without the seconds that offsets had in the past.
+  const texts = values.map(value => (value instanceof Date ? value.toISOString() : value));
+  return { text, values: texts, types: responseTypes };
+}

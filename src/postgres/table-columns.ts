@@ -1,0 +1,63 @@
+import { DateTimeType, DecimalType, type EntityClass, EntitySchema } from '@mikro-orm/postgresql';
+import type { z } from 'zod';
+import { camelCase, snakeCase } from '../casing.ts';
+
+/** MikroORM's metadata of a property, as far as it is known before any connection. */
+interface Property {
+  formula?: (table: string) => string;
+  fieldName?: string;
+  type?: unknown;
+}
+
+/** The SQL of one table's columns, by property of its entity and by field of a view. */
+export class TableColumns {
+  /** The name of the table. */
+  readonly name: string;
+  /** The fields of the view, as columns of a `select`. */
+  protected readonly fields: string;
+  /** Like `fields`, but with the values that PostgreSQL writes into JSON as `responseTypes` and `JSON.stringify` do. */
+  protected readonly jsonFields: string;
+  /** The stored properties, as columns of a `select`. */
+  protected readonly storedProperties: string;
+  readonly #properties: Record<string, Property>;
+
+  /** @throws when `entity` is not an entity of MikroORM */
+  constructor(entity: EntityClass<object>, view: z.ZodObject) {
+    const meta = EntitySchema.REGISTRY.get(entity as never)?.meta;
+    if (!meta) throw new Error(`${entity.name} is not an entity`);
+    this.name = meta.tableName;
+    this.#properties = meta.properties as unknown as Record<string, Property>;
+    const fields = Object.keys(view.shape);
+    this.fields = fields.map(field => `${this.sourceOf(camelCase(field))} as "${field}"`).join(', ');
+    this.jsonFields = fields.map(field => `${this.#jsonSource(camelCase(field))} as "${field}"`).join(', ');
+    this.storedProperties = Object.keys(this.#properties)
+      .filter(property => !this.#properties[property]?.formula)
+      .map(property => `${this.sourceOf(property)} as "${property}"`)
+      .join(', ');
+  }
+
+  /** The column of a property, or the SQL of a computed one. */
+  sourceOf(property: string): string {
+    const { formula, fieldName } = this.#properties[property] ?? {};
+    return formula?.(this.name) ?? fieldName ?? snakeCase(property);
+  }
+
+  /** SQL of the text of a property, with which it compares as equal: a timestamp in UTC, with microseconds. */
+  protected textOf(property: string): string {
+    const source = this.sourceOf(property);
+    if (!this.#isOfType(property, DateTimeType)) return `${source}::text`;
+    return `to_char(${source} at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US+00')`;
+  }
+
+  #jsonSource(property: string): string {
+    const source = this.sourceOf(property);
+    if (this.#isOfType(property, DecimalType)) return `trim_scale(${source})`;
+    if (!this.#isOfType(property, DateTimeType)) return source;
+    return `to_char(${source} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+  }
+
+  #isOfType(property: string, type: typeof DateTimeType | typeof DecimalType): boolean {
+    const actual = this.#properties[property]?.type;
+    return actual === type || actual instanceof type;
+  }
+}

@@ -1,0 +1,23 @@
+import type { TenantTransaction } from '../connections/tenant-transaction.ts';
+import type { TenantRecord } from '../control/records.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
+import type { ContextServices } from './request-context.ts';
+
+/**
+ * Makes one change in a tenant's database as `RequestContext.write` does, but without a request: it has no deadline,
+ * and is not retried.
+ * @param actor the setting `app.actor`: who asked for the work
+ * @param resource the resource whose cached responses the change invalidates
+ */
+export async function changeInBackground(
+  { databases, responseCache }: Pick<ContextServices, 'databases' | 'responseCache'>,
+  tenant: TenantRecord,
+  actor: string,
+  prepare: (transaction: TenantTransaction) => Promise<Statement>,
+  resource?: string,
+): Promise<RowValues[]> {
+  const announce = async (): Promise<void> => {
+    if (resource !== undefined) await responseCache.invalidate(tenant, resource);
+  };
+  return databases.open(tenant).change({ actor, resource, announce, prepare });
+}

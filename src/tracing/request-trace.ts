@@ -1,0 +1,47 @@
+import type { Attributes, Context, Span, Tracer } from '@opentelemetry/api';
+import type { Trace } from './trace.ts';
+
+/** The API of OpenTelemetry, which is loaded only when spans are exported. */
+export type OpenTelemetry = typeof import('@opentelemetry/api');
+
+/** A recorded span, and the means to start spans below it. */
+export class RequestTrace implements Trace {
+  readonly #api: OpenTelemetry;
+  readonly #tracer: Tracer;
+  readonly #context: Context;
+
+  constructor(api: OpenTelemetry, tracer: Tracer, span: Span) {
+    this.#api = api;
+    this.#tracer = tracer;
+    this.#context = api.trace.setSpan(api.ROOT_CONTEXT, span);
+  }
+
+  async step<T>(name: string, attributes: Attributes, run: (trace: Trace) => Promise<T>): Promise<T> {
+    const span = this.#tracer.startSpan(name, { attributes }, this.#context);
+    try {
+      return await run(new RequestTrace(this.#api, this.#tracer, span));
+    } catch (error) {
+      // Not the message, which may contain values of the request.
+      span.setAttribute('error.type', errorType(error));
+      span.setStatus({ code: this.#api.SpanStatusCode.ERROR });
+      throw error;
+    } finally {
+      span.end();
+    }
+  }
+
+  addStep(name: string, startedAt: number, endedAt: number): void {
+    const span = this.#tracer.startSpan(name, { startTime: unixTime(startedAt) }, this.#context);
+    span.end(unixTime(endedAt));
+  }
+}
+
+/** A code such as an SQLSTATE or that of a problem, or the class of the error. */
+function errorType(error: unknown): string {
+  const { code, name } = error as { code?: unknown; name?: unknown };
+  return String(code ?? name ?? 'Error');
+}
+
+function unixTime(now: number): Date {
+  return new Date(performance.timeOrigin + now);
+}

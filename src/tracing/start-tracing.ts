@@ -1,0 +1,77 @@
+import type { Middleware } from 'koa';
+import type { Logger } from 'pino';
+import { traceRequests } from './trace-requests.ts';
+import type { TracingSettings } from './tracing-settings.ts';
+
+export interface Tracing {
+  readonly middleware: Middleware;
+  /** Exports the spans that have ended, for at most `maxStopMs`. */
+  stop(): Promise<void>;
+}
+
+const maxStopMs = 3_000; // a slow collector does not delay the stop for longer
+
+/**
+ * Starts to record spans and to send them to the collector of OpenTelemetry that the settings name. Loads the SDK only
+ * then: without a collector, the process contains none of it.
+ * @param settings undefined when they name no collector: then nothing is traced
+ */
+export async function startTracing(settings: TracingSettings | undefined, log: Logger): Promise<Tracing | undefined> {
+  if (!settings) return undefined;
+  const { BatchSpanProcessor, TracerProvider, ...samplers } = await import('@opentelemetry/sdk-trace');
+  const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-http');
+  const resources = await import('@opentelemetry/resources');
+  const api = await import('@opentelemetry/api');
+  const { url, sampler, ratio, serviceName, exportEveryMs } = settings;
+  const onFailure = failureReport(log);
+  const { AlwaysOffSampler, AlwaysOnSampler, ParentBasedSampler, TraceIdRatioBasedSampler } = samplers;
+  const roots = {
+    always_on: () => new AlwaysOnSampler(),
+    always_off: () => new AlwaysOffSampler(),
+    traceidratio: () => new TraceIdRatioBasedSampler(ratio),
+  };
+  const [, parentBased, name] = /^(parentbased_)?(\w+)$/.exec(sampler) ?? [];
+  const root = roots[name as keyof typeof roots]();
+  const exporter = new OTLPTraceExporter({ url });
+  const provider = new TracerProvider({
+    resource: resources
+      .resourceFromAttributes({ 'service.name': serviceName })
+      .merge(resources.detectResources({ detectors: [resources.resourceAttributesEnvDetector] })),
+    sampler: parentBased ? new ParentBasedSampler({ root }) : root,
+    spanProcessors: [
+      new BatchSpanProcessor({ exporter: reporting(exporter, onFailure), scheduledDelayMillis: exportEveryMs }),
+    ],
+  });
+  return {
+    middleware: traceRequests(api, provider.getTracer('sales-back-office')),
+    stop: async () => {
+      const timeout = new Promise(resolve => setTimeout(resolve, maxStopMs).unref());
+      await Promise.race([provider.shutdown().catch(onFailure), timeout]);
+    },
+  };
+}
+
+/** Logs a failed export, at most once a minute. Not its error, which may contain headers. */
+function failureReport(log: Logger): () => void {
+  let reportedAt = Number.NEGATIVE_INFINITY;
+  return () => {
+    if (performance.now() - reportedAt < 60_000) return;
+    reportedAt = performance.now();
+    log.warn({ event: 'tracing' }, 'spans could not be exported: check the collector and OTEL_EXPORTER_OTLP_ENDPOINT');
+  };
+}
+
+interface Exporter {
+  export(spans: never, done: (result: { code: number }) => void): void;
+}
+
+/** Calls `onFailure` when an export fails. */
+function reporting<T extends Exporter>(exporter: T, onFailure: () => void): T {
+  const send = exporter.export.bind(exporter);
+  exporter.export = (spans, done) =>
+    send(spans, result => {
+      if (result.code !== 0) onFailure();
+      done(result);
+    });
+  return exporter;
+}

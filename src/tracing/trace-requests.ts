@@ -1,0 +1,46 @@
+import type { Tracer } from '@opentelemetry/api';
+import type { Context, Middleware } from 'koa';
+import { type OpenTelemetry, RequestTrace } from './request-trace.ts';
+import { readTraceparent } from './traceparent.ts';
+
+/**
+ * Gives each request a span, which ends after the response was sent or the client disconnected. Its parent is the span
+ * that the header `traceparent` names, and the sampler decides by that whether it is recorded.
+ */
+export function traceRequests(api: OpenTelemetry, tracer: Tracer): Middleware {
+  return (ctx, next) => {
+    const parent = readTraceparent(ctx.req.headers.traceparent);
+    const context = parent
+      ? api.trace.setSpanContext(api.ROOT_CONTEXT, { ...parent, isRemote: true })
+      : api.ROOT_CONTEXT;
+    const span = tracer.startSpan(ctx.method, { kind: api.SpanKind.SERVER }, context);
+    ctx.state.spanTraceId = span.spanContext().traceId;
+    if (!span.isRecording()) return next();
+    ctx.state.trace = new RequestTrace(api, tracer, span);
+    ctx.res.on('close', () => {
+      span.updateName([ctx.method, ctx.state.route].filter(Boolean).join(' '));
+      span.setAttributes(attributesOf(ctx));
+      if (ctx.res.statusCode >= 500) span.setStatus({ code: api.SpanStatusCode.ERROR });
+      span.end();
+    });
+    return next();
+  };
+}
+
+/** The trace id of a request for the log: that of its span, or of the client's when this process makes no spans. */
+export function traceIdOf({ state, req }: Context): string | undefined {
+  return state.spanTraceId ?? readTraceparent(req.headers.traceparent)?.traceId;
+}
+
+/** Never the path that was sent, a header or a body, because these can contain secrets. */
+function attributesOf({ method, state, res }: Context) {
+  const { route, tenant, problem, traceId } = state;
+  return {
+    'http.request.method': method,
+    'http.route': route,
+    'http.response.status_code': res.writableFinished ? res.statusCode : 499,
+    'error.type': problem,
+    'backoffice.tenant': tenant?.slug,
+    'backoffice.request_id': traceId,
+  };
+}

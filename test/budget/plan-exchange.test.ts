@@ -1,0 +1,52 @@
+import { expect } from 'chai';
+import { applyChange, type Grant, type ServerGrants } from '../../src/budget/grants.ts';
+import { planExchange } from '../../src/budget/plan-exchange.ts';
+
+const budget = 80;
+const silence = { isSilent: () => false, isGone: () => false };
+
+/** A process that was killed a moment ago: it holds all that a service may have, and is not known to be silent. */
+const killed: Grant = {
+  holder: 'killed',
+  kind: 'service',
+  granted: 72,
+  held: 20,
+  wanted: 0,
+  reserved: 4,
+  budget,
+  heartbeat: 9,
+};
+
+/** Runs one exchange of a service that has requests but no connections to tenants. */
+function exchange(server: ServerGrants, holder: string): ServerGrants {
+  const own = server.grants.find(grant => grant.holder === holder);
+  const situation = { kind: 'service', budget, base: 4, server, holder, silence } as const;
+  const heartbeat = (own?.heartbeat ?? 0) + 1;
+  return applyChange(server, planExchange({ ...situation, held: 0, wanted: 3, heartbeat }).change);
+}
+
+const grantOf = ({ grants }: ServerGrants, holder: string) => {
+  const { granted, reserved } = grants.find(grant => grant.holder === holder) ?? {};
+  return { granted, reserved };
+};
+
+describe('planned exchange of grants', () => {
+  it('a service that starts beside the grant of a killed one gets a connection to the control database and one to a tenant', () => {
+    const first = exchange({ version: 1, grants: [killed] }, 'new');
+    expect(grantOf(first, 'new')).to.deep.equal({ granted: 0, reserved: 1 });
+    const second = exchange(first, 'new');
+    expect(grantOf(second, 'new')).to.deep.equal({ granted: 1, reserved: 1 });
+    expect(grantOf(exchange(second, 'new'), 'new'), 'the rest of the room is for others').to.deep.equal({
+      granted: 1,
+      reserved: 1,
+    });
+  });
+
+  it('two services that start beside the grant of a killed one do not take more than the budget', () => {
+    let server: ServerGrants = { version: 1, grants: [killed] };
+    for (let round = 0; round < 4; round++) for (const holder of ['new', 'next']) server = exchange(server, holder);
+    const total = server.grants.reduce((sum, { granted, reserved }) => sum + granted + reserved, 0);
+    expect(total).to.be.at.most(budget);
+    for (const holder of ['new', 'next']) expect(grantOf(server, holder).reserved).to.equal(1);
+  });
+});

@@ -1,0 +1,53 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import type { Command } from 'commander';
+import { createProgram } from '../../src/operator/cli/program.ts';
+import { root } from '../support/command-line.ts';
+import { podTemplate, readDeploy, readManifests, readYaml } from './read-deploy.ts';
+
+const script = 'scripts/backoffice.ts';
+
+describe('commands in deploy/', () => {
+  it('every command that a manifest, a container, a timer or the page of the deployment runs exists, with its options', async () => {
+    const program = await createProgram(() => true);
+    const commands = (await Promise.all([kubernetes(), compose(), texts()])).flat();
+    expect(commands).to.have.length.greaterThan(12);
+    for (const words of commands) {
+      const command = words.reduce<Command>((at, word) => subcommand(at, word) ?? at, program);
+      expect(command, words.join(' ')).not.to.equal(program);
+      for (const option of words.filter(word => word.startsWith('--')))
+        expect(
+          command.options.map(({ long }) => long),
+          words.join(' '),
+        ).to.include(option);
+    }
+  });
+});
+
+function subcommand(command: Command, name: string): Command | undefined {
+  return command.commands.find(child => child.name() === name);
+}
+
+async function kubernetes(): Promise<string[][]> {
+  const templates = (await readManifests()).flatMap(({ manifest }) => podTemplate(manifest) ?? []);
+  const containers: { args?: string[] }[] = templates.flatMap(({ spec }) => spec.containers);
+  return containers.flatMap(({ args }) => (args?.[0] === script ? [args.slice(1)] : []));
+}
+
+async function compose(): Promise<string[][]> {
+  const [{ services }] = (await readYaml('compose.yaml')) as [{ services: Record<string, { command?: string[] }> }];
+  return Object.values(services).flatMap(({ command }) => (command?.[0] === script ? [command.slice(1)] : []));
+}
+
+async function texts(): Promise<string[][]> {
+  const files = [
+    await readDeploy('backup/backoffice-backup.service'),
+    await readDeploy('retention/backoffice-retention.service'),
+    await readFile(join(root, 'docs/deploy.md'), 'utf8'),
+  ];
+  const lines = files.flatMap(file => [
+    ...file.replaceAll(/ \\\n +/g, ' ').matchAll(/scripts\/backoffice\.ts ([^|`\n]+)/g),
+  ]);
+  return lines.map(([, words = '']) => words.trim().split(/\s+/));
+}

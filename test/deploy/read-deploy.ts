@@ -1,0 +1,60 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseAllDocuments } from 'yaml';
+import { root } from '../support/command-line.ts';
+
+/** A manifest of Kubernetes. Tests know its kind before they read its other fields. */
+export interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly labels?: Record<string, string>;
+    readonly annotations?: Record<string, string>;
+  };
+  // biome-ignore lint/suspicious/noExplicitAny: the schema of each kind is checked by manifests.test.ts
+  readonly [field: string]: any;
+}
+
+const kubernetes = join(root, 'deploy/kubernetes');
+
+export function readDeploy(file: string): Promise<string> {
+  return readFile(join(root, 'deploy', file), 'utf8');
+}
+
+/** Parses a file of YAML, with merge keys. @returns its documents */
+export async function readYaml(file: string): Promise<unknown[]> {
+  const documents = parseAllDocuments(await readDeploy(file), { merge: true, strict: true });
+  if (!Array.isArray(documents)) throw new Error(`${file} is empty`);
+  return documents.map(document => {
+    if (document.errors.length > 0) throw new Error(`${file}: ${document.errors.join('; ')}`);
+    return document.toJS() as unknown;
+  });
+}
+
+/** Names of the files that `kustomization.yaml` applies. */
+export async function manifestFiles(): Promise<string[]> {
+  const [kustomization] = (await readYaml('kubernetes/kustomization.yaml')) as [{ resources: string[] }];
+  return kustomization.resources;
+}
+
+/** Every manifest that `kustomization.yaml` applies, with the name of its file. */
+export async function readManifests(): Promise<{ file: string; manifest: Manifest }[]> {
+  const manifests = await Promise.all(
+    (await manifestFiles()).map(async file =>
+      ((await readYaml(`kubernetes/${file}`)) as Manifest[]).map(manifest => ({ file, manifest })),
+    ),
+  );
+  return manifests.flat();
+}
+
+/** Names of all files in the folder of the manifests. */
+export async function filesOfKubernetes(): Promise<string[]> {
+  return (await readdir(kubernetes)).filter(name => name !== 'kustomization.yaml');
+}
+
+/** The template of the pods that a manifest makes; undefined if it makes none. */
+export function podTemplate({ kind, spec }: Manifest): Manifest | undefined {
+  if (kind === 'CronJob') return spec.jobTemplate.spec.template;
+  return kind === 'Deployment' || kind === 'Job' ? spec.template : undefined;
+}

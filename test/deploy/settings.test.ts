@@ -1,0 +1,76 @@
+import { expect } from 'chai';
+import { settingNames } from '../../src/config.ts';
+import { secretVariables } from '../../src/secret-files.ts';
+import { tracingVariables } from '../../src/tracing/tracing-settings.ts';
+import { podTemplate, readDeploy, readManifests, readYaml } from './read-deploy.ts';
+
+/** Settings that nothing in `deploy/` sets, and why. */
+const deliberatelyAbsent: Record<string, string> = {
+  PORT: 'the default is the port of the image',
+  MANAGEMENT_PORT: 'the default is the port of the image',
+  MASTER_KEY_PREVIOUS: 'only while the master key is being changed',
+  BASE_BACKUP_DIR: 'needs a disk that the commands share, which is for the installation to choose',
+  BASE_BACKUP_KEEP: 'goes with BASE_BACKUP_DIR',
+  CONTROL_CONNECTIONS: 'the default suits every number of processes',
+  ACQUIRE_TIMEOUT_MS: 'the default suits balancers that wait for 60 s',
+  RATE_LIMIT_GLOBAL: 'a matter of the clients, not of the deployment',
+  RATE_LIMIT_LOGIN: 'a matter of the clients, not of the deployment',
+  RATE_LIMIT_FAILURES: 'a matter of the clients, not of the deployment',
+  RATE_LIMIT_MAILS: 'a matter of the clients, not of the deployment',
+  RATE_LIMIT_ACCOUNT: 'a matter of the clients, not of the deployment',
+  RATE_LIMIT_TOKEN: 'a matter of the clients, not of the deployment',
+  AWS_SESSION_TOKEN: 'for temporary logins, which a deployment would have to renew',
+  AWS_ENDPOINT_URL: 'only for stores that are not those of Amazon',
+  ...Object.fromEntries(Object.keys(tracingVariables).map(name => [name, 'deploy/ has no collector of traces'])),
+};
+
+/** Variables of other programs. */
+const foreign = /^(POSTGRES|GF)_/;
+
+describe('settings in deploy/', () => {
+  let used: string[];
+
+  before(async () => {
+    used = (await Promise.all([dockerfile(), compose(), kubernetes(), systemd()])).flat();
+  });
+
+  it('every variable in deploy/ is a setting of the service', () => {
+    const settings = [...settingNames, ...secretVariables.map(name => `${name}_FILE`)];
+    expect(settings).to.include.members(used.filter(name => !foreign.test(name)));
+  });
+
+  it('every setting of the service is in deploy/, or its absence has a reason', () => {
+    const set = new Set(used.map(name => name.replace(/_FILE$/, '')));
+    const absent = settingNames.filter(name => !set.has(name));
+    expect(absent).to.have.members(Object.keys(deliberatelyAbsent));
+  });
+});
+
+async function dockerfile(): Promise<string[]> {
+  const lines = [...(await readDeploy('Dockerfile')).matchAll(/^ENV (.*)$/gm)].map(match => match[1] ?? '');
+  return lines.flatMap(line => [...line.matchAll(/(\w+)=/g)].map(match => match[1] ?? ''));
+}
+
+async function compose(): Promise<string[]> {
+  const [{ services }] = (await readYaml('compose.yaml')) as [
+    { services: Record<string, { environment?: Record<string, string> }> },
+  ];
+  return Object.values(services).flatMap(({ environment = {} }) => Object.keys(environment));
+}
+
+async function kubernetes(): Promise<string[]> {
+  const manifests = await readManifests();
+  const pods = manifests.flatMap(({ manifest }) => podTemplate(manifest) ?? []);
+  const containers: { env?: { name: string }[] }[] = pods.flatMap(({ spec }) => spec.containers);
+  const inPods = containers.flatMap(({ env = [] }) => env.map(({ name }) => name));
+  return [...inPods, ...namesIn(await readDeploy('kubernetes/settings.env'))];
+}
+
+async function systemd(): Promise<string[]> {
+  const unit = await readDeploy('backoffice.service');
+  return [...unit.matchAll(/^Environment=(\w+)=/gm)].map(match => match[1] ?? '');
+}
+
+function namesIn(file: string): string[] {
+  return [...file.matchAll(/^(\w+)=/gm)].map(match => match[1] ?? '');
+}

@@ -1,0 +1,33 @@
+import { expect } from 'chai';
+import { documents } from '../../src/docs/document-page.ts';
+import { pageOf } from '../../src/docs/reference.ts';
+import { describeInBrowser, findViolations, openAll, overflow } from '../docs/browser.ts';
+import { routes } from '../support/contract.ts';
+
+const paths = [
+  ...documents.map(({ path }) => path),
+  '/docs/reference',
+  ...new Set(routes.map(({ tag }) => pageOf(tag))),
+  '/docs/errors',
+  '/docs/nothing',
+];
+
+describeInBrowser('drill: documentation in a browser', (world, open) => {
+  for (const options of [{ colorScheme: 'light' }, { colorScheme: 'dark' }, { forcedColors: 'active' }] as const)
+    it(`axe finds nothing wrong with any page on a phone and a desktop with ${JSON.stringify(options)}`, async () => {
+      const { page } = await open('/docs', options);
+      for (const path of paths) {
+        await page.goto(world().url + path);
+        await page.evaluate(openAll);
+        for (const width of [390, 1280]) {
+          await page.setViewportSize({ width, height: 800 });
+          expect(await findViolations(page), `${path} at ${width}`).to.deep.equal([]);
+          expect(await page.evaluate(overflow), `${path} at ${width}`).to.equal(0);
+        }
+      }
+      await page.getByRole('searchbox').fill('currency');
+      await page.locator('#search-results a').first().waitFor();
+      expect(await findViolations(page), 'search').to.deep.equal([]);
+      await page.close();
+    });
+});

@@ -1,0 +1,49 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import { runScript, startScript } from '../support/command-line.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+
+const kills = 12;
+
+describe('drill: killed backup runs', () => {
+  let world: World;
+  let folder: string;
+  let environment: Record<string, string>;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'killed-backups-'));
+    world = await createWorld();
+    environment = { ...world.environment, BACKUP_TARGET: folder };
+    for (let number = 0; number < 6; number++) await world.provision(`tenant-${number}`);
+  });
+  after(async () => {
+    await world.close();
+    await rm(folder, { recursive: true });
+  });
+
+  it('a run that is killed at any moment leaves nothing that looks whole, and the next run completes it', async () => {
+    const run = (...args: string[]) => runScript('scripts/tenant.ts', ['backup', ...args, '--json'], environment);
+    const startedAt = performance.now();
+    expect((await run('run', '--all')).code).to.equal(0);
+    const runMs = performance.now() - startedAt;
+    for (let kill = 0; kill < kills; kill++) {
+      await sql(world.acme, 'insert into currencies (code, name) values ($1, $1)', [`C${kill}`]);
+      const killed = startScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
+      await sleep((runMs * (kill + 1)) / (kills + 1));
+      killed.process.kill('SIGKILL');
+      await killed.ended;
+      const again = await run('run', '--all');
+      expect(again.code, again.stdout + again.stderr).to.equal(0);
+      const verified = await run('verify');
+      expect(verified.code, verified.stdout).to.equal(0);
+      const names = (await readdir(folder, { recursive: true })).filter(name => /\.(archive|unfinished)$/.test(name));
+      const listed = JSON.parse((await run('list')).stdout).map(({ file }: { file: string }) => file);
+      expect(names, 'files that the ledger does not have').to.have.members(listed);
+    }
+    const drilled = await run('drill', '--count', '3');
+    expect(drilled.code, drilled.stdout).to.equal(0);
+  });
+});

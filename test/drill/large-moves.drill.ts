@@ -1,0 +1,101 @@
+import { rm } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import type { MoveSummary } from '../../src/operator/move/read-moves.ts';
+import type { Client } from '../support/client.ts';
+import { runCommand } from '../support/run-command.ts';
+import { makeServerFolder } from '../support/server-folder.ts';
+import { type Served, sendSteadily, summaryOf } from '../support/steady-load.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+
+/** About 500 MB with the indexes. */
+const rows = Number(process.env.ROWS ?? 350_000);
+const path = '/api/v1/EntityStatus';
+
+describe('drill: move of a large tenant', () => {
+  let world: World;
+  let folder: string;
+  let second: EmbeddedPostgres;
+  let acme: Client;
+  let globex: Client;
+
+  before(async function () {
+    this.timeout(1_800_000);
+    folder = await makeServerFolder('second');
+    [world, second] = await Promise.all([
+      createWorld({ ACQUIRE_TIMEOUT_MS: '9000' }),
+      startEmbeddedPostgres(folder, { settings: ['fsync=off', 'max_connections=60', 'max_wal_size=4GB'] }),
+    ]);
+    expect((await run(['server', 'add', 'second'], second.url)).code).to.equal(0);
+    [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
+    for (const statement of fill) await sql(world.acme, statement);
+  });
+  after(async () => {
+    await world.close();
+    await second.leave();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);
+
+  it('a tenant of 500 MB under 50 writes a second moves with a pause below a second, and others hardly notice', async function () {
+    this.timeout(1_800_000);
+    const plan = JSON.parse((await run(['move', 'acme', '--to', 'second', '--plan', '--json'])).stdout);
+    console.log(plan);
+    const read = (until: Promise<unknown>) =>
+      sendSteadily(50, until, async () => {
+        const { status } = await globex.get(path, { 'Cache-Control': 'no-cache' });
+        return status === 200 ? status : `${status}`;
+      });
+    const titles: string[] = [];
+    const write = (until: Promise<unknown>) =>
+      sendSteadily(50, until, async number => {
+        const comment = `write ${number} of ${Math.random()}`;
+        const { status } = await acme.post('/api/v1/Activity', { ActivityCode: 7, Comment: comment });
+        if (status === 201) titles.push(comment);
+        return status === 201 ? status : `${status}`;
+      });
+    const calmEnd = sleep(20_000);
+    const [calm] = await Promise.all([read(calmEnd), write(calmEnd)]);
+
+    const startedAt = performance.now();
+    const moving = run(['move', 'acme', '--to', 'second', '--json']);
+    const [moved, others, own] = await Promise.all([moving, read(moving), write(moving)]);
+    const seconds = (performance.now() - startedAt) / 1_000;
+    expect(moved.code, moved.stderr).to.equal(0);
+    const { pauseMs, bytes, rows: moves }: MoveSummary = JSON.parse(moved.stdout.trim().split('\n').at(-1) ?? '');
+    console.log({ MB: (bytes ?? 0) / 1e6, rows: moves, seconds, pauseMs });
+    console.table({ 'others, calm': summaryOf(calm), 'others, move': summaryOf(others), writes: summaryOf(own) });
+    expect(bytes).to.be.above(400e6);
+    expect(pauseMs).to.be.below(1_000);
+    expect(failed(own)).to.equal(0);
+    expect(failed(others)).to.equal(0);
+    const written = await sql<{ comment: string }>(
+      world.acme,
+      `select comment from activities where comment like 'write % of %'`,
+    );
+    // The old database is closed: the new one has its rows and the later ones.
+    expect(written.length).to.be.at.most(titles.length);
+    const back = await run(['move', 'acme', '--back', '--json']);
+    expect(back.code, back.stderr).to.equal(0);
+    const { rows: after } = JSON.parse(back.stdout.trim().split('\n').at(-1) ?? '');
+    expect(after).to.be.at.least(moves ?? 0);
+  });
+});
+
+const failed = (served: readonly Served[]): number => served.filter(({ status }) => typeof status === 'string').length;
+
+const fill = [
+  `insert into activities (created_at, activity_code, user_id, comment, entity_id, screen, ip_address, recorded_by, recorded_from)
+   select timestamptz '2025-01-01Z' + i * interval '1 minute', 100 + i % 40, 1 + i % 200,
+          'called about order ' || i || ', to be delivered on Monday', 1 + i % 5000, 'Orders', '10.0.0.1', 1, '127.0.0.1'
+     from generate_series(1, ${rows}) i`,
+  `insert into audit_log (created_at, user_id, user_guid, action, resource, record_key, before, after, ip_address, trace_id, database_user)
+   select timestamptz '2025-01-01Z' + i * interval '1 minute', 1 + i % 50, md5('user' || i % 50)::uuid, 'update', 'Entity',
+          (1 + i % 20000)::text, stored, stored, '10.0.0.1', md5('trace' || i)::uuid, 'service'
+     from (select i, jsonb_build_object('id', i, 'name', 'customer ' || md5(i::text), 'status_id', 1, 'country_code', 'GB',
+                    'note', repeat(md5(i::text), 6)) as stored
+             from generate_series(1, ${rows}) i) made`,
+  'vacuum analyze',
+];

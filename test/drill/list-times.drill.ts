@@ -1,0 +1,67 @@
+import { expect } from 'chai';
+import { withConnection } from '../../src/postgres/connection.ts';
+import { documentedRoutes } from '../../src/routes.ts';
+import type { Client } from '../support/client.ts';
+import { largeTenantSql } from '../support/large-tenant.ts';
+import { listQueries } from '../support/list-requests.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const lists = ['Entities', 'Activity', 'AuditLog', 'SystemOptions', 'Currency'].map(name => `/api/v1/${name}`);
+/** The time that a page of 50 records may take beyond a request for one record, in ms. */
+const maxMs = 20;
+/** The same for a page that no index serves, and that may read all rows; and for a long text, of many trigrams. */
+const maxSearchMs = 250;
+const isSearch = (query: string): boolean => /(^|&)q=|(contains|null)\]|\[Comment\]=/.test(decodeURIComponent(query));
+
+/** Run it on a quiet machine: it measures times. */
+describe('drill: the lists of a tenant with 100,000 rows', () => {
+  let world: World;
+  let admin: Client;
+
+  before(async () => {
+    world = await createWorld();
+    admin = await world.login(world.acme);
+    await withConnection(world.acme.adminUrl, async client => {
+      for (const text of largeTenantSql()) await client.query(text);
+    });
+  });
+  after(() => world.close());
+
+  /** The median of five requests, in ms. */
+  async function timeOf(path: string): Promise<number> {
+    const times: number[] = [];
+    for (let run = 0; run < 5; run++) {
+      const startedAt = performance.now();
+      const { status, body } = await admin.get(path, { 'Cache-Control': 'no-cache' });
+      times.push(performance.now() - startedAt);
+      expect(status, `${path} ${JSON.stringify(body).slice(0, 200)}`).to.equal(200);
+    }
+    return times.sort((one, other) => one - other)[2] ?? 0;
+  }
+
+  for (const path of lists)
+    it(`a page of ${path} takes at most ${maxMs} ms longer than one record, or ${maxSearchMs} ms if no index serves it`, async () => {
+      const list = documentedRoutes().find(route => route.method === 'GET' && route.path === path)?.list;
+      if (!list) throw new Error(`${path} is no list`);
+      const { body, headers } = await admin.get(`${path}?sort=-${list.key.name}&limit=1000`);
+      const queries = listQueries(list, body.at(-1)).map(query => `${query}&limit=50`);
+      queries.push(...ownParameters(path, body.at(-1)));
+      const middle = /<([^>]*)>/.exec(headers.get('link') ?? '')?.[1]?.split('?')[1];
+      if (middle) queries.push(middle.replace('limit=1000', 'limit=50'));
+      const base = await timeOf(`${path}?sort=${list.key.name}&limit=1`);
+      const times: { query: string; ms: number }[] = [];
+      for (const query of queries) times.push({ query, ms: Math.round((await timeOf(`${path}?${query}`)) - base) });
+      times.sort((one, other) => other.ms - one.ms);
+      console.table(times.slice(0, 25));
+      const slow = times.filter(({ query, ms }) => ms > (isSearch(query) ? maxSearchMs : maxMs));
+      expect(slow).to.deep.equal([]);
+    });
+});
+
+/** The parameters that only the list at a path has, with the values of a record. */
+function ownParameters(path: string, record: Record<string, unknown>): string[] {
+  if (path.endsWith('Activity')) return [`userId=${record.UserId ?? 1}`, `entityId=${record.EntityId ?? 1}`];
+  if (!path.endsWith('AuditLog')) return [];
+  const key = `resource=${record.Resource}&key=${record.Key}`;
+  return [`userId=${record.UserId}`, key, `${key}&userId=${record.UserId}`, `resource=${record.Resource}`, 'key=17'];
+}

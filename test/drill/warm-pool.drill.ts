@@ -1,0 +1,75 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { fillMoments, poolChecks, provisionMoments } from '../operator/provisioning/warm-pool-checks.ts';
+import { runScript } from '../support/command-line.ts';
+import { createDedicatedServer, type DedicatedServer, manifestOf } from '../support/dedicated-server.ts';
+import { runCommand } from '../support/run-command.ts';
+
+describe('drill: warm pool of killed and concurrent processes', () => {
+  let server: DedicatedServer;
+  before(async () => {
+    server = await createDedicatedServer();
+  });
+  after(() => server.close());
+
+  const { expectNoOrphan, expectCompletedProvision, expectCompletedFill } = poolChecks(() => server);
+
+  for (const moment of provisionMoments)
+    it(`a provision that is killed ${moment.name} loses no warm database and is completed by the next run`, () =>
+      expectCompletedProvision(moment));
+
+  for (const moment of fillMoments)
+    it(`a pool fill that is killed ${moment.name} is completed by the next pool fill`, () =>
+      expectCompletedFill(moment));
+
+  it('three processes that provision the same 12 tenants during a fill create each tenant once', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
+    try {
+      const slugs = Array.from({ length: 12 }, (_, number) => `folder-${number}`);
+      for (const slug of slugs) await writeFile(join(folder, `${slug}.json`), JSON.stringify(manifestOf(slug)));
+      await writeFile(join(folder, 'bad.json'), '{ "slug": "postgres" }');
+      await writeFile(join(folder, 'broken.json'), '{');
+      await writeFile(join(folder, 'elsewhere.json'), JSON.stringify({ ...manifestOf('nowhere'), server: 'none' }));
+      const start = (...args: string[]) => runScript('scripts/tenant.ts', args, server.environment);
+      const [filling, ...runs] = await Promise.all([
+        start('pool', 'fill', '--size', '6', '--json'),
+        start('provision', '--file', folder, '--json'),
+        start('provision', '--file', folder, '--json'),
+        start('provision', '--file', folder, '--json'),
+      ]);
+      expect(filling?.code, filling?.stderr).to.equal(0);
+      const made = new Map<string, number>();
+      for (const { code, stdout, stderr } of runs) {
+        expect({ code, stderr }).to.deep.equal({ code: 1, stderr: '' });
+        const lines = stdout
+          .trim()
+          .split('\n')
+          .map(line => JSON.parse(line));
+        expect(lines).to.have.length(15);
+        expect(
+          lines
+            .filter(({ error }) => error)
+            .map(({ file }) => file)
+            .sort(),
+        ).to.deep.equal(['bad.json', 'broken.json', 'elsewhere.json']);
+        for (const { slug, created } of lines) if (created) made.set(slug, (made.get(slug) ?? 0) + 1);
+      }
+      expect([...made].sort()).to.deep.equal(slugs.sort().map(slug => [slug, 1]));
+      const guids = await server.control<{ guid: string; database: string }>(
+        `select guid, database_name as database from tenants where slug like 'folder-%'`,
+      );
+      for (const { guid, database } of guids)
+        expect(await server.sql('select guid from tenant_identity', database), database).to.deep.equal([{ guid }]);
+      const again = await runCommand('scripts/tenant.ts', ['provision', '--file', folder], server.environment);
+      expect(again.code).to.equal(1);
+      expect(again.stdout)
+        .to.include('folder-0 exists already: nothing was changed.')
+        .and.to.include('15 manifests, 3 failed.');
+      await expectNoOrphan();
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+});

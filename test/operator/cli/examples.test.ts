@@ -1,0 +1,53 @@
+import { expect } from 'chai';
+import type { Command } from 'commander';
+import { createProgram } from '../../../src/operator/cli/program.ts';
+
+/** Splits a line as a shell does: quotes, comments and redirections. */
+function shellWords(line: string): string[] {
+  const words = line.match(/"[^"]*"|\S+/g) ?? [];
+  const end = words.findIndex(word => ['#', '<', '>'].includes(word));
+  return (end < 0 ? words : words.slice(0, end)).map(word => word.replace(/^"|"$/g, ''));
+}
+
+function helpOf(command: Command): string {
+  let help = '';
+  command.configureOutput({
+    writeOut: text => {
+      help += text;
+    },
+  });
+  command.outputHelp();
+  return help;
+}
+
+describe('help of the command line', () => {
+  it('the help of each command has examples, and the program accepts each of them as a call of that command', async () => {
+    const program = await createProgram(() => true);
+    const commands: { path: string; command: Command }[] = [];
+    let called = '';
+    const visit = (command: Command, path: string): void => {
+      commands.push({ path, command });
+      command.exitOverride(error => {
+        throw error;
+      });
+      if (command.registeredArguments.length > 0 || command.commands.length === 0)
+        command.action(() => {
+          called = path;
+        });
+      for (const each of command.commands) visit(each, `${path} ${each.name()}`);
+    };
+    for (const command of program.commands) visit(command, command.name());
+    const help = helpOf(program);
+    for (const { path, command } of commands) {
+      const examples = [...helpOf(command).matchAll(/^ {2}npx backoffice (.*)$/gm)].map(([, line = '']) => line);
+      expect(examples, `examples in the help of ${path}`).to.not.deep.equal([]);
+      for (const line of [...examples]) {
+        called = '';
+        await program.parseAsync(shellWords(line), { from: 'user' });
+        expect(`${called} `, line).to.satisfy((name: string) => name.startsWith(`${path} `));
+      }
+    }
+    for (const [, line = ''] of help.matchAll(/^ {2}npx backoffice (.*)$/gm))
+      await program.parseAsync(shellWords(line), { from: 'user' });
+  });
+});

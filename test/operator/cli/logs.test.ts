@@ -1,0 +1,83 @@
+import { userInfo } from 'node:os';
+import { expect } from 'chai';
+import type { Command } from 'commander';
+import type { ActionSummary } from '../../../src/operator/actions/list-actions.ts';
+import { createProgram } from '../../../src/operator/cli/program.ts';
+import type { ScriptResult } from '../../support/command-line.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { createWorld, type World } from '../../support/world.ts';
+
+describe('log of operators', () => {
+  let world: World;
+  before(async () => {
+    world = await createWorld();
+  });
+  after(() => world.close());
+
+  const run = (args: string[], input?: string): Promise<ScriptResult> =>
+    runCommand('scripts/backoffice.ts', args, world.environment, input);
+  const logs = async (...args: string[]): Promise<ActionSummary[]> =>
+    JSON.parse((await run(['logs', ...args, '--json'])).stdout);
+
+  it('a command that changes something writes one row: who, what, when, why, and how it ended', async () => {
+    const before = Date.now();
+    await run(['suspend', 'globex', '--reason', 'unpaid bill']);
+    await run(['resume', 'globex']);
+    await run(['user', 'add', 'globex', 'bob@globex.test', '--role', 'Emperor']);
+    await run(['list']);
+    await run(['show', 'globex']);
+    await run(['delete', 'globex']); // not confirmed
+    const [refused, failed, resumed, suspended, ...more] = await logs('globex', '--all');
+    expect(more).to.deep.equal([]);
+    expect(suspended).to.deep.include({ command: 'suspend', reason: 'unpaid bill', state: 'done', arguments: {} });
+    expect(suspended).to.include({ tenant: world.globex.guid, error: null });
+    expect(suspended?.operator).to.match(new RegExp(`^${userInfo().username}@`));
+    expect(Date.parse(suspended?.startedAt ?? '')).to.be.within(before - 1_000, Date.now());
+    expect(resumed).to.include({ command: 'resume', reason: null, state: 'done' });
+    expect(failed).to.include({ command: 'user add', state: 'failed' });
+    expect(failed?.arguments).to.deep.equal({ email: 'bob@globex.test', role: 'Emperor' });
+    expect(failed?.error).to.match(/no role Emperor/);
+    expect(refused).to.include({ command: 'delete', state: 'refused' });
+    expect((await logs('globex', '--command', 'user')).map(({ command }) => command)).to.deep.equal(['user add']);
+    expect(await logs('globex', '--since', '2100-01-01')).to.deep.equal([]);
+  });
+
+  it('a secret from stdin is in no row of the log', async () => {
+    const password = 'a chosen long password';
+    const email = world.acme.admin.email;
+    expect((await run(['user', 'password', 'acme', email, '--password-stdin'], password)).code).to.equal(0);
+    const url = 'postgresql://u:secret-word@127.0.0.1:1/x';
+    expect((await run(['server', 'add', 'second'], url)).code).to.equal(1);
+    const text = JSON.stringify(await logs());
+    expect(text).to.include('user password').and.include('server add');
+    expect(text).to.not.include(password).and.not.include('secret-word');
+  });
+
+  it('a purge leaves the rows of the tenant without their arguments, which may name people', async () => {
+    await world.provision('gone');
+    await run(['user', 'add', 'gone', 'bob@gone.test']);
+    await run(['delete', 'gone', '--yes']);
+    expect((await run(['purge', 'gone', '--yes', '--reason', 'contract ended'])).code).to.equal(0);
+    const rows = await logs('gone');
+    expect(rows.map(({ command, state, reason }) => [command, state, reason])).to.deep.equal([
+      ['purge', 'done', 'contract ended'],
+      ['delete', 'done', null],
+      ['user add', 'done', null],
+    ]);
+    expect(JSON.stringify(rows)).to.not.include('bob@');
+  });
+
+  it('every command takes a reason, except those that change nothing', async () => {
+    const program = await createProgram(() => true);
+    const leaves = (command: Command, path: string): [string, Command][] =>
+      command.commands.flatMap(child => [
+        [`${path}${child.name()}`, child],
+        ...leaves(child, `${path}${child.name()} `),
+      ]);
+    const printing = leaves(program, '').filter(([, { options }]) => options.some(({ long }) => long === '--json'));
+    const without = printing.filter(([, { options }]) => options.every(({ long }) => long !== '--reason'));
+    const reading = /(^| )(list|show|status|processes|logs?|diff|rebalance|watch)$|^backup (run|verify|drill)$/;
+    expect(without.map(([path]) => path).filter(path => !reading.test(path))).to.deep.equal([]);
+    expect(printing.length - without.length).to.be.greaterThan(30);
+  });
+});

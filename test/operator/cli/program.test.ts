@@ -1,0 +1,78 @@
+import { mkdtemp, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { nodeOptions, root, startProgram } from '../../support/command-line.ts';
+import { createWorld, type World } from '../../support/world.ts';
+
+/** Writes the URL of every module that is loaded to stderr. */
+const traceModules = `data:text/javascript,${encodeURIComponent(`
+  import { registerHooks } from 'node:module';
+  registerHooks({ load: (url, context, next) => (process.stderr.write(url + '\\n'), next(url, context)) });
+`)}`;
+
+describe('program of the command line', () => {
+  let world: World;
+  let folder: string;
+  before(async () => {
+    world = await createWorld();
+    folder = await mkdtemp(join(tmpdir(), 'backoffice-bin-'));
+    await symlink(join(root, 'bin/backoffice'), join(folder, 'backoffice'));
+  });
+  after(async () => {
+    await world.close();
+    await rm(folder, { recursive: true });
+  });
+
+  function run(program: string, args: string[]) {
+    const running = startProgram(program, args, world.environment);
+    running.process.stdin.end();
+    return running.ended;
+  }
+
+  it('backoffice runs through a symbolic link from any folder', async () => {
+    const { code, stdout } = await run('sh', ['-c', `cd ${folder} && exec ./backoffice list --json`]);
+    expect(code).to.equal(0);
+    expect(JSON.parse(stdout).map(({ slug }: { slug: string }) => slug)).to.deep.equal(['acme', 'globex']);
+  });
+
+  it('npx backoffice is the program of the package, and --version names the build', async () => {
+    const { code, stdout } = await run('npx', ['backoffice', '--version', '--json']);
+    expect(code).to.equal(0);
+    expect(JSON.parse(stdout)).to.have.all.keys('build', 'tenant', 'control', 'node');
+  });
+
+  it('the help has each command in a group, on one line of at most 80 characters', async () => {
+    const { code, stdout } = await run(join(root, 'bin/backoffice'), ['--help']);
+    expect(code).to.equal(0);
+    const commands = stdout.slice(stdout.indexOf('Tenants:'), stdout.indexOf('Examples:'));
+    expect(commands).to.match(/^People:\n {2}user .*\n {2}role /m);
+    for (const line of commands.split('\n')) expect(line).to.match(/^$|^\w+:$|^ {2}\w.{0,77}$/);
+  });
+
+  it('a command whose reader closes the pipe ends without an error, also one that repeats its output', async () => {
+    const { stdout, stderr, code } = await run('bash', [
+      '--norc',
+      '-o',
+      'pipefail',
+      '-c',
+      `cd ${folder} && ./backoffice list | true && ./backoffice processes --watch --json | head -n 1`,
+    ]);
+    expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
+    expect(JSON.parse(stdout)).to.be.an('array');
+  });
+
+  it('help loads no module of a command, and list loads no entity manager', async () => {
+    const load = async (...args: string[]): Promise<string> => {
+      const options = ['--import', traceModules, ...nodeOptions, 'scripts/backoffice.ts', ...args];
+      return (await run(process.execPath, options)).stderr;
+    };
+    const [help, list] = await Promise.all([load('--help'), load('list')]);
+    expect(help)
+      .to.include('/catalogue.ts')
+      .and.not.match(/-commands?\.ts|zod|node_modules\/pg\//);
+    expect(list)
+      .to.include('/list-command.ts')
+      .and.not.match(/@mikro-orm|user-commands\.ts/);
+  });
+});

@@ -1,0 +1,70 @@
+import { spawnSync } from 'node:child_process';
+import { expect } from 'chai';
+import { nodeOptions, root, startProgram } from '../../support/command-line.ts';
+import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { createWorld, type World } from '../../support/world.ts';
+
+const hasScript = spawnSync('script', ['--version']).stdout?.includes('util-linux') ?? false;
+
+describe('questions of the command line', () => {
+  let world: World;
+  before(async () => {
+    world = await createWorld();
+  });
+  after(() => world.close());
+
+  /** Runs a command on a terminal, and types the answers, each when its question is on the screen. */
+  async function onTerminal(args: string[], answers: [question: string, answer: string][]) {
+    const line = [process.execPath, ...nodeOptions, `${root}scripts/backoffice.ts`, ...args].join(' ');
+    const running = startProgram('script', ['-qefc', line, '/dev/null'], { ...world.environment, TERM: 'dumb' });
+    for (const [question, answer] of answers) {
+      await eventually(async () => running.output.stdout.includes(question), 10_000);
+      running.process.stdin.write(answer);
+    }
+    const { code, stdout } = await running.ended;
+    return { code, screen: stdout };
+  }
+
+  (hasScript ? it : it.skip)('on a terminal, a command asks for what is missing, and Tab completes it', async () => {
+    const { code, screen } = await onTerminal(
+      ['user', 'change', '--scope', 'All'],
+      [
+        ['Tenant (', 'glo\t'],
+        ['globex', '\r'],
+        ['E-mail address (', `${world.globex.admin.email}\r`],
+      ],
+    );
+    expect(screen)
+      .to.include('Tenant')
+      .and.match(/scope +All/);
+    expect(code).to.equal(0);
+  });
+
+  (hasScript ? it : it.skip)('an empty answer and Ctrl-C change nothing', async () => {
+    const empty = await onTerminal(['suspend'], [['Tenant (', '\r']]);
+    expect(empty.code).to.equal(2);
+    expect(empty.screen).to.include("missing required argument 'slug'");
+    const ended = await onTerminal(['delete', 'globex'], [['Type its slug', '\x03']]);
+    expect(ended.code).to.equal(2);
+    expect(ended.screen).to.include('nothing was changed');
+    const { stdout } = await runCommand('scripts/backoffice.ts', ['show', 'globex', '--json'], world.environment);
+    expect(JSON.parse(stdout)).to.include({ status: 'active' });
+  });
+
+  it('without a terminal, a command asks nothing, names what is missing and exits with 2', async () => {
+    const missing = {
+      suspend: "missing required argument 'slug'",
+      'client add acme a@acme.test': "required option '--name <name>' not specified",
+      provision: 'Give a slug, --name and --admin-email',
+      'server remove default': 'default has the control database',
+    };
+    for (const [line, text] of Object.entries(missing)) {
+      const { code, stderr } = await runCommand('scripts/backoffice.ts', line.split(' '), world.environment);
+      expect({ code, text: stderr }, line).to.satisfy(
+        (result: { code: number; text: string }) =>
+          result.code === (line.startsWith('server') ? 1 : 2) && result.text.includes(text),
+      );
+    }
+  });
+});

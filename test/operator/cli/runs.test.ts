@@ -1,0 +1,47 @@
+import { expect } from 'chai';
+import { migrationNames } from '../../../src/postgres/migration-names.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { createWorld, type World } from '../../support/world.ts';
+
+describe('runs of migrations, and servers', () => {
+  let world: World;
+  before(async () => {
+    world = await createWorld();
+  });
+  after(() => world.close());
+
+  const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
+
+  it('runs list, show and watch have the run with its tenants, and watch ends with it', async () => {
+    expect((await run('runs', 'show')).stderr).to.equal('There is no run yet. List them: npx backoffice runs list\n');
+    await world.control.em.fork().execute(`update tenants set schema_version = null where slug = 'acme'`);
+    expect((await run('migrate', '--all')).code).to.equal(0);
+    const head = (await migrationNames('tenant')).at(-1);
+    const [newest] = JSON.parse((await run('runs', 'list', '--json')).stdout);
+    expect(newest).to.deep.include({ state: 'succeeded', head, tenants: 2, outcomes: { current: 1, migrated: 1 } });
+    const shown = JSON.parse((await run('runs', 'show', String(newest.id), '--json')).stdout);
+    expect(shown.tenants.map(({ slug, state }: Record<string, string>) => [slug, state])).to.deep.equal([
+      ['acme', 'migrated'],
+      ['globex', 'current'],
+    ]);
+    const watched = await run('runs', 'watch', '--json');
+    expect(watched.code).to.equal(0);
+    expect(JSON.parse(watched.stdout)).to.deep.include({ id: newest.id, state: 'succeeded', failed: [] });
+  });
+
+  it('--watch without a terminal is refused as wrong usage, unless documents are printed', async () => {
+    const { code, stdout, stderr } = await run('status', '--watch');
+    expect([code, stdout]).to.deep.equal([2, '']);
+    expect(stderr).to.match(/--watch needs a terminal/);
+  });
+
+  it('server set changes the capacity of a server, and refuses another name', async () => {
+    const capacity = async () => JSON.parse((await run('server', 'list', '--json')).stdout)[0].capacity;
+    expect((await run('server', 'set', 'default', '--capacity', '7')).stdout).to.equal('default takes 7 tenants.\n');
+    expect(await capacity()).to.equal(7);
+    expect((await run('server', 'set', 'default', '--capacity', 'none')).code).to.equal(0);
+    expect(await capacity()).to.equal(null);
+    expect((await run('server', 'set', 'elsewhere', '--capacity', '7')).code).to.equal(1);
+    expect((await run('server', 'set', 'default')).code).to.equal(2);
+  });
+});

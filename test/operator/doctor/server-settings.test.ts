@@ -1,0 +1,93 @@
+import { expect } from 'chai';
+import {
+  checkServerSettings,
+  readServerSettings,
+  type ServerSettings,
+} from '../../../src/operator/doctor/check-server-settings.ts';
+import { diagnose } from '../../../src/operator/doctor/doctor.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+
+describe('doctor on the settings of a server', () => {
+  let server: DedicatedServer;
+
+  before(async () => {
+    server = await createDedicatedServer(['autovacuum=on', 'autovacuum_naptime=1h', 'max_slot_wal_keep_size=-1']);
+  });
+  after(() => server.close());
+
+  const good: ServerSettings = {
+    version: 180_004,
+    connections: 97,
+    naptime: 60,
+    initSync: 'fsync',
+    hasSyncfs: true,
+    slotWal: -1,
+    walLevel: 'replica',
+    databases: 100,
+    slots: 0,
+    oldest: 'postgres',
+    oldestAge: 200_000_000,
+  };
+  const findingsOf = (changed: Partial<ServerSettings>) =>
+    checkServerSettings({ ...good, ...changed }, 97).map(({ check, problem, remedy }) => [check, problem, remedy]);
+
+  it('each setting that does not suit the installation is found, with the statement that corrects it', () => {
+    const cases: [Partial<ServerSettings>, string, RegExp, RegExp][] = [
+      [{ version: 150_007 }, 'server_version', /is PostgreSQL 15, tenants need 16/, /Upgrade/],
+      [
+        { connections: 96 },
+        'too_few_connections',
+        /accepts 96 connections, CONNECTION_BUDGET is 97/,
+        /max_connections/,
+      ],
+      [
+        { oldestAge: 1_000_000_001 },
+        'old_transaction_ids',
+        /database postgres .* 1000000001 transactions/,
+        /autovacuum/,
+      ],
+      [{ databases: 601 }, 'server_setting', /autovacuum_naptime is 60 s for 601 databases/, /naptime = '61s'/],
+      [{ databases: 200 }, 'server_setting', /recovery_init_sync_method is fsync/, /= 'syncfs'; select pg_reload_conf/],
+      [{ slots: 1 }, 'server_setting', /max_slot_wal_keep_size has no limit/, /max_slot_wal_keep_size = '10GB'/],
+      [{ walLevel: 'minimal' }, 'server_setting', /wal_level is minimal/, /wal_level = 'replica'/],
+    ];
+    expect(findingsOf({})).to.deep.equal([]);
+    for (const [changed, check, problem, remedy] of cases) {
+      const found = findingsOf(changed).find(([, text]) => problem.test(text as string));
+      expect(found?.[0], JSON.stringify(changed)).to.equal(check);
+      expect(found?.[2]).to.match(remedy);
+    }
+  });
+
+  it('settings that suit many databases are no findings', () => {
+    expect(findingsOf({ databases: 5_000, naptime: 500, initSync: 'syncfs', slots: 2, slotWal: 10_240 })).to.deep.equal(
+      [],
+    );
+    expect(findingsOf({ databases: 5_000, naptime: null, hasSyncfs: false })).to.deep.equal([]);
+  });
+
+  it('the settings of a server are read as the server has them', async () => {
+    const settings = await withConnection(server.url, readServerSettings);
+    const { oldestAge, ...rest } = settings;
+    expect(oldestAge).to.be.within(1, 1_000_000);
+    expect(rest).to.deep.include({ connections: 117, naptime: 3_600, slotWal: -1, walLevel: 'replica', slots: 0 });
+    expect(rest.version).to.be.greaterThan(160_000);
+    const [found] = await server.sql<{ count: number }>('select count(*)::int from pg_database');
+    expect([rest.initSync, rest.databases]).to.deep.equal(['fsync', found?.count]);
+  });
+
+  it('doctor exits with 1 for too few connections, and with 0 for a replication slot that may fill the disk', async () => {
+    expect((await diagnose(server.installation)).findings).to.deep.equal([]);
+    await server.sql(`select pg_create_physical_replication_slot('nobody')`);
+    const doctor = (budget: string) =>
+      runCommand('scripts/tenant.ts', ['doctor', '--json'], { ...server.environment, CONNECTION_BUDGET: budget });
+    const [enough, tooFew] = [await doctor('117'), await doctor('118')];
+    expect([enough.code, tooFew.code]).to.deep.equal([0, 1]);
+    const checksOf = ({ stdout }: { stdout: string }) =>
+      JSON.parse(stdout).findings.map(({ check, severity }: Record<string, string>) => `${severity} ${check}`);
+    expect(checksOf(enough)).to.deep.equal(['warning server_setting']);
+    expect(checksOf(tooFew)).to.deep.equal(['error too_few_connections', 'warning server_setting']);
+  });
+});

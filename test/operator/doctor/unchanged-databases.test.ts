@@ -1,0 +1,162 @@
+import { expect } from 'chai';
+import { type Diagnosis, diagnose } from '../../../src/operator/doctor/doctor.ts';
+import { readServerEvidence } from '../../../src/operator/doctor/server-evidence.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+
+describe('doctor on tenant databases that did not change', () => {
+  let server: DedicatedServer;
+  let acme: string;
+  let globex: string;
+
+  before(async () => {
+    server = await createDedicatedServer();
+    acme = (await server.provision('acme')).tenant.databaseName;
+    globex = (await server.provision('globex')).tenant.databaseName;
+    expect(await check()).to.deep.equal([0, []]);
+  });
+  after(() => server.close());
+  beforeEach('nothing is wrong, and nothing changed', async () => {
+    await check();
+    expect(await check()).to.deep.equal([2, []]);
+  });
+
+  /** @returns the number of tenant databases that were not opened, and the checks of the findings with their tenants */
+  async function check(full = false): Promise<[unchanged: number, findings: string[]]> {
+    const { unchanged, findings }: Diagnosis = await diagnose(server.installation, { full });
+    return [unchanged, findings.map(finding => `${finding.check} ${finding.tenant}`)];
+  }
+
+  /** Sessions of all time, by database. */
+  const sessions = () =>
+    server.sql(
+      `select datname, sessions::int from pg_stat_database where datname in ('${acme}', '${globex}') order by 1`,
+    );
+
+  it('doctor opens no unchanged database, and says how many it left out; with --full it opens all', async () => {
+    const before = await sessions();
+    const doctor = (...args: string[]) => runCommand('scripts/tenant.ts', ['doctor', ...args], server.environment);
+    expect(await doctor()).to.deep.include({
+      code: 0,
+      stdout: 'Checked 2 tenants on 1 server, 2 unchanged since the last check: nothing is wrong.\n',
+    });
+    expect(JSON.parse((await doctor('--json')).stdout)).to.include({ healthy: true, tenants: 2, unchanged: 2 });
+    expect(await sessions()).to.deep.equal(before);
+    expect((await doctor('--full')).stdout).to.equal('Checked 2 tenants on 1 server: nothing is wrong.\n');
+    expect(await sessions()).to.not.deep.equal(before);
+  });
+
+  /** Changes inside a tenant database that a check finds, each with the statement that takes it back. */
+  const drifts: [change: string, restore: string][] = [
+    [
+      'alter table order_statuses alter column name type varchar(200)',
+      'alter table order_statuses alter column name type text',
+    ],
+    [
+      `alter table order_statuses alter column name set default 'x'`,
+      'alter table order_statuses alter column name drop default',
+    ],
+    ['create index by_hand on order_statuses (name)', 'drop index by_hand'],
+    [
+      'alter table order_statuses disable trigger audit_update',
+      'alter table order_statuses enable trigger audit_update',
+    ],
+    ['alter function refuse_change() security definer', 'alter function refuse_change() security invoker'],
+    ['grant select on order_statuses to pg_monitor', 'revoke select on order_statuses from pg_monitor'],
+    [
+      'alter table order_statuses add constraint named check (id > 0)',
+      'alter table order_statuses drop constraint named',
+    ],
+    ['create policy hidden on order_statuses using (false)', 'drop policy hidden on order_statuses'],
+    ['create extension amcheck', 'drop extension amcheck'],
+    ['alter table order_statuses set (fillfactor = 90)', 'alter table order_statuses reset (fillfactor)'],
+    ['create sequence by_hand', 'drop sequence by_hand'],
+  ];
+
+  it('doctor finds every change of the schema of a database in which nothing was wrong', async () => {
+    for (const [change, restore] of drifts) {
+      await server.sql(change, acme);
+      expect(await check(), change).to.deep.equal([1, ['schema_drift acme']]);
+      await server.sql(restore, acme);
+      expect(await check(), restore).to.deep.equal([1, []]);
+    }
+  });
+
+  it('doctor opens a database after changes of its schema that leave the compared objects as they were', async () => {
+    for (const change of [
+      `comment on table order_statuses is 'changed'`,
+      'create table spare (); drop table spare',
+      'truncate idempotency_keys',
+      'create statistics spare on id, name from order_statuses; drop statistics spare',
+    ]) {
+      await server.sql(change, acme);
+      expect(await check(), change).to.deep.equal([1, []]);
+    }
+  });
+
+  it('doctor finds what a login of a tenant feels although the database of the tenant did not change', async () => {
+    const [row] = await server.sql<{ verifier: string }>(
+      `select rolpassword as verifier from pg_authid where rolname = '${acme}'`,
+    );
+    const role = `alter role "${acme}"`;
+    const changes: [change: string, findings: string[], restore: string][] = [
+      [`${role} password 'another'`, ['login_fails acme'], `${role} password '${row?.verifier}'`],
+      [`${role} valid until '2000-01-01'`, ['login_fails acme'], `${role} valid until 'infinity'`],
+      [`${role} set search_path = nowhere`, ['wrong_identity acme'], `${role} reset all`],
+      [
+        `alter database "${acme}" set search_path = nowhere`,
+        ['wrong_identity acme'],
+        `alter database "${acme}" reset all`,
+      ],
+    ];
+    for (const [change, findings, restore] of changes) {
+      await server.sql(change);
+      expect(await check(), change).to.deep.equal([1, findings]);
+      await server.sql(restore);
+      expect(await check(), restore).to.deep.equal([1, []]);
+    }
+    await server.sql('create role deep; grant pg_write_all_data to deep; grant deep to office_tenant');
+    expect((await check())[0], 'a membership of the group of all tenants').to.equal(0);
+    await server.sql('drop role deep');
+  });
+
+  it('doctor opens all databases after counters were reset, and after the server loaded its settings', async () => {
+    await server.sql('select pg_stat_reset()', acme);
+    expect(await check()).to.deep.equal([1, []]);
+    await server.sql('select pg_stat_reset_shared()');
+    expect(await check()).to.deep.equal([0, []]);
+    await server.sql('select pg_reload_conf(); select pg_sleep(0.2)');
+    expect(await check()).to.deep.equal([0, []]);
+  });
+
+  it('doctor opens a database that is in use', async () => {
+    await withConnection(`${server.url.replace(/\/[^/]*$/, '')}/${acme}`, async () =>
+      expect(await check()).to.deep.equal([1, []]),
+    );
+  });
+
+  it('nothing is proved while a session may change rows without counting, or the login may not read passwords', async () => {
+    const evidence = () => withConnection(server.url, client => readServerEvidence(client, 'office'));
+    expect((await evidence()).server).to.be.a('string');
+    await server.sql(`alter role "${globex}" set track_counts = off`);
+    expect((await evidence()).server).to.equal(undefined);
+    await server.sql(`alter role "${globex}" reset track_counts`);
+    await server.sql(`create role plain`);
+    const plain = await withConnection(server.url, async client => {
+      await client.query('set role plain');
+      return readServerEvidence(client, 'office');
+    });
+    await server.sql('drop role plain');
+    expect(plain.server).to.equal(undefined);
+  });
+
+  it('what only a full check finds is found by the next check as well', async () => {
+    // A superuser can hide a change from the counters.
+    await server.sql('set track_counts = off; create index by_hand on order_statuses (name)', acme);
+    expect(await check()).to.deep.equal([2, []]);
+    expect(await check(true)).to.deep.equal([0, ['schema_drift acme']]);
+    expect(await check()).to.deep.equal([1, ['schema_drift acme']]);
+    await server.sql('drop index by_hand', acme);
+  });
+});

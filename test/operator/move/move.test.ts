@@ -1,0 +1,278 @@
+import { rm } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import pg from 'pg';
+import { Tenant } from '../../../src/control/fleet-entities.ts';
+import { owners } from '../../../src/control/secret-box.ts';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
+import { moveTenant, resumeMove } from '../../../src/operator/move/moves.ts';
+import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import type { Client } from '../../support/client.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+import { createWorld, sql, type World } from '../../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+const request = { keepSeconds: 3_600, maxPauseMs: 60_000 };
+
+describe('move of a tenant', () => {
+  let world: World;
+  let folder: string;
+  let second: EmbeddedPostgres;
+  let secondUrl: string;
+  let acme: Client;
+  let globex: Client;
+  let other: Client;
+  let otherUrl: string;
+
+  before(async () => {
+    folder = await makeServerFolder('second');
+    [world, second] = await Promise.all([
+      createWorld({ ACQUIRE_TIMEOUT_MS: '9000' }),
+      startEmbeddedPostgres(folder, { settings: ['fsync=off', 'max_connections=50'] }),
+    ]);
+    // The rights that a provider of PostgreSQL gives: moves run with them on one side, as superuser on the other.
+    await withConnection(second.url, async client => {
+      await client.query(`create role operator login createdb createrole password 'secret'`);
+      await client.query('create database operator owner operator');
+    });
+    secondUrl = databaseUrl(second.url, 'operator', { user: 'operator', password: 'secret' });
+    const added = await run(['server', 'add', 'second'], secondUrl);
+    expect(added.code, added.stderr).to.equal(0);
+    [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
+    ({ url: otherUrl } = await world.startAnotherServer());
+    other = acme.at(otherUrl);
+  });
+  after(async () => {
+    await world.close();
+    await second.leave();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);
+  const tenant = () => world.control.em.fork().findOneOrFail(Tenant, { slug: 'acme' }, { populate: ['server'] });
+  const urlOf = async (): Promise<string> => {
+    const { server, databaseName } = await tenant();
+    return databaseUrl(server.name === 'second' ? second.url : postgresUrl(), databaseName);
+  };
+  const state = async (): Promise<string> => {
+    const { stdout } = await run(['move', 'list', '--json']);
+    return JSON.parse(stdout)[0].state;
+  };
+
+  /** Writes and reads as fast as the service allows until `work` has ended, in two processes. */
+  async function underLoad<T>(work: () => Promise<T>): Promise<{ result: T; titles: string[]; statuses: number[] }> {
+    const titles: string[] = [];
+    const statuses: number[] = [];
+    let isOver = false;
+    const write = async (client: Client, name: string): Promise<void> => {
+      for (let number = 0; !isOver; number++) {
+        const Title = `${name} ${number}`;
+        const { status } = await client.post(path, { Title });
+        statuses.push(status);
+        if (status === 201) titles.push(Title);
+        statuses.push((await client.get(path)).status);
+      }
+    };
+    const id = Math.random().toString(36).slice(2, 8);
+    const writers = [write(acme, `${id} a`), write(other, `${id} b`), write(globex, `${id} c`)];
+    const result = await work().finally(() => (isOver = true));
+    await Promise.all(writers);
+    return { result, titles: titles.filter(title => !title.startsWith(`${id} c`)), statuses };
+  }
+
+  async function expectAll(titles: string[]): Promise<void> {
+    for (const client of [acme, other]) {
+      const { body } = await client.get(path, { 'Cache-Control': 'no-cache' });
+      const found = body.map(({ Title }: { Title: string }) => Title);
+      for (const title of titles) expect(found.filter((each: string) => each === title)).to.deep.equal([title]);
+    }
+    const audited = await withConnection(await urlOf(), async client => {
+      const { rows } = await client.query<{ title: string }>(
+        `select after ->> 'title' as title from audit_log where action = 'create' and after ->> 'title' = any ($1)`,
+        [titles],
+      );
+      return rows.map(row => row.title);
+    });
+    expect(audited.sort()).to.deep.equal([...titles].sort());
+  }
+
+  it('a tenant is moved there and back under load: no request fails, no write is lost or made twice', async () => {
+    const before = await tenant();
+    const url = databaseUrl(postgresUrl(), before.databaseName, {
+      user: before.roleName,
+      password: world.installation.secrets.open(before.rolePassword, owners.rolePassword(before.guid)).toString(),
+    });
+    const sleeper = new pg.Client(url);
+    sleeper.on('error', () => {});
+    await sleeper.connect();
+
+    const there = await underLoad(() => run(['move', 'acme', '--to', 'second', '--pause', '60', '--json']));
+    expect(there.result.code, there.result.stderr).to.equal(0);
+    const moved = JSON.parse(there.result.stdout.trim().split('\n').at(-1) ?? '');
+    expect(moved).to.include({ slug: 'acme', from: 'default', to: 'second', state: 'switched', error: null });
+    expect(new Set(there.statuses)).to.deep.equal(new Set([200, 201]));
+    expect(there.titles).to.have.length.above(5);
+    await expectAll(there.titles);
+    expect((await tenant()).server.name).to.equal('second');
+
+    // The old side refuses the connection that slept, every new one, and the service even if the login is allowed.
+    await sleeper.query('select 1').then(
+      () => expect.fail('the session still exists'),
+      () => {},
+    );
+    const refused = await withConnection(url, async () => undefined).catch(error => error.code);
+    expect(refused).to.equal('28000');
+    const [{ guid } = { guid: '' }] = await sql<{ guid: string }>(world.acme, 'select guid from tenant_identity');
+    expect(guid).not.to.equal(world.acme.guid);
+
+    const back = await underLoad(() => run(['move', 'acme', '--back', '--pause', '60', '--json']));
+    expect(back.result.code, back.result.stderr).to.equal(0);
+    expect(new Set(back.statuses)).to.deep.equal(new Set([200, 201]));
+    await expectAll([...there.titles, ...back.titles]);
+    expect((await tenant()).server.name).to.equal('default');
+    // The databases of the first move are dropped.
+    const databases = await withConnection(postgresUrl(), async client => {
+      const { rows } = await client.query('select datname as name from pg_database where datname like $1', [
+        `${before.databaseName.replace(/_\d+$/, '')}\\_%`,
+      ]);
+      return rows.map(({ name }) => name);
+    });
+    expect(databases).not.to.include(before.databaseName);
+  });
+
+  it('an entry of the activity log that commits during the move, after entries with greater numbers, is moved', async () => {
+    const { roleName: user, rolePassword, guid, server } = await tenant();
+    const to = server.name === 'second' ? 'default' : 'second';
+    const password = world.installation.secrets.open(rolePassword, owners.rolePassword(guid)).toString();
+    const url = new URL(await urlOf());
+    [url.username, url.password] = [user, password];
+    const late = new pg.Client(url.href);
+    late.on('error', () => {});
+    await late.connect();
+    const insert = `insert into activities (activity_code, comment, recorded_by, recorded_from) values (1, $1, 1, '')`;
+    await late.query(`begin; select set_config('app.actor', '{"userId": 1}', true)`);
+    await late.query(insert, ['late']);
+    expect((await acme.post('/api/v1/Activity', { ActivityCode: 1, Comment: 'early' })).status).to.equal(201);
+    let committed: Promise<unknown> | undefined;
+    const onStep = (_: string, { kind }: { kind: string }) => {
+      if (kind === 'copy') committed = sleep(1_000).then(() => late.query('commit'));
+    };
+    await moveTenant(world.installation, 'acme', { ...request, to }, { onStep });
+    await committed;
+    const found = await withConnection(await urlOf(), async client => {
+      const { rows } = await client.query<{ comment: string }>(
+        'select comment from activities order by id desc limit 2',
+      );
+      return rows.map(({ comment }) => comment);
+    });
+    expect(found).to.deep.equal(['early', 'late']);
+    expect((await run(['move', 'acme', '--to', server.name, '--pause', '60', '--json'])).code).to.equal(0);
+  });
+
+  it('a move that fails behind the fence leaves the tenant in its database, and the next run finishes it', async () => {
+    const steps: string[] = [];
+    const failAt = (kind: string) => ({
+      onStep: (_: string, step: { kind: string }) => {
+        steps.push(step.kind);
+        if (step.kind === kind) throw new Error('the run fails here');
+      },
+    });
+    for (const kind of ['create target', 'copy', 'close source', 'copy changes', 'open target']) {
+      const { result, statuses } = await underLoad(() =>
+        moveTenant(world.installation, 'acme', { ...request, to: 'second' }, failAt(kind)).catch(
+          error => error.message,
+        ),
+      );
+      expect(result, kind).to.equal('the run fails here');
+      expect(new Set(statuses), kind).to.deep.equal(new Set([200, 201]));
+      expect((await tenant()).server.name).to.equal('default');
+    }
+    expect(await state()).to.equal('copying');
+    const { stdout } = await run(['doctor', '--json']);
+    const findings = JSON.parse(stdout).findings.filter(({ tenant: slug }: { tenant: string }) => slug === 'acme');
+    expect(findings.map(({ check, server }: Record<string, string>) => [check, server])).to.deep.equal([
+      ['unfinished_move', 'default'],
+      ['unfinished_move', 'second'],
+    ]);
+    const { result, titles } = await underLoad(() => resumeMove(world.installation, 'acme', 'switch'));
+    expect(result.state).to.equal('switched');
+    await expectAll(titles);
+    expect((await run(['move', 'settle', 'acme', '--yes'])).code).to.equal(0);
+    expect(await state()).to.equal('settled');
+    expect((await run(['move', 'acme', '--back'])).stderr).to.include('has no move that can be reversed');
+  });
+
+  it('an aborted move leaves no database behind', async () => {
+    const failing = { onStep: (_: string, step: { kind: string }) => expect(step.kind).not.to.equal('open target') };
+    await moveTenant(world.installation, 'acme', { ...request, to: 'default' }, failing).catch(() => {});
+    const { code, stdout } = await run(['move', 'abort', 'acme', '--json']);
+    expect(code).to.equal(0);
+    const { state: aborted, newDatabase } = JSON.parse(stdout);
+    expect(aborted).to.equal('aborted');
+    const found = await withConnection(postgresUrl(), client =>
+      client.query('select from pg_database where datname = $1 union all select from pg_roles where rolname = $1', [
+        newDatabase,
+      ]),
+    );
+    expect(found.rowCount).to.equal(0);
+    expect((await acme.post(path, { Title: 'after the abort' })).status).to.equal(201);
+  });
+
+  it('a move is refused with the reason when the tenant cannot be moved', async () => {
+    const refusal = async (...args: string[]) => (await run(['move', ...args])).stderr;
+    expect(await refusal('globex', '--to', 'nowhere')).to.include('There is no server nowhere');
+    expect(await refusal('globex', '--to', 'default')).to.include('globex is on default already');
+    expect(await refusal('nobody', '--to', 'second')).to.include('There is no tenant nobody');
+    expect(await refusal('globex')).to.include('--to <server> or --back');
+    await withConnection(world.installation.controlUrl, async client => {
+      await client.query('select pg_advisory_lock($1, $2)', [lockSpaces.tenant, world.globex.id]);
+      expect(await refusal('globex', '--to', 'second')).to.include('Another command works on globex');
+    });
+    const plan = JSON.parse((await run(['move', 'globex', '--to', 'second', '--plan', '--json'])).stdout);
+    expect(plan).to.include({ slug: 'globex', from: 'default', to: 'second' });
+  });
+
+  it('server drain moves every tenant of a server, suspended ones too', async () => {
+    expect((await run(['suspend', 'globex'])).code).to.equal(0);
+    expect((await run(['server', 'drain', 'default', '--pause', '60', '--json'])).code).to.equal(0);
+    expect((await run(['resume', 'globex'])).code).to.equal(0);
+    const { stdout } = await run(['server', 'list', '--json']);
+    expect(JSON.parse(stdout).map(({ name, tenants }: Record<string, unknown>) => [name, tenants])).to.deep.equal([
+      ['default', 0],
+      ['second', 2],
+    ]);
+    expect((await globex.get(path)).status).to.equal(200);
+  });
+
+  it('move settle drops the old databases whose time has passed, and no others', async () => {
+    const settle = async (): Promise<string[]> => {
+      const { stdout, stderr, code } = await run(['move', 'settle', '--json']);
+      expect(code, stderr).to.equal(0);
+      return JSON.parse(stdout).map(({ slug }: { slug: string }) => slug);
+    };
+    expect(await settle()).to.deep.equal([]);
+    await withConnection(world.installation.controlUrl, client =>
+      client.query(
+        `update tenant_moves set reversible_until = now() - interval '1 second'
+          where state = 'switched' and tenant_id = (select id from tenants where slug = 'globex')`,
+      ),
+    );
+    expect(await settle()).to.deep.equal(['globex']);
+    expect(await settle()).to.deep.equal([]);
+    expect((await globex.get(path)).status).to.equal(200);
+    expect((await run(['move', 'globex', '--back'])).stderr).to.include('has no move that can be reversed');
+  });
+
+  it('server rebalance plans moves from the fullest server, and moves nothing', async () => {
+    const plan = async () => JSON.parse((await run(['server', 'rebalance', '--json'])).stdout);
+    const planned = await plan();
+    expect(planned.map(({ from, to }: Record<string, string>) => [from, to])).to.deep.equal([['second', 'default']]);
+    expect(planned[0].slug).to.be.oneOf(['acme', 'globex']);
+    const { stdout } = await run(['server', 'list', '--json']);
+    expect(JSON.parse(stdout).map(({ tenants }: Record<string, unknown>) => tenants)).to.deep.equal([0, 2]);
+  });
+});

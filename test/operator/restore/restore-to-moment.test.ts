@@ -1,0 +1,176 @@
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
+
+describe('restore of a tenant to a moment', () => {
+  let server: DedicatedServer;
+  let folder: string;
+  let archives: string;
+  let environment: Record<string, string>;
+
+  const tenant = async (args: string[]) => {
+    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', [...args, '--json'], environment);
+    return { code, document: code === 0 ? JSON.parse(stdout) : JSON.parse(stderr.split('\n')[0] ?? '').error };
+  };
+  const databaseOf = async (slug: string): Promise<string> =>
+    (await server.control<{ name: string }>(`select database_name as name from tenants where slug = '${slug}'`))[0]
+      ?.name ?? '';
+  const addCurrency = async (slug: string, code: string): Promise<void> =>
+    void (await server.sql(
+      `insert into currencies (code, name) values ('${code}', '${code}')`,
+      await databaseOf(slug),
+    ));
+  const currencies = async (slug: string): Promise<string[]> =>
+    (await server.sql<{ code: string }>('select code from currencies order by id', await databaseOf(slug))).map(
+      ({ code }) => code,
+    );
+  const now = async (): Promise<string> =>
+    (
+      await server.sql<{ at: string }>(
+        `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at`,
+      )
+    )[0]?.at ?? '';
+
+  before(async () => {
+    server = await createDedicatedServer();
+    folder = await makeServerFolder('base');
+    archives = await makeServerFolder('archives');
+    environment = { ...server.environment, BASE_BACKUP_DIR: folder, BACKUP_TARGET: archives };
+    await server.provision('acme');
+    await server.provision('globex');
+    await addCurrency('acme', 'EUR');
+    await addCurrency('globex', 'USD');
+    const { code, document } = await tenant(['backup', 'base']);
+    expect(code, JSON.stringify(document)).to.equal(0);
+  });
+  after(async () => {
+    await server.close();
+    for (const path of [folder, archives]) await rm(path, { recursive: true, force: true });
+  });
+
+  it('has every transaction that was committed by then and no later one, while another tenant changes', async () => {
+    await addCurrency('acme', 'CHF');
+    const moment = await now();
+    await addCurrency('acme', 'NOK');
+    // Changes of pages that the recovery of acme does not have.
+    await server.sql(`update currencies set name = 'changed'`, await databaseOf('globex'));
+    await server.sql('vacuum full currencies', await databaseOf('globex'));
+    for (let count = 0; count < 3; count++) await addCurrency('globex', `X0${count}`);
+    const { code, document } = await tenant(['restore', 'acme', '--at', moment, '--to', 'acme-then']);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document).to.include({ slug: 'acme-then', status: 'suspended', source: 'acme', restoredFrom: moment });
+    expect(await currencies('acme-then')).to.deep.equal(['EUR', 'CHF']);
+    expect(await currencies('acme')).to.deep.equal(['EUR', 'CHF', 'NOK']);
+    expect(await currencies('globex')).to.deep.equal(['USD', 'X00', 'X01', 'X02']);
+  });
+
+  it('restores a tenant that was provisioned after the base backup', async () => {
+    await server.provision('initech');
+    await addCurrency('initech', 'SEK');
+    const moment = await now();
+    await server.sql('delete from currencies', await databaseOf('initech'));
+    const { code, document } = await tenant(['restore', 'initech', '--at', moment, '--to', 'initech-then']);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(await currencies('initech-then')).to.deep.equal(['SEK']);
+  });
+
+  it('leaves a tenant without users, a number of a deleted row unused, and nothing of the scratch server', async () => {
+    const [side] = await server.control<{ users: number; clients: number }>(
+      `select (select count(*)::int from users where tenant_id = t.id) as users,
+              (select count(*)::int from api_clients where tenant_id = t.id) as clients
+         from tenants t where slug = 'acme-then'`,
+    );
+    expect(side).to.deep.equal({ users: 0, clients: 0 });
+    expect((await readdir(join(folder, 'default'))).filter(name => !name.startsWith('base-'))).to.deep.equal(['wal']);
+  });
+
+  it('is refused with the reason without a base backup for the moment, and for a time without zone or in the future', async () => {
+    const cases: [string, string, RegExp][] = [
+      ['2026-11-21T14:05:00', 'usage', /zone/],
+      ['2999-01-01T00:00:00Z', 'usage', /future/],
+      ['2020-01-01T00:00:00Z', 'failed', /did not exist then/],
+    ];
+    for (const [at, code, message] of cases) {
+      const result = await tenant(['restore', 'acme', '--at', at, '--to', 'other']);
+      expect(result.document.code, at).to.equal(code);
+      expect(result.document.message, at).to.match(message);
+    }
+    const taken = await tenant(['restore', 'acme', '--at', await now(), '--to', 'globex']);
+    expect(taken.document.message).to.match(/tenant globex already, active/);
+  });
+
+  it('a lost database comes back with every transaction until the moment, even if its drop was the next one, and is served', async () => {
+    await addCurrency('acme', 'JPY');
+    const moment = await now();
+    const database = await databaseOf('acme');
+    await server.sql(`drop database "${database}" with (force)`);
+    const { code, document } = await tenant(['restore', 'acme', '--lost', '--at', moment]);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document).to.include({ slug: 'acme', status: 'active', database, restoredFrom: moment });
+    expect(await currencies('acme')).to.deep.equal(['EUR', 'CHF', 'NOK', 'JPY']);
+    await addCurrency('acme', 'PLN');
+    const { stdout } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
+    const errors = JSON.parse(stdout).findings.filter(({ severity }: { severity: string }) => severity === 'error');
+    expect(errors).to.deep.equal([]);
+  });
+
+  it('the control database of a moment has the users of then, no session, and what an archive knows as disabled', async () => {
+    const control = (...args: string[]) => runCommand('scripts/control.ts', [...args, '--json'], environment);
+    for (const name of ['nora', 'otto']) await tenant(['user', 'add', 'acme', `${name}@acme.test`, '--role', 'Member']);
+    const moment = await now();
+    await tenant(['user', 'add', 'acme', 'paul@acme.test', '--role', 'Member']);
+    await tenant(['user', 'disable', 'acme', 'otto@acme.test']);
+    const { code: backup, stdout } = await runCommand(
+      'scripts/tenant.ts',
+      ['backup', 'run', '--all', '--json'],
+      environment,
+    );
+    expect(backup, stdout).to.equal(0);
+    const before = await server.control('select id, database_name from tenants order by id');
+    await server.sql('drop database office with (force)');
+    const { code, stdout: lines, stderr } = await control('restore', '--at', moment);
+    expect(code, stderr).to.equal(0);
+    expect(JSON.parse(lines.split('\n')[0] ?? '')).to.deep.include({
+      file: moment,
+      replayed: { users: 1, clients: 0, tenants: 0 },
+    });
+    const users = await server.control(
+      `select split_part(email, '@', 1) as name, disabled_at is null as active from users
+        where email like '%@acme.test' and email not like 'admin%' order by email`,
+    );
+    expect(users).to.deep.equal([
+      { name: 'nora', active: true },
+      { name: 'otto', active: false },
+    ]);
+    expect(await server.control('select id, database_name from tenants order by id')).to.deep.equal(before);
+    expect(await server.control('select from sessions where revoked_at is null')).to.deep.equal([]);
+    const doctor = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
+    const errors = JSON.parse(doctor.stdout).findings.filter(
+      ({ severity }: { severity: string }) => severity === 'error',
+    );
+    expect(errors).to.deep.equal([]);
+    expect((await readdir(join(folder, 'default'))).filter(name => !name.startsWith('base-'))).to.deep.equal(['wal']);
+  });
+
+  it('prune removes older base backups and the write-ahead log that only they need, and the moments since stay reachable', async () => {
+    const { document: base } = await tenant(['backup', 'base', '--keep', '7d']);
+    await addCurrency('globex', 'AUD');
+    const moment = await now();
+    await addCurrency('globex', 'CAD');
+    expect((await readdir(join(folder, 'default'))).filter(name => name.startsWith('base-'))).to.have.length(2);
+    const { code, document } = await tenant(['backup', 'prune', '--base', '--keep', '1']);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document.servers[0]).to.include({ server: 'default', baseBackups: 1, from: base.finishedAt });
+    expect(document.servers[0].segments).to.be.greaterThan(0);
+    const restored = await tenant(['restore', 'globex', '--at', moment, '--to', 'globex-then']);
+    expect(restored.code, JSON.stringify(restored.document)).to.equal(0);
+    expect(await currencies('globex-then'))
+      .to.include('AUD')
+      .and.not.include('CAD');
+    const before = await tenant(['restore', 'globex', '--at', base.startedAt, '--to', 'globex-before']);
+    expect(before.document.message).to.match(/^The oldest base backup of server default is of /);
+  });
+});

@@ -1,0 +1,115 @@
+import { expect } from 'chai';
+import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
+import type { Client } from '../../support/client.ts';
+import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { createWorld, type World } from '../../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+
+describe('commands that change people and tenants', () => {
+  let world: World;
+  before(async () => {
+    world = await createWorld();
+  });
+  after(() => world.close());
+
+  const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
+  async function json<Document>(...args: string[]): Promise<Document> {
+    const { code, stdout, stderr } = await run(...args, '--json');
+    expect({ code, stderr }, args.join(' ')).to.deep.equal({ code: 0, stderr: '' });
+    return JSON.parse(stdout) as Document;
+  }
+  const isServed = async (client: Client): Promise<boolean> => (await client.get(path)).status === 200;
+  const logged = async (...args: string[]): Promise<string[]> =>
+    (await json<{ command: string }[]>('logs', ...args)).map(({ command }) => command);
+
+  it('user remove ends all sessions and legacy clients of a user within 1 s, and no others', async () => {
+    await controlSql(world, `update tenants set features = '{legacyTokens}'`);
+    const [gone, other] = [await addSampleUser(world, world.acme), await addSampleUser(world, world.acme)];
+    const [ofGone, ofOther] = [await world.login(world.acme, gone), await world.login(world.acme, other)];
+    const { id, secret } = await json<{ id: string; secret: string }>(
+      'client',
+      'add',
+      'acme',
+      gone.email,
+      '--name',
+      'x',
+    );
+    const { body } = await world.anonymous.get('/api/Data/GenerateToken', {
+      Authorization: `Basic ${Buffer.from(`${id}:${secret}`).toString('base64')}`,
+    });
+    const legacy = world.anonymous.withToken(body.token);
+    for (const client of [ofGone, ofOther, legacy]) expect(await isServed(client)).to.equal(true);
+
+    const losses = { guid: gone.guid, email: gone.email, role: 'Member', scope: 'All', sessions: 1, clients: 1 };
+    const planned = await json('user', 'remove', 'acme', gone.email, '--dry-run');
+    expect(planned).to.deep.equal({ ...losses, state: 'planned' });
+    const unconfirmed = await run('user', 'remove', 'acme', gone.email);
+    expect(unconfirmed.code).to.equal(2);
+    expect(unconfirmed.stderr).to.match(/Add --yes to confirm; nothing was changed/);
+    expect(await isServed(ofGone), 'after a plan, and without a confirmation').to.equal(true);
+
+    const removed = await json('user', 'remove', 'acme', gone.email.toUpperCase(), '--yes', '--reason', 'asked for it');
+    expect(removed).to.deep.equal({ ...losses, state: 'removed' });
+    const refused = await eventually(async () => !(await isServed(ofGone)) && !(await isServed(legacy)), 1_000);
+    expect(refused).to.equal(true);
+    expect(await isServed(ofOther)).to.equal(true);
+    const [entry] = await controlSql<{ email: string }>(
+      world,
+      `select before ->> 'email' as email from audit_log where action = 'delete' and record_key = ?`,
+      [String(gone.id)],
+    );
+    expect(entry).to.deep.equal({ email: gone.email });
+    expect(await logged('acme', '--command', 'user remove')).to.deep.equal(['user remove']);
+    expect((await run('user', 'remove', 'acme', gone.email, '--yes')).stderr).to.match(/has no user/);
+  });
+
+  it('user remove refuses the last user who can manage the users of a tenant', async () => {
+    const { email } = world.globex.admin;
+    await addSampleUser(world, world.globex, { role: 'Administrator', scope: 'Self' });
+    const { code, stderr } = await run('user', 'remove', 'globex', email, '--yes');
+    expect(code).to.equal(1);
+    expect(stderr).to.match(/is the last user of globex who can manage its users/);
+    await addSampleUser(world, world.globex, { role: 'Administrator' });
+    expect((await run('user', 'remove', 'globex', email, '--yes')).code).to.equal(0);
+  });
+
+  it('user role shows the role of a user, and gives another one, which alone is in the log of operators', async () => {
+    const { email } = await addSampleUser(world, world.acme);
+    const shown = await json<Record<string, unknown>>('user', 'role', 'acme', email);
+    expect(shown).to.include({ email, role: 'Member', scope: 'All' });
+    expect(shown.others).to.deep.equal(['Administrator']);
+    expect(await logged('acme', '--command', 'user role')).to.deep.equal([]);
+    const given = await json<{ role: string; permissions: string[] }>('user', 'role', 'acme', email, 'Administrator');
+    expect(given.role).to.equal('Administrator');
+    expect(given.permissions).to.include('users.manage');
+    expect(await logged('acme', '--command', 'user role')).to.deep.equal(['user role']);
+    expect((await run('user', 'role', 'acme', email, 'Emperor')).stderr).to.match(/acme has no role Emperor/);
+  });
+
+  it('edit changes name, identifier and features of one tenant within 1 s, and with --dry-run nothing', async () => {
+    await controlSql(world, `update tenants set features = '{legacyTokens}'`);
+    const user = await addSampleUser(world, world.globex);
+    const [acme, globex] = [await world.login(world.acme), await world.login(world.globex, user)];
+    const before = (await globex.get('/api/v1/auth/me')).body;
+    const edit = ['edit', 'acme', '--name', 'Acme 社', '--enable', 'selfRegistration', '--disable', 'legacyTokens'];
+    const planned = await json<{ changes: object[] }>(...edit, '--dry-run');
+    expect(planned.changes).to.deep.equal([
+      { field: 'name', from: 'acme Ltd', to: 'Acme 社' },
+      { field: 'features', from: 'legacyTokens', to: 'selfRegistration' },
+    ]);
+    expect(await json<object>('show', 'acme')).to.include({ name: 'acme Ltd' });
+    await json(...edit);
+    const changed = await eventually(async () => {
+      const { body } = await acme.get('/api/v1/auth/me');
+      return body.features[0] === 'selfRegistration' && body;
+    }, 1_000);
+    expect(changed.features).to.deep.equal(['selfRegistration']);
+    expect(await json<object>('show', 'acme')).to.include({ name: 'Acme 社', appId: 'acme' });
+    expect((await globex.get('/api/v1/auth/me')).body).to.deep.equal(before);
+    expect(await logged('acme', '--command', 'edit')).to.deep.equal(['edit']);
+    expect((await run('edit', 'acme')).code, 'nothing to change').to.equal(2);
+    expect((await run('edit', 'acme', '--name', ' ')).code, 'an empty name').to.equal(2);
+  });
+});

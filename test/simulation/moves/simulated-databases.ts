@@ -1,0 +1,40 @@
+/** A session of the tenant's login, which one process uses. */
+export interface SimulatedSession {
+  isAlive: boolean;
+}
+
+/** A database of the simulated tenant. */
+export class SimulatedDatabase {
+  readonly name: string;
+  exists = true;
+  /** True while its stamp names the tenant and the tenant's role may log in. */
+  isOpen: boolean;
+  /** The greatest epoch that has claimed it. */
+  claimedBy = 0;
+  rows = new Set<number>();
+  readonly sessions = new Set<SimulatedSession>();
+
+  constructor(name: string, isOpen: boolean) {
+    this.name = name;
+    this.isOpen = isOpen;
+  }
+
+  /** Opens a session; undefined when the database refuses it. */
+  connect(): SimulatedSession | undefined {
+    if (!this.exists || !this.isOpen) return undefined;
+    const session = { isAlive: true };
+    this.sessions.add(session);
+    return session;
+  }
+
+  /** @throws when a later run has claimed the database */
+  guard(epoch: number): void {
+    if (!this.exists) throw new Error(`${this.name} does not exist`);
+    if (this.claimedBy > epoch) throw new Error(`${this.name} is claimed by a later run`);
+  }
+
+  endSessions(): void {
+    for (const session of this.sessions) session.isAlive = false;
+    this.sessions.clear();
+  }
+}

@@ -1,0 +1,38 @@
+/*
+ * A script that runs a restore, and kills its own process before one of its steps, as kill -9 does:
+ *
+ *   node test/support/killed-restore.ts swap|back|lost SLUG STEP
+ *   node test/support/killed-restore.ts control ARCHIVE STEP
+ */
+import { argv } from 'node:process';
+import { readConfig } from '../../src/config.ts';
+import { openInstallation } from '../../src/installation.ts';
+import { openTarget } from '../../src/operator/backup/targets/open-target.ts';
+import { archivedControl } from '../../src/operator/restore/control/control-source.ts';
+import { readKeyring } from '../../src/operator/restore/control/keyring.ts';
+import { restoreControl } from '../../src/operator/restore/control/restore-control.ts';
+import { restoreLostTenant } from '../../src/operator/restore/lost/restore-lost-tenant.ts';
+import { restoreArchive } from '../../src/operator/restore/restore-archive.ts';
+import { swapTenants } from '../../src/operator/restore/swap/swap.ts';
+import { findTenant } from '../../src/operator/tenants/tenants.ts';
+
+const [kind, subject = '', lastStep] = argv.slice(2);
+const onStep = (step: string): void => {
+  if (step === lastStep) process.kill(process.pid, 'SIGKILL');
+};
+
+const config = readConfig();
+const installation = await openInstallation(config);
+if (kind === 'control') {
+  const target = openTarget(config.backup);
+  const access = { target, keys: await readKeyring(target), secrets: installation.secrets };
+  await restoreControl(installation, access, await archivedControl(access, subject), onStep);
+  onStep('end');
+} else if (kind === 'lost') {
+  const source = await findTenant(installation, subject);
+  const options = { target: openTarget(config.backup) };
+  await restoreArchive(installation, source, options, data => restoreLostTenant(installation, subject, data, onStep));
+} else {
+  await swapTenants(installation, subject, kind === 'swap', onStep);
+}
+await installation.close();

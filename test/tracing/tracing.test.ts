@@ -1,0 +1,190 @@
+import { randomBytes } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { readTraceparent } from '../../src/tracing/traceparent.ts';
+import type { Client } from '../support/client.ts';
+import { root } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+interface Span {
+  traceId: string;
+  spanId: string;
+  parentSpanId?: string;
+  name: string;
+  attributes: { key: string; value: { stringValue?: string; intValue?: number } }[];
+}
+
+/** A collector of OpenTelemetry: what the process sent to it. */
+interface Collector {
+  readonly server: Server;
+  readonly url: string;
+  readonly bodies: string[];
+  spans(traceId: string): Span[];
+}
+
+describe('tracing', () => {
+  let collector: Collector;
+  let world: World;
+  const clients = new Map<string, Client>();
+
+  before(async () => {
+    collector = await startCollector();
+    world = await createWorld({
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      OTEL_BSP_SCHEDULE_DELAY: '20',
+      TENANT_CONNECTIONS: '2',
+    });
+    for (const tenant of [world.acme, world.globex]) clients.set(tenant.slug, await world.login(tenant));
+  });
+  after(async () => {
+    await world?.close();
+    collector?.server.close();
+  });
+
+  const clientOf = (slug: string): Client => clients.get(slug) as Client;
+
+  /** Sends a request with a `traceparent`. @returns its spans, once that of the request has arrived */
+  async function trace(send: (headers: Record<string, string>) => Promise<unknown>): Promise<Span[]> {
+    const [traceId, parentId] = [randomBytes(16).toString('hex'), randomBytes(8).toString('hex')];
+    await send({ traceparent: `00-${traceId}-${parentId}-01` });
+    await eventually(async () => collector.spans(traceId).some(({ parentSpanId }) => parentSpanId === parentId));
+    return collector.spans(traceId);
+  }
+
+  it('a read has spans for its limit, connection and query, below the span that traceparent names', async () => {
+    const spans = await trace(headers => clientOf('acme').get('/api/v1/Entities', headers));
+    const [request, ...others] = spans.filter(({ name }) => name === 'GET /api/v1/Entities');
+    expect(others).to.deep.equal([]);
+    expect(attributesOf(request)).to.include({
+      'http.route': '/api/v1/Entities',
+      'http.response.status_code': 200,
+      'backoffice.tenant': 'acme',
+    });
+    const steps = spans.filter(({ parentSpanId }) => parentSpanId === request?.spanId).map(({ name }) => name);
+    expect(steps).to.include.members(['rate limit', 'connection', 'query']);
+    const lines = world.logs.filter(line => line.includes(request?.traceId ?? ''));
+    expect(lines.map(line => JSON.parse(line).route)).to.deep.equal(['/api/v1/Entities']);
+    expect(JSON.parse(lines[0] ?? '').trace_id).to.equal(request?.traceId);
+  });
+
+  it('the first request of a tenant has a span for opening its connection, within the wait for it', async () => {
+    const tenant = await world.provision('traced');
+    const client = await world.login(tenant);
+    const spans = await trace(headers => client.get('/api/v1/Currency', headers));
+    const wait = spans.find(({ name }) => name === 'connection');
+    expect(spans.find(({ name }) => name === 'connect')?.parentSpanId).to.equal(wait?.spanId);
+  });
+
+  it('a change has a span for its transaction, with that of its statement below it', async () => {
+    const body = { Code: 'EUR', Name: 'Euro' };
+    const spans = await trace(headers => clientOf('acme').post('/api/v1/Currency', body, headers));
+    const transaction = spans.find(({ name }) => name === 'transaction');
+    const statement = spans.find(({ parentSpanId }) => parentSpanId === transaction?.spanId);
+    expect(statement?.name).to.equal('query');
+    const query = { 'db.system.name': 'postgresql', 'db.query.summary': 'INSERT currencies' };
+    expect(attributesOf(statement)).to.deep.equal(query);
+  });
+
+  it('a login has spans for the wait for a password hash, and for the hash', async () => {
+    const { admin, guid } = world.acme;
+    const spans = await trace(headers =>
+      world.anonymous.post('/api/v1/auth/login', admin, { 'X-Tenant': guid, ...headers }),
+    );
+    expect(spans.map(({ name }) => name)).to.include.members(['wait for a hash', 'hash']);
+  });
+
+  it('a cached response has no span of a query, and a request that its client does not record has none', async () => {
+    await clientOf('acme').get('/api/v1/Currency');
+    const cached = await trace(headers => clientOf('acme').get('/api/v1/Currency', headers));
+    expect(cached.map(({ name }) => name)).not.to.include.oneOf(['query', 'connection']);
+    const traceId = randomBytes(16).toString('hex');
+    await clientOf('acme').get('/api/v1/Entities', { traceparent: `00-${traceId}-${'1'.repeat(16)}-00` });
+    await trace(headers => clientOf('acme').get('/api/v1/Entities', headers)); // exported after it
+    expect(collector.spans(traceId)).to.deep.equal([]);
+    expect(world.logs.some(line => JSON.parse(line).trace_id === traceId)).to.equal(true);
+  });
+
+  it('the spans of two busy tenants are never in one trace', async () => {
+    const slugs = Array.from({ length: 60 }, (_, index) => (index % 2 ? 'acme' : 'globex'));
+    const traces = await Promise.all(
+      slugs.map(slug => trace(headers => clientOf(slug).get('/api/v1/Entities?limit=5', headers))),
+    );
+    for (const [index, spans] of traces.entries()) {
+      const requests = spans.filter(({ name }) => name.startsWith('GET '));
+      expect(requests.map(span => attributesOf(span)['backoffice.tenant'])).to.deep.equal([slugs[index]]);
+      for (const name of ['connection', 'query']) expect(spans.filter(span => span.name === name)).to.have.length(1);
+      const ids = new Set(spans.map(({ spanId }) => spanId));
+      for (const { parentSpanId = '' } of spans.filter(span => span !== requests[0]))
+        expect(ids.has(parentSpanId)).to.equal(true);
+    }
+  });
+
+  it('no span has a secret, a value of a request or the text of a statement', async () => {
+    const body = { Name: 'Value of a request', EntityType: 'customer' };
+    await trace(headers => clientOf('acme').post('/api/v1/Entities', body, headers));
+    await trace(headers => clientOf('acme').get('/api/v1/Countries/code/value-of-a-path', headers));
+    const exported = collector.bodies.join('');
+    const { accessToken = '', refreshToken = '' } = clientOf('acme').tokens ?? {};
+    const { email, password } = world.acme.admin;
+    for (const secret of [accessToken, refreshToken, email, password, 'Value of a request', 'value-of-a-path'])
+      expect(exported).not.to.include(secret);
+    expect(exported).not.to.match(/\$1|where |returning |127\.0\.0\.1|postgres:/i);
+  });
+
+  it('without a collector in the settings, no part of OpenTelemetry is loaded', async () => {
+    const { service } = await world.startAnotherServer({ OTEL_SDK_DISABLED: 'true' });
+    expect(service.port).to.be.greaterThan(0);
+    const entries = await readdir(join(root, 'src'), { recursive: true });
+    for (const name of entries.filter(each => each.endsWith('.ts'))) {
+      const source = await readFile(join(root, 'src', name), 'utf8');
+      for (const [line] of source.matchAll(/^import .*'@opentelemetry\/.*$/gm))
+        expect(line, name).to.match(/^import type /);
+    }
+  });
+});
+
+describe('traceparent', () => {
+  const [trace, span] = ['4bf92f3577b34da6a3ce929d0e0e4736', '00f067aa0ba902b7'];
+  it('a header of W3C Trace Context is read, and a malformed one is ignored', () => {
+    const parent = { traceId: trace, spanId: span, traceFlags: 1 };
+    expect(readTraceparent(`00-${trace}-${span}-01`)).to.deep.equal(parent);
+    expect(readTraceparent(`01-${trace}-${span}-03-more`)).to.deep.equal(parent);
+    const malformed = [
+      undefined,
+      '',
+      `00-${trace}-${span}`,
+      `00-${trace}-${span}-01-more`,
+      `ff-${trace}-${span}-01`,
+      `00-${'0'.repeat(32)}-${span}-01`,
+      `00-${trace}-${'0'.repeat(16)}-01`,
+      `00-${trace.toUpperCase()}-${span}-01`,
+    ];
+    for (const header of malformed) expect(readTraceparent(header), header).to.equal(undefined);
+  });
+});
+
+function attributesOf(span: Span | undefined): Record<string, unknown> {
+  const entries = span?.attributes.map(({ key, value }) => [key, value.stringValue ?? value.intValue]) ?? [];
+  return Object.fromEntries(entries);
+}
+
+async function startCollector(): Promise<Collector> {
+  const bodies: string[] = [];
+  const spans: Span[] = [];
+  const server = createServer(async (request, response) => {
+    let body = '';
+    for await (const chunk of request) body += chunk;
+    bodies.push(body);
+    for (const { scopeSpans } of JSON.parse(body).resourceSpans)
+      for (const scope of scopeSpans) spans.push(...scope.spans);
+    response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}');
+  });
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const ofTrace = (traceId: string): Span[] => spans.filter(span => span.traceId === traceId);
+  return { server, url: `http://127.0.0.1:${port}`, bodies, spans: ofTrace };
+}
