@@ -36,6 +36,8 @@ interface Plan {
  * - Some room stays free (`roomOf`), so that a command or a new process need not wait for others to give back: only a
  *   command may use it, and a service for its first connection to the control database and its first one to a tenant.
  *   The others give back until it is free again.
+ * - While all processes are new, as when an installation starts, a service leaves more free on the server of the
+ *   control database (`startRoomOf`): those that start with it have one connection each before their first exchange.
  * - The grant of a silent process counts until it is removed, which needs that no connection of it is left.
  */
 export function planExchange(situation: Situation): Plan {
@@ -65,16 +67,19 @@ export function planExchange(situation: Situation): Plan {
   const free = smallest - room - allReserved - allGranted;
   const missing = sum(others, grant => Math.max(0, (shares.get(grant.holder) ?? 0) - grant.granted));
 
+  const areNew = Math.max(heartbeat, ...others.map(grant => grant.heartbeat)) <= maxNewHeartbeat;
+  const startRoom = areNew && base > 0 ? startRoomOf(smallest) : 0;
+
   const lent = Math.max(0, granted - share);
   const roomForCommand = Math.max(0, free + room - (base > 0 ? entriesOf(room) : 0));
   const roomForService = granted === 0 ? Math.min(1, roomForCommand) : 0;
-  const fromFree = Math.min(Math.max(0, free), Math.max(0, share - granted));
+  const fromFree = Math.min(Math.max(0, free - startRoom), Math.max(0, share - granted));
   const fromRoom = Math.min(kind === 'command' ? roomForCommand : roomForService, Math.max(0, demand - granted));
   const taken = Math.max(fromFree, fromRoom);
   // A process with one connection to the control database has the one of the room for its requests.
   const growth = fromFree < fromRoom && reserved > 0 ? 0 : Math.min(lacking, taken);
   const surplus = Math.floor((divided - sum([...shares.values()], value => value)) / processes);
-  const spare = kind === 'command' ? 0 : Math.max(0, Math.min(surplus - lent, free - taken - missing));
+  const spare = kind === 'command' ? 0 : Math.max(0, Math.min(surplus - lent, free - startRoom - taken - missing));
   const kept = missing > free ? granted - Math.min(lent, missing - free) : granted + spare;
   const target = kept + taken - growth;
   return {
@@ -102,6 +107,14 @@ export function planExchange(situation: Situation): Plan {
 /** Connections of a budget that stay free for commands and new processes. */
 function roomOf(budget: number): number {
   return Math.max(1, Math.min(4, Math.floor(budget / 20)));
+}
+
+/** Exchanges of a process while it is new: about three seconds if it wants more than it gets, and eight otherwise. */
+const maxNewHeartbeat = 8;
+
+/** Connections that stay free for the first exchanges of services that start at about the same time. */
+function startRoomOf(budget: number): number {
+  return Math.min(8, Math.floor(budget / 5));
 }
 
 /**

@@ -18,11 +18,11 @@ const killed: Grant = {
 };
 
 /** Runs one exchange of a service that has requests but no connections to tenants. */
-function exchange(server: ServerGrants, holder: string): ServerGrants {
+function exchange(server: ServerGrants, holder: string, wanted = 3): ServerGrants {
   const own = server.grants.find(grant => grant.holder === holder);
   const situation = { kind: 'service', budget, base: 4, server, holder, silence } as const;
   const heartbeat = (own?.heartbeat ?? 0) + 1;
-  return applyChange(server, planExchange({ ...situation, held: 0, wanted: 3, heartbeat }).change);
+  return applyChange(server, planExchange({ ...situation, held: 0, wanted, heartbeat }).change);
 }
 
 const grantOf = ({ grants }: ServerGrants, holder: string) => {
@@ -40,6 +40,22 @@ describe('planned exchange of grants', () => {
       granted: 1,
       reserved: 1,
     });
+  });
+
+  it('services that start at the same time leave a connection for the first exchange of each other', () => {
+    let server: ServerGrants = { version: 1, grants: [] };
+    const total = () => server.grants.reduce((sum, { granted, reserved }) => sum + granted + reserved, 0);
+    for (let round = 0; round < 8; round++) for (const holder of ['a', 'b']) server = exchange(server, holder, 200);
+    expect(total()).to.equal(budget - 4 - 8);
+    for (let round = 0; round < 3; round++) for (const holder of ['a', 'b']) server = exchange(server, holder, 200);
+    expect(total(), 'when they are no longer new').to.equal(budget - 4);
+  });
+
+  it('a service that starts beside older ones gets its share of what is free at once', () => {
+    const old: Grant = { ...killed, holder: 'old', granted: 20, heartbeat: 9 };
+    let server: ServerGrants = { version: 1, grants: [old] };
+    for (let round = 0; round < 2; round++) server = exchange(server, 'new', 200);
+    expect(grantOf(server, 'new').granted).to.equal(budget - 4 - 24 - 4);
   });
 
   it('two services that start beside the grant of a killed one do not take more than the budget', () => {

@@ -7,6 +7,7 @@ import { checkManifest } from '../../src/operator/provisioning/manifest.ts';
 import { provision } from '../../src/operator/provisioning/provision.ts';
 import { createServiceLogin } from '../../src/operator/service-login.ts';
 import { generatePassword } from '../../src/operator/tenants/users.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
 import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
@@ -176,13 +177,23 @@ describe('drill: processes that share the connection budgets of three servers', 
     expect(wrong.slice(0, 3), 'wrong responses').to.deep.equal([]);
   }
 
-  /** Resolves to the time until other processes have nearly all connections of the second and third server. */
-  async function untilOthersHave(part: number, id: (name: string) => boolean): Promise<number> {
+  /**
+   * Resolves to the time, in ms, until a process has no share of the second and third server, and the others may open
+   * nearly all connections, or as many as they want.
+   */
+  async function untilOthersMayUse(part: number, id: string): Promise<number> {
     const startedAt = performance.now();
-    await eventually(async () => {
-      const names = await Promise.all(sessions.slice(1).map(connections));
-      return names.every(each => each.filter(name => !id(name)).length >= part * budget);
-    }, 60_000);
+    await withConnection(world.installation.controlUrl, control =>
+      eventually(async () => {
+        const { rowCount } = await control.query(
+          `select from connection_grants group by server
+            having coalesce(sum(granted) filter (where process::text = $1), 0) > 0
+                or sum(granted + reserved) < least($2::numeric, sum(wanted + reserved))`,
+          [id, part * budget],
+        );
+        return rowCount === 0;
+      }, 60_000),
+    );
     return Math.round(performance.now() - startedAt);
   }
 
@@ -221,7 +232,7 @@ describe('drill: processes that share the connection budgets of three servers', 
     const killed = services.shift() as Service;
     const id = await idOf(killed);
     killed.running.process.kill('SIGKILL');
-    const ms = await untilOthersHave(0.85, name => name.endsWith(id));
+    const ms = await untilOthersMayUse(0.85, id);
     console.log({ ms });
     await delay(5_000);
     expectWithinBudget();
@@ -232,7 +243,7 @@ describe('drill: processes that share the connection budgets of three servers', 
     const stopped = services[0] as Service;
     const id = await idOf(stopped);
     stopped.running.process.kill('SIGSTOP');
-    const ms = await untilOthersHave(0.85, name => name.endsWith(id));
+    const ms = await untilOthersMayUse(0.85, id);
     const { stdout } = await runScript('scripts/tenant.ts', ['processes', '--json'], world.environment);
     console.log({ ms, isGone: !stdout.includes(id) });
     await delay(Math.max(0, 30_000 - ms));

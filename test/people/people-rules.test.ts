@@ -317,7 +317,6 @@ describe('management of people', () => {
       ', with Redis',
       async () => {
         const redis = await startRedis();
-        await redis.start();
         return { environment: { REDIS_URL: redis.url }, close: () => redis.close() };
       },
     ]);
