@@ -12,26 +12,28 @@ interface Step {
   readonly writer: number;
 }
 
-/** A schedule of writers, and of backup runs that poll the counters and take their snapshot later, if they need one. */
+const writers = fc.nat(1);
+const steps = (writer: fc.Arbitrary<number>, ...kinds: string[]) =>
+  fc.record({ kind: fc.constantFrom(...kinds), writer });
+
+/**
+ * A schedule of writers, and of backup runs. `run` lets the run take its next step: it polls the counters, takes a
+ * snapshot if it needs one, and completes the archive. A `poll` is that of a new run, after the one under way was
+ * killed. Writers that connect, insert a row and end at once, and resets, let counters return to earlier values.
+ */
 export const schedule = fc.array(
   fc.oneof(
-    {
-      weight: 4,
-      arbitrary: fc.record({
-        kind: fc.constantFrom('connect', 'begin', 'insert', 'commit', 'abort', 'end'),
-        writer: fc.nat(1),
-      }),
-    },
-    { weight: 4, arbitrary: fc.record({ kind: fc.constantFrom('poll', 'snapshot'), writer: fc.constant(0) }) },
-    { weight: 1, arbitrary: fc.record({ kind: fc.constantFrom('truncate', 'reset'), writer: fc.nat(1) }) },
+    { weight: 4, arbitrary: steps(writers, 'connect', 'begin', 'insert', 'commit', 'abort', 'end') },
+    { weight: 4, arbitrary: steps(fc.constant(0), 'run', 'run', 'run', 'poll') },
+    { weight: 2, arbitrary: steps(writers, 'write', 'reset', 'truncate') },
   ),
-  { minLength: 5, maxLength: 25 },
+  { minLength: 5, maxLength: 30, size: 'max' },
 );
 
 /** How a backup run proves that a database has not changed. */
 export interface ProofMethod {
   readonly isProved: (proof: string | null, now: DatabaseCounters | undefined) => boolean;
-  /** False for a fault: the counters that are stored with an archive are those after its snapshot. */
+  /** False for a fault: the counters that are stored with an archive are those of its completion. */
   readonly pollsBefore: boolean;
 }
 
@@ -67,41 +69,53 @@ export async function createProofDatabase(): Promise<ProofDatabase> {
       return rows[0]?.rows;
     }).catch(() => undefined);
 
+  /** Runs one statement in a session of its own. */
+  const execute = (text: string) => withConnection(url, client => client.query(text));
+  let isEmpty = true;
+
   const run: ProofDatabase['run'] = async (steps, method = production) => {
-    await withConnection(url, client => client.query('truncate entries'));
-    const writers: (pg.Client | undefined)[] = [];
+    if (!isEmpty) await execute('truncate entries');
+    isEmpty = !steps.some(({ kind }) => kind === 'insert' || kind === 'write');
+    const sessions: (pg.Client | undefined)[] = [];
     let archive: { proof: string | null; rows: string } | undefined;
-    /** The proof of an archive whose snapshot is still to come. */
-    let planned: { proof: string | null } | undefined;
+    /** The archive of a run that is under way: without rows before its snapshot. */
+    let planned: { proof: string | null; rows?: string } | undefined;
     const result = { proved: 0, missed: 0 };
     for (const { kind, writer } of steps) {
-      const client = writers[writer];
-      if (kind === 'connect' && !client) {
-        writers[writer] = new pg.Client({ connectionString: url, options: '-c lock_timeout=50' });
-        await writers[writer].connect();
+      const session = sessions[writer];
+      if (kind === 'connect' && !session) {
+        sessions[writer] = new pg.Client({ connectionString: url, options: '-c lock_timeout=50' });
+        await sessions[writer].connect();
       } else if (kind === 'end') {
-        await client?.end();
-        writers[writer] = undefined;
-      } else if (kind === 'insert') await client?.query('insert into entries values (1)').catch(() => {});
-      else if (kind === 'truncate') await client?.query('truncate entries').catch(() => {});
-      else if (kind === 'reset') await withConnection(url, session => session.query('select pg_stat_reset()'));
-      else if (kind === 'poll') {
+        await session?.end();
+        sessions[writer] = undefined;
+      } else if (kind === 'insert') await session?.query('insert into entries values (1)').catch(() => {});
+      else if (kind === 'truncate') await session?.query('truncate entries').catch(() => {});
+      else if (kind === 'write') await execute(`set lock_timeout = 50; insert into entries values (1)`).catch(() => {});
+      else if (kind === 'reset') await execute('select pg_stat_reset()');
+      else if (kind === 'poll' || (kind === 'run' && !planned)) {
         const counters = await poll();
-        const rows = await readRows();
+        planned = undefined;
         if (!archive || !method.isProved(archive.proof, counters)) planned = { proof: counters?.fingerprint ?? null };
-        // What the poll proved was visible when it began: nothing ran between it and this read.
-        else if (rows !== undefined) {
+        else {
+          // What the poll proved was visible when it began: nothing ran between it and this read.
+          const rows = await readRows();
+          if (rows === undefined) continue;
           result.proved++;
           if (rows !== archive.rows) result.missed++;
         }
-      } else if (kind === 'snapshot') {
-        const rows = planned && (await readRows());
-        if (!planned || rows === undefined) continue;
-        archive = { proof: method.pollsBefore ? planned.proof : ((await poll())?.fingerprint ?? null), rows };
+      } else if (planned && kind === 'run') {
+        if (planned.rows === undefined) {
+          const rows = await readRows();
+          if (rows !== undefined) planned.rows = rows;
+          continue;
+        }
+        const proof = method.pollsBefore ? planned.proof : ((await poll())?.fingerprint ?? null);
+        archive = { proof, rows: planned.rows };
         planned = undefined;
-      } else if (client) await client.query(kind === 'abort' ? 'rollback' : kind).catch(() => {});
+      } else if (session) await session.query(kind === 'abort' ? 'rollback' : kind).catch(() => {});
     }
-    await Promise.all(writers.map(writer => writer?.end()));
+    await Promise.all(sessions.map(session => session?.end()));
     return result;
   };
   const close = async (): Promise<void> => {
