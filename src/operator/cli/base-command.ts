@@ -3,6 +3,7 @@ import type { BaseRetention } from '../../config-values.ts';
 import { withInstallation } from './command.ts';
 import { jsonOption, type OutputOptions, printResult } from './output.ts';
 import { parseBaseRetention } from './parse-base-retention.ts';
+import { heldText } from './prune-command.ts';
 import { StepSpinner } from './step-spinner.ts';
 import { fieldsText } from './text-table.ts';
 
@@ -33,7 +34,8 @@ export function addBaseCommand(backup: Command): void {
         const { wal, keep = readConfig().baseBackupKeep } = options;
         const onProgress = (files: number): void => spinner.step(`copying the files of ${name}: ${files}`);
         const startedAt = performance.now();
-        const base = await makeBaseBackup(installation, server, folder, { wal, keep, onProgress }).finally(spinner.end);
+        const making = makeBaseBackup(installation, server, folder, { wal, keep, onProgress });
+        const { base, pruned } = await making.finally(spinner.end);
         const { id, startedAt: from, finishedAt, bytes, walArchive } = base;
         const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
         const document = {
@@ -44,6 +46,7 @@ export function addBaseCommand(backup: Command): void {
           finishedAt,
           bytes,
           walArchive,
+          held: pruned.held.map(each => each.id),
           seconds,
         };
         printResult(options, document, () =>
@@ -51,6 +54,7 @@ export function addBaseCommand(backup: Command): void {
             fieldsText(document),
             '',
             `From ${finishedAt} on, each tenant of ${name} can be restored to any moment.`,
+            ...pruned.held.map(heldText),
           ].join('\n'),
         );
       }),

@@ -55,7 +55,13 @@ async function pruneBases(options: PruneOptions): Promise<void> {
   printResult(options, { servers }, () => servers.map(prunedText).join('\n') || `${baseBackupDir} has no base backup.`);
 }
 
-function prunedText({ server, baseBackups, segments, from }: { server: string } & PrunedBases): string {
-  const removed = `${countText(baseBackups, 'base backup')} and ${countText(segments, 'segment')} removed`;
-  return `${server}: ${removed}. ${from ? `Moments from ${from} on can be restored.` : 'It has no base backup.'}`;
+function prunedText({ server, baseBackups, segments, held, from }: { server: string } & PrunedBases): string {
+  const removed = `${countText(baseBackups, 'base backup')} and ${countText(segments, 'segment')} removed.`;
+  const reachable = from ? `Moments from ${from} on can be restored.` : 'It has no base backup.';
+  return [`${server}: ${removed}`, ...held.map(heldText), reachable].join(' ');
+}
+
+/** Returns the sentence about a base backup that stays only because a restore reads it. */
+export function heldText({ id, pid }: PrunedBases['held'][number]): string {
+  return `Base backup ${id} stays, because process ${pid} restores from it: run backup prune --base afterwards.`;
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { type BaseBackup, baseFolder, listBaseBackups } from '../../../src/operator/restore/moment/base-folder.ts';
+import { withBaseLease, withRemovalLease } from '../../../src/operator/restore/moment/base-leases.ts';
 import { basesToKeep } from '../../../src/operator/restore/moment/base-retention.ts';
 import { pruneBaseBackups } from '../../../src/operator/restore/moment/prune-base-backups.ts';
 
@@ -112,12 +113,84 @@ describe('retention of base backups', () => {
     expect(pruned).to.deep.equal({
       baseBackups: 2,
       segments: 100,
+      held: [],
       from: new Date(beginning + 24 * hourMs).toISOString(),
     });
     expect((await readdir(folder.wal)).sort()[0]).to.equal(segmentOf(100));
     expect((await readdir(folder.wal)).length).to.equal(200);
     expect(await pruneBaseBackups(folder, { hours: 60 }, now)).to.include({ baseBackups: 0, segments: 0 });
     expect(await pruneBaseBackups(folder, { count: 1 }, now)).to.include({ baseBackups: 2, segments: 190 });
+  });
+
+  it('a base backup that a restore reads stays, with the write-ahead log since, until the restore has ended', async () => {
+    const numbers = Array.from({ length: 50 }, (_, number) => number);
+    const bases: [number, number][] = [
+      [0, 10],
+      [24, 20],
+      [48, 30],
+      [72, 40],
+    ];
+    const folder = await makeFolder('read', bases, numbers);
+    const prune = () => pruneBaseBackups(folder, { count: 1 }, new Date(beginning + 100 * hourMs));
+    const second = async () =>
+      (await listBaseBackups(folder)).find(({ firstSegment }) => firstSegment === segmentOf(20));
+    const choose = async () => (await second()) ?? expect.fail('the base backup is gone');
+    await withBaseLease(folder, choose, async ({ id }) => {
+      expect(await prune()).to.deep.include({ baseBackups: 2, segments: 20, held: [{ id, pid: process.pid }] });
+      expect(await second()).to.include({ id });
+      expect((await readdir(folder.wal)).sort()[0]).to.equal(segmentOf(20));
+    });
+    expect(await prune()).to.deep.include({ baseBackups: 1, segments: 20, held: [] });
+    expect((await readdir(folder.root)).filter(name => /^(reading|removing)/.test(name))).to.deep.equal([]);
+  });
+
+  it('what a process that has ended has announced does not count', async () => {
+    const folder = await makeFolder(
+      'killed',
+      [
+        [0, 1],
+        [24, 2],
+      ],
+      [1, 2, 3],
+    );
+    const [first] = await listBaseBackups(folder);
+    // A process with the number of this one, which began at another time, and one that does not exist.
+    for (const owner of [`${process.pid}-1`, '4194305-7'])
+      for (const kind of [`reading-${first?.id}`, 'removing'])
+        await writeFile(join(folder.root, `${kind}-${owner}-a1`), '');
+    const choose = async () => (await listBaseBackups(folder))[0] ?? expect.fail('there is no base backup');
+    expect((await withBaseLease(folder, choose, async base => base)).id).to.equal(first?.id);
+    expect(await pruneBaseBackups(folder, { count: 1 }, new Date())).to.deep.include({ baseBackups: 1, held: [] });
+  });
+
+  it('no removal takes a base backup from a restore, in whatever order both begin', async () => {
+    const bases = Array.from({ length: 9 }, (_, at): [number, number] => [at * 24, at + 1]);
+    const folder = await makeFolder('both', bases, [1, 2, 3]);
+    const seed = Number(process.env.LEASE_SEED ?? Date.now() % 1_000_000);
+    const random = fc.sample(fc.nat(8), { seed, numRuns: 400 });
+    const pause = () => new Promise(resolve => setTimeout(resolve, random.pop() ?? 0));
+    let chosen = 0;
+    const restore = async (): Promise<void> => {
+      await pause();
+      const oldest = async () => (await listBaseBackups(folder))[0] ?? expect.fail('there is no base backup');
+      await withBaseLease(folder, oldest, async base => {
+        chosen++;
+        for (let step = 0; step < 3; step++) {
+          const ids = (await listBaseBackups(folder)).map(({ id }) => id);
+          expect(ids, `seed ${seed}`).to.include(base.id);
+          await pause();
+        }
+      });
+    };
+    const removal = async (count: number): Promise<void> => {
+      await pause();
+      await pruneBaseBackups(folder, { count }, new Date(beginning));
+    };
+    const restores = Array.from({ length: 20 }, restore);
+    for (let count = 8; count > 0; count--) await removal(count);
+    await Promise.all(restores);
+    expect(chosen).to.equal(20);
+    await withRemovalLease(folder, async readers => expect([...readers]).to.deep.equal([]));
   });
 
   it('the base backup after a missing segment stays, because no recovery passes the gap', async () => {

@@ -1,9 +1,14 @@
+import { execFileSync } from 'node:child_process';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
+import { withRecoveredDatabase } from '../../../src/operator/restore/moment/recover-database.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+
+const commandLine = fileURLToPath(new URL('../../../scripts/tenant.ts', import.meta.url));
 
 describe('restore of a tenant to a moment', () => {
   let server: DedicatedServer;
@@ -172,5 +177,32 @@ describe('restore of a tenant to a moment', () => {
       .and.not.include('CAD');
     const before = await tenant(['restore', 'globex', '--at', base.startedAt, '--to', 'globex-before']);
     expect(before.document.message).to.match(/^The oldest base backup of server default is of /);
+  });
+
+  it('a removal of base backups beside a running restore keeps what the restore reads, and says so', async () => {
+    await addCurrency('globex', 'BRL');
+    const moment = await now();
+    const oldest = (await readdir(join(folder, 'default'))).filter(name => name.startsWith('base-')).sort()[0] ?? '';
+    const id = oldest.replace('base-', '');
+    await tenant(['backup', 'base', '--keep', '7d']);
+    const steps: string[] = [];
+    const onStep = (step: string): void => {
+      const args = [commandLine, 'backup', 'prune', '--base', '--keep', '1', '--json'];
+      const { servers } = JSON.parse(
+        execFileSync(process.execPath, args, { env: { ...process.env, ...environment }, encoding: 'utf8' }),
+      );
+      expect(servers[0].held).to.deep.equal([{ id, pid: process.pid }]);
+      steps.push(step);
+    };
+    const database = await databaseOf('globex');
+    const wanted = { root: folder, server: 'default', url: server.url, database, formerNames: [], onStep };
+    const codes = await withRecoveredDatabase({ ...wanted, moment: new Date(moment), at: moment }, async client => {
+      const { rows } = await client.query<{ code: string }>('select code from currencies order by id');
+      return rows.map(({ code }) => code);
+    });
+    expect(codes).to.include('BRL');
+    expect(steps).to.have.length(2);
+    const { document } = await tenant(['backup', 'prune', '--base', '--keep', '1']);
+    expect(document.servers[0]).to.deep.include({ baseBackups: 1, held: [] });
   });
 });

@@ -11,8 +11,8 @@ import { withConnection } from '../../../postgres/connection.ts';
 import { sqlState } from '../../../postgres/database-error.ts';
 import { type BaseBackup, type BaseFolder, createBaseFolder, listBaseBackups, unfinished } from './base-folder.ts';
 import { copyCluster, databaseOf } from './copy-cluster.ts';
-import { pruneBaseBackups } from './prune-base-backups.ts';
-import { removeLeftovers } from './scratch-folder.ts';
+import { type PrunedBases, pruneBaseBackups } from './prune-base-backups.ts';
+import { removeLeftovers, removeUnfinished } from './scratch-folder.ts';
 import { requireWalArchive } from './wal-archive.ts';
 
 interface BaseBackupOptions {
@@ -34,7 +34,7 @@ export async function makeBaseBackup(
   server: Server,
   folder: BaseFolder,
   { wal, keep, onProgress }: BaseBackupOptions,
-): Promise<BaseBackup> {
+): Promise<{ base: BaseBackup; pruned: PrunedBases }> {
   const url = databaseUrl(installation.servers.adminUrl(server), 'postgres');
   return withConnection(url, async client => {
     const facts = await readFacts(client);
@@ -42,11 +42,11 @@ export async function makeBaseBackup(
     await createBaseFolder(folder);
     await shareWithServer(facts.dataDirectory, folder);
     await removeLeftovers(folder);
+    await removeUnfinished(folder);
     const walArchive = await requireWalArchive(client, folder.wal, wal);
     const base = await copyInBackupMode(client, { ...facts, walArchive }, folder, onProgress);
     await waitForArchive(client, walArchive, base.firstSegment);
-    await pruneBaseBackups(folder, keep, new Date(base.finishedAt));
-    return base;
+    return { base, pruned: await pruneBaseBackups(folder, keep, new Date(base.finishedAt)) };
   });
 }
 

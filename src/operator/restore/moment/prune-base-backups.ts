@@ -2,6 +2,7 @@ import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { BaseRetention } from '../../../config-values.ts';
 import { type BaseBackup, type BaseFolder, listBaseBackups, unfinished } from './base-folder.ts';
+import { withRemovalLease } from './base-leases.ts';
 import { basesToKeep } from './base-retention.ts';
 import { byPosition, readSegments } from './wal-segments.ts';
 
@@ -9,6 +10,8 @@ import { byPosition, readSegments } from './wal-segments.ts';
 export interface PrunedBases {
   baseBackups: number;
   segments: number;
+  /** The ids of those that stay only because a restore reads them, with its process. */
+  held: { id: string; pid: number }[];
   /** In ISO 8601; null if the server has no base backup. */
   from: string | null;
 }
@@ -16,14 +19,29 @@ export interface PrunedBases {
 /**
  * Removes the base backups that `BASE_BACKUP_KEEP` does not keep, and the write-ahead log that only those need. A base
  * backup is renamed before its files go, so that a killed run leaves none that lacks files; the next one removes the
- * rest. Segments in an archive of the operator's own (`backup base --wal`) stay: the operator removes them.
+ * rest. What a restore reads stays. Segments in an archive of the operator's own (`backup base --wal`) stay: the operator
+ * removes them.
  */
 export async function pruneBaseBackups(folder: BaseFolder, keep: BaseRetention, now: Date): Promise<PrunedBases> {
+  return withRemovalLease(folder, readers => removeUnneeded(folder, keep, now, readers));
+}
+
+async function removeUnneeded(
+  folder: BaseFolder,
+  keep: BaseRetention,
+  now: Date,
+  readers: ReadonlyMap<string, number>,
+): Promise<PrunedBases> {
   const bases = await listBaseBackups(folder);
   const archives = new Map<string, Awaited<ReturnType<typeof readSegments>>>();
   for (const { walArchive } of bases)
     archives.set(walArchive, archives.get(walArchive) ?? (await readSegments(walArchive)));
   const kept = basesToKeep(bases, keep, now, (from, to) => isContinuous(archives, from, to));
+  const held = bases.flatMap(base => {
+    const pid = readers.get(base.id);
+    return pid === undefined || kept.has(base) ? [] : [{ base, pid }];
+  });
+  for (const { base } of held) kept.add(base);
   const removed = bases.filter(base => !kept.has(base));
   for (const { id } of removed) {
     const path = folder.base(id);
@@ -32,7 +50,12 @@ export async function pruneBaseBackups(folder: BaseFolder, keep: BaseRetention, 
   }
   const remaining = bases.filter(base => kept.has(base));
   const segments = await removeSegmentsBefore(folder, remaining);
-  return { baseBackups: removed.length, segments, from: remaining[0]?.finishedAt ?? null };
+  return {
+    baseBackups: removed.length,
+    segments,
+    held: held.map(({ base, pid }) => ({ id: base.id, pid })),
+    from: remaining[0]?.finishedAt ?? null,
+  };
 }
 
 function isContinuous(

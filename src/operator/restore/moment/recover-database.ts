@@ -6,7 +6,8 @@ import { OperatorError } from '../../../operator-error.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { sqlState } from '../../../postgres/database-error.ts';
 import { findBaseBackup } from './base-backup.ts';
-import { type BaseBackup, baseFolder } from './base-folder.ts';
+import { type BaseBackup, type BaseFolder, baseFolder } from './base-folder.ts';
+import { withBaseLease } from './base-leases.ts';
 import { recoverBeforeDrop } from './recover-before-drop.ts';
 import { makeScratchData, removeLeftovers, scratchName } from './scratch-folder.ts';
 import { type ScratchServer, withRecoveredServer } from './scratch-server.ts';
@@ -32,17 +33,27 @@ export interface DatabaseAtMoment {
 
 /**
  * Recovers one database of a server as it was at a moment, on a scratch server, and runs `work` on it. Every
- * transaction that was committed by then is there, and no later one.
+ * transaction that was committed by then is there, and no later one. No other command removes what it reads meanwhile.
  * @throws {OperatorError} when there is no base backup or write-ahead log for the moment, or the server did not have
  *   the database then
  */
 export async function withRecoveredDatabase<T>(
-  { root, server, url, database, formerNames, moment, at, onStep }: DatabaseAtMoment,
+  wanted: DatabaseAtMoment,
   work: (from: pg.Client) => Promise<T>,
 ): Promise<T> {
+  const { root, server, moment } = wanted;
   const folder = baseFolder(root, server);
   await removeLeftovers(folder);
-  const base = await findBaseBackup(folder, server, moment);
+  const choose = () => findBaseBackup(folder, server, moment);
+  return withBaseLease(folder, choose, base => recoverFrom(folder, base, wanted, work));
+}
+
+async function recoverFrom<T>(
+  folder: BaseFolder,
+  base: BaseBackup,
+  { server, url, database, formerNames, at, onStep }: DatabaseAtMoment,
+  work: (from: pg.Client) => Promise<T>,
+): Promise<T> {
   const oid = await finishWriteAheadLog(url, database, base);
   const wanted = wantedDatabases(base, [database, ...formerNames], oid);
   const recover = async <R>(until: RecoveryTarget, use: (recovered: ScratchServer) => Promise<R>): Promise<R> => {

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { findServer } from '../../../embedded/pid-file.ts';
 import { stopServer } from '../../../embedded/server-process.ts';
 import { type BaseBackup, type BaseFolder, unfinished } from './base-folder.ts';
+import { removeOldLeases } from './base-leases.ts';
 import { databaseOf } from './copy-cluster.ts';
 
 /** The databases that PostgreSQL itself makes have OIDs below this; they are small. */
@@ -52,19 +53,23 @@ export function scratchName(): string {
   return `${process.pid}-${Date.now().toString(36)}`;
 }
 
-/** Removes what killed runs have left: unfinished base backups, and scratch servers with their folders. */
+/** Removes what killed restores have left: scratch servers with their folders, and what they have announced. */
 export async function removeLeftovers(folder: BaseFolder): Promise<void> {
+  await removeOldLeases(folder);
   for (const name of await readdir(folder.root).catch(() => [])) {
     const pid = Number(/^scratch-(\d+)-/.exec(name)?.[1]);
+    if (!pid || isRunning(pid)) continue;
     const path = join(folder.root, name);
-    if (pid && !isRunning(pid)) {
-      const data = join(path, 'data');
-      if (await findServer(data)) await stopServer(data);
-      await rm(path, { recursive: true, force: true });
-    } else if (name.endsWith(unfinished)) {
-      await rm(path, { recursive: true, force: true });
-    }
+    const data = join(path, 'data');
+    if (await findServer(data)) await stopServer(data);
+    await rm(path, { recursive: true, force: true });
   }
+}
+
+/** Removes base backups that a killed run has not completed, or not wholly removed. */
+export async function removeUnfinished(folder: BaseFolder): Promise<void> {
+  for (const name of await readdir(folder.root))
+    if (name.endsWith(unfinished)) await rm(join(folder.root, name), { recursive: true, force: true });
 }
 
 function isRunning(pid: number): boolean {
