@@ -10,7 +10,7 @@ import type { TenantDatabases } from './connections/tenant-databases.ts';
 import { describeError } from './describe-error.ts';
 import { documentationPages } from './docs/pages.ts';
 import { problem } from './errors.ts';
-import { accessLog } from './http/access-log.ts';
+import { accessLog, type RequestOutcome } from './http/access-log.ts';
 import { clientAddresses } from './http/client-address.ts';
 import { crossOrigin } from './http/cors.ts';
 import { limitDuration } from './http/limit-duration.ts';
@@ -21,7 +21,6 @@ import { requestId } from './http/request-id.ts';
 import { createRouters } from './http/routers.ts';
 import { securityHeaders } from './http/security-headers.ts';
 import { noticeUntrustedProxy } from './http/untrusted-proxy.ts';
-import type { Metrics } from './metrics/metrics.ts';
 import type { ResponseCache } from './response-cache/response-cache.ts';
 import { nameRoute, requirePermission, respond, unknownRoute } from './route-steps.ts';
 import { apiRoutes, type RouteServices } from './routes.ts';
@@ -35,7 +34,8 @@ export interface AppServices extends RouteServices {
   config: Pick<Config, 'trustedProxies' | 'publicUrl' | 'rateLimits' | 'corsOrigins'>;
   databases: TenantDatabases;
   responseCache: ResponseCache;
-  metrics: Pick<Metrics, 'count'>;
+  /** Counts a request that has ended. */
+  countRequest: (outcome: RequestOutcome) => void;
   rateLimitStore: RateLimitStore;
   /** Undefined when requests are not traced. */
   tracing?: Tracing | undefined;
@@ -49,7 +49,7 @@ export interface AppServices extends RouteServices {
 
 /** Builds the middleware stack, top to bottom: first what every request passes, then what each route adds. */
 export function createApp(services: AppServices): Koa {
-  const { config, directory, rateLimitStore, metrics, tracing, draining, log } = services;
+  const { config, directory, rateLimitStore, countRequest, tracing, draining, log } = services;
   const routes = apiRoutes(services);
   const limits = createRateLimits({ rates: config.rateLimits, store: rateLimitStore, draining, loginAccount });
   const verifiedTokens = new VerifiedTokens(directory);
@@ -84,7 +84,7 @@ export function createApp(services: AppServices): Koa {
   app.on('error', error => log.error({ event: 'unanswered', err: describeError(error) }, 'a request got no response'));
   app.use(requestId());
   if (tracing) app.use(tracing.middleware);
-  app.use(accessLog(log, metrics.count));
+  app.use(accessLog(log, countRequest));
   app.use(problemDetails(log));
   app.use(limitDuration(services.deadlineMs));
   app.use(securityHeaders());

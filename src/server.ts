@@ -77,7 +77,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions): Promise<RunningApi> {
   const { config } = options;
   const services = await createServices(options);
-  const { feed, metrics, databases, writeMonitor, responseCache, unsentResponses, imports } = services;
+  const { feed, metrics, databases, writeMonitor, responseCache, unsentResponses, imports, countRequest } = services;
   const stopping = new AbortController();
   const draining = new AbortController();
   const app = createApp({ ...services, deadlineMs, draining: draining.signal });
@@ -86,7 +86,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
   );
   const api = createApiServer({
     handle,
-    refuse: refuseUnparsed(options.log, metrics.count),
+    refuse: refuseUnparsed(options.log, countRequest),
     keepAliveMs: config.keepAliveMs,
   });
   try {
@@ -98,6 +98,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
   }
   writeMonitor.start(() => responseCache.counts.hits + responseCache.counts.misses);
   imports.start();
+  services.sizes.start();
   const drain = async (maxMs: number): Promise<boolean> => {
     draining.abort();
     const finished = await api.drain(maxMs);

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -36,6 +37,9 @@ import { WriteMonitor } from './response-cache/write-monitor.ts';
 import { createTenantOrm } from './tenancy/tenant-orm.ts';
 import { tenantEntities } from './tenant-entities.ts';
 import { startTracing } from './tracing/start-tracing.ts';
+import { SizeSampler } from './usage/size-sampler.ts';
+import { UsageLedger } from './usage/usage-ledger.ts';
+import { createUsageStore } from './usage/usage-store.ts';
 
 export interface ServiceOptions {
   config: Config;
@@ -58,6 +62,7 @@ export interface Services extends Omit<AppServices, 'deadlineMs' | 'draining'> {
   readonly metrics: Metrics;
   readonly writeMonitor: WriteMonitor;
   readonly unsentResponses: UnsentResponses;
+  readonly sizes: SizeSampler;
   /** Waits for background tasks, at most `backgroundDrainMs`, and closes all connections but the installation's. */
   close(): Promise<void>;
 }
@@ -113,6 +118,8 @@ export async function createServices({
   };
   const schemaVersion = await tenantHead();
   const heads = { tenant: schemaVersion, control: await controlHead() };
+  const usageStore = createUsageStore(control, process, randomUUID());
+  const ledger = new UsageLedger({ store: usageStore, log, now: now ?? Date.now });
   const databases = new TenantDatabases({
     orm: createTenantOrm(tenantEntities),
     head: schemaVersion,
@@ -123,6 +130,7 @@ export async function createServices({
     tenantConnections: config.tenantConnections,
     acquireTimeoutMs: config.acquireTimeoutMs,
     sharing: { store: createGrantStore(control, { ...process, heads }), log, findTenants },
+    onUsed: (guid, ms) => ledger.addDatabaseTime(guid, ms),
   });
   new TenantFences({
     feed,
@@ -135,6 +143,7 @@ export async function createServices({
   if (member) member.maxControl = () => Math.max(1, databases.maxControl - 1);
   await requireControlConnections(databases);
   await feed.start();
+  await ledger.start();
   const writeMonitor = new WriteMonitor({ control, controlUrl, databases, log, now: clock });
   const responseCache = new ResponseCache({
     feed,
@@ -163,6 +172,7 @@ export async function createServices({
   const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
   const mails = countMails(createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log }));
   const unsentResponses = new UnsentResponses(maxUnsentBytes);
+  const sizes = new SizeSampler({ store: usageStore, directory, databases });
   const tracing = await startTracing(config.tracing, log);
   const metrics = createMetrics({
     databases,
@@ -192,6 +202,11 @@ export async function createServices({
     databases,
     responseCache,
     metrics,
+    countRequest: outcome => {
+      metrics.count(outcome);
+      if (outcome.tenant) ledger.count(outcome.tenant.guid, outcome);
+    },
+    sizes,
     rateLimitStore,
     tracing,
     log,
@@ -203,6 +218,8 @@ export async function createServices({
       imports.stop();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await usage.stop();
+      await sizes.stop();
+      await ledger.stop();
       await writeMonitor.stop();
       await feed.stop();
       await closeIdleConnections(control, 1);

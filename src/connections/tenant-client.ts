@@ -43,6 +43,8 @@ export class TenantClient extends pg.Client {
   #isFailing = false;
   /** Called when the use ends; undefined while the connection is not in use. */
   #onRelease: (() => void) | undefined;
+  /** Begin of the use, by `performance.now()`. */
+  #usedSince = 0;
   #forgetDeadline: (() => void) | undefined;
   /** The read that the connection receives rows for. */
   #read: Read | undefined;
@@ -132,6 +134,7 @@ export class TenantClient extends pg.Client {
   /** Marks the connection as in use. `release` ends the use and calls `onRelease`. */
   beginUse(onRelease: () => void): this {
     this.#onRelease = onRelease;
+    this.#usedSince = performance.now();
     return this;
   }
 
@@ -149,7 +152,9 @@ export class TenantClient extends pg.Client {
     this.#forgetDeadline?.();
     this.#forgetDeadline = undefined;
     this.locks.onClientRelease();
-    onRelease?.();
+    if (!onRelease) return;
+    this.pool.onUsed(performance.now() - this.#usedSince);
+    onRelease();
   }
 
   /** Asks the server to close the connection. `end` is emitted when it has, after `maxCloseMs` at the latest. */

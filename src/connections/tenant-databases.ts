@@ -15,6 +15,8 @@ interface TenantDatabasesOptions extends ServerBudgetsOptions {
   orm: MikroORM;
   /** The last tenant migration of this build. A tenant whose schema the build cannot serve is refused. */
   head: string;
+  /** Called with the duration of each use of a connection of a tenant, in milliseconds. */
+  onUsed?: (guid: string, ms: number) => void;
 }
 
 /** An open database takes about 14 KB, and nothing else while it has no connection. */
@@ -110,7 +112,7 @@ export class TenantDatabases {
   }
 
   #createDriver(tenant: TenantRecord): TenantDriver {
-    const { orm, head, acquireTimeoutMs, sharing } = this.#options;
+    const { orm, head, acquireTimeoutMs, sharing, onUsed } = this.#options;
     const fences = this.#fences;
     const driver = new TenantDriver(orm, {
       url: tenant.databaseUrl,
@@ -119,6 +121,7 @@ export class TenantDatabases {
       readMemory: this.readMemory,
       connectTimeoutMs: acquireTimeoutMs,
       processId: sharing?.store.process.id,
+      onUsed: onUsed && (ms => onUsed(tenant.guid, ms)),
       ...(fences && { relocate: deadline => fences.locate(tenant.guid, deadline) }),
     });
     if (fences?.isClosed(tenant.guid)) driver.pool.hold();

@@ -36,6 +36,8 @@ interface TenantDriverOptions {
   processId?: string | undefined;
   /** Finds the connections of the tenant when its database was replaced. */
   relocate?: Relocate;
+  /** Called with the duration of each use of a connection, in milliseconds. */
+  onUsed?: ((ms: number) => void) | undefined;
 }
 
 interface Change {
@@ -69,7 +71,7 @@ export class TenantDriver extends PostgreSqlDriver {
 
   constructor(orm: MikroORM, options: TenantDriverOptions) {
     super(orm.config);
-    const { url, expected, budget, readMemory, connectTimeoutMs, processId, relocate } = options;
+    const { url, expected, budget, readMemory, connectTimeoutMs, processId, relocate, onUsed } = options;
     this.url = url;
     this.#largeReads = new LargeReads(readMemory);
     const { pathname } = new URL(url);
@@ -83,7 +85,7 @@ export class TenantDriver extends PostgreSqlDriver {
       silenceMs: timeLimits.api.silenceMs,
       openMs: connectTimeoutMs,
     };
-    this.pool = this.connection.pool = new TenantPool(budget, settings, relocate);
+    this.pool = this.connection.pool = new TenantPool(budget, settings, relocate, onUsed);
     this.platform = orm.driver.getPlatform();
     this.setMetadata(orm.getMetadata());
   }

@@ -26,15 +26,25 @@ export class TenantPool implements PoolState<TenantClient> {
   opening = 0;
   closing = 0;
   readonly budget: ConnectionBudget;
+  readonly onUsed: (ms: number) => void;
   readonly #relocate: Relocate | undefined;
   #usageScore = Number.NEGATIVE_INFINITY;
   #isClosed = false;
   #isHeld = false;
 
-  /** @param relocate called when the database may not be the tenant's any more; absent: it always is */
-  constructor(budget: ConnectionBudget, options: TenantClientOptions, relocate?: Relocate) {
+  /**
+   * @param relocate called when the database may not be the tenant's any more; absent: it always is
+   * @param onUsed called with the duration of each use of a connection, in milliseconds
+   */
+  constructor(
+    budget: ConnectionBudget,
+    options: TenantClientOptions,
+    relocate?: Relocate,
+    onUsed: (ms: number) => void = () => {},
+  ) {
     this.budget = budget;
     this.options = options;
+    this.onUsed = onUsed;
     this.#relocate = relocate;
   }
 

@@ -1,6 +1,12 @@
-import type { Middleware } from 'koa';
+import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
 import { traceIdOf } from '../tracing/trace-requests.ts';
+
+/** The tenant of a request, as far as its outcome is counted. */
+interface RequestTenant {
+  readonly guid: string;
+  readonly slug: string;
+}
 
 /** The outcome of one request. */
 export interface RequestOutcome {
@@ -11,8 +17,10 @@ export interface RequestOutcome {
   readonly status: number;
   /** Duration in milliseconds. */
   readonly ms: number;
-  /** Slug of the tenant of an authenticated caller; undefined for other callers. */
-  readonly tenant: string | undefined;
+  /** Bytes of the response body, as they were sent. */
+  readonly bytes: number;
+  /** The tenant of an authenticated caller; undefined for other callers. */
+  readonly tenant: RequestTenant | undefined;
   /** Why the status is 401: an `UnauthorizedReason`, or the problem code when the problem has no reason. */
   readonly reason?: string | undefined;
 }
@@ -30,7 +38,8 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
       const { traceId, route, tenant, otherTenantNamed, caller, problem, reason, ipAddress } = ctx.state;
       const status = ctx.res.writableFinished ? ctx.res.statusCode : 499;
       const ms = performance.now() - startedAt;
-      count({ method, route, status, ms, tenant: caller && tenant?.slug, reason: reason ?? problem });
+      const bytes = bodyBytes(ctx, status);
+      count({ method, route, status, ms, bytes, tenant: caller && tenant, reason: reason ?? problem });
       log.info({
         traceId,
         trace_id: traceIdOf(ctx), // the name that OpenTelemetry gives it in logs
@@ -48,4 +57,13 @@ export function accessLog(log: Logger, count: (outcome: RequestOutcome) => void)
     });
     return next();
   };
+}
+
+/**
+ * Returns the bytes of the parts of a response that was sent in parts, otherwise the length that it declares: 0 if it
+ * was not sent completely, or has no body.
+ */
+function bodyBytes({ method, res, state }: Context, status: number): number {
+  if (state.sentBytes !== undefined) return state.sentBytes;
+  return method === 'HEAD' || status === 499 ? 0 : Number(res.getHeader('content-length') ?? 0);
 }

@@ -32,7 +32,15 @@ export function refuseUnparsed(log: Logger, count: (outcome: RequestOutcome) => 
     const traceId = randomUUID();
     const body = JSON.stringify(problemBody(code, traceId));
     socket.end(responseText(status, { ...fixedHeaders, 'X-Request-Id': traceId }, body), () => socket.destroy());
-    count({ method: 'none', route: undefined, status, ms: 0, tenant: undefined, reason: code });
+    count({
+      method: 'none',
+      route: undefined,
+      status,
+      ms: 0,
+      bytes: Buffer.byteLength(body),
+      tenant: undefined,
+      reason: code,
+    });
     log.info({ traceId, status, code, cause: error.code, ip: socket.remoteAddress });
   };
 }

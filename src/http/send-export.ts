@@ -24,7 +24,11 @@ export function sendExport(
     void pieces.return(undefined);
     return;
   }
-  pipeline(Readable.from(send(pieces, next)), res, error => {
+  ctx.state.sentBytes = 0;
+  const onSend = (piece: string): void => {
+    ctx.state.sentBytes += Buffer.byteLength(piece);
+  };
+  pipeline(Readable.from(send(pieces, next, onSend)), res, error => {
     if (error && !isExpected(error)) ctx.app.emit('error', error, ctx);
   });
 }
@@ -37,11 +41,13 @@ function isExpected(error: NodeJS.ErrnoException): boolean {
 async function* send(
   pieces: AsyncGenerator<string>,
   next: <T>(piece: () => Promise<T>) => Promise<T>,
+  onSend: (piece: string) => void,
 ): AsyncGenerator<string> {
   try {
     for (;;) {
       const { done, value } = await next(() => pieces.next());
       if (done) return;
+      onSend(value);
       yield value;
     }
   } finally {

@@ -61,7 +61,7 @@ export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome)
     count.duration.observe(ms / 1_000);
     if (status === 401) byReason.set(reason, (byReason.get(reason) ?? 0) + 1);
     if (tenant === undefined) return;
-    const name = byTenant.has(tenant) || byTenant.size < maxTenants ? tenant : 'other';
+    const name = byTenant.has(tenant.slug) || byTenant.size < maxTenants ? tenant.slug : 'other';
     byTenant.set(name, (byTenant.get(name) ?? 0) + 1);
   };
 }

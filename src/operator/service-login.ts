@@ -43,6 +43,9 @@ const privileges: Record<string, string> = {
   connection_servers: readAndWrite,
   connection_grants: readAndWrite,
   unfinished_imports: readAndWrite,
+  tenant_usage: readAndWrite,
+  usage_writers: readAndWrite,
+  usage_sampling: 'select, update',
   tenant_fences: 'select',
   fence_acknowledgements: 'select, insert',
   // A request locks the row of its client, which needs the right to update one column.

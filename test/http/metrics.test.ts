@@ -91,7 +91,14 @@ describe('metrics', () => {
       schemaVersion: '0001-first',
     });
     for (let i = 0; i < 1_000; i++)
-      metrics.count({ method: 'GET', route: list, status: 200, ms: 1, tenant: `tenant-${i}` });
+      metrics.count({
+        method: 'GET',
+        route: list,
+        status: 200,
+        ms: 1,
+        bytes: 0,
+        tenant: { guid: '', slug: `tenant-${i}` },
+      });
     const text = await metrics.render();
     const series = text.split('\n').filter(line => line.startsWith('tenant_requests_total{'));
     expect(series).to.have.length(101);
