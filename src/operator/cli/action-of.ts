@@ -6,7 +6,7 @@ import type { Action } from '../actions/record-action.ts';
  * of backups have a record of their own, and a timer makes hundreds of them a day.
  */
 const reading: ReadonlySet<string> = new Set([
-  ...['list', 'show', 'status', 'processes', 'logs', 'doctor', 'runs list', 'runs show', 'runs watch'],
+  ...['list', 'show', 'status', 'processes', 'usage', 'logs', 'doctor', 'runs list', 'runs show', 'runs watch'],
   ...['user list', 'user role', 'role list', 'session list', 'key list', 'client list', 'packs list', 'packs diff'],
   ...['server list', 'server rebalance', 'move list', 'pool list', 'restore diff', 'completion'],
   ...['backup list', 'backup run', 'backup verify', 'backup drill', 'retention', 'retention log'],

@@ -4,6 +4,7 @@ import type { ArchiveSummary } from '../backup/list-archives.ts';
 import type { BackupReport } from '../backup/run-backup.ts';
 import type { ArchiveCheck } from '../backup/verify-archives.ts';
 import { countText } from '../count-text.ts';
+import { sizeText } from './size-text.ts';
 
 const controlName = '(control database)';
 
@@ -47,11 +48,4 @@ export function checkText({ slug, file, fault, message }: ArchiveCheck): string 
 export function drillText({ slug, file, state, rows, ms, error }: DrillOutcome): string {
   if (state === 'failed') return `${slug}: ${file}: failed: ${error}`;
   return `${slug}: proved, ${countText(rows, 'row')} restored and compared (${ms} ms)`;
-}
-
-function sizeText(bytes: number): string {
-  if (bytes < 1024) return `${bytes} B`;
-  const units = ['KiB', 'MiB', 'GiB', 'TiB'];
-  const power = Math.min(units.length, Math.floor(Math.log2(bytes) / 10));
-  return `${(bytes / 1024 ** power).toFixed(1)} ${units[power - 1]}`;
 }

@@ -175,6 +175,7 @@ export const catalogue: readonly Topic[] = [
     'list the running processes and their connections',
     async () => (await import('./processes-command.ts')).addProcessesCommand,
   ),
+  topic('Look', 'usage', 'show what tenants used', async () => (await import('./usage-command.ts')).addUsageCommand),
   topic(
     'Look',
     'logs',

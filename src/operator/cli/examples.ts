@@ -117,6 +117,11 @@ const examples: Readonly<Record<string, readonly string[]>> = {
   show: ['show acme'],
   status: ['status', 'status --watch'],
   processes: ['processes', 'processes --watch'],
+  usage: [
+    'usage # all tenants, this month',
+    'usage acme --from 7d --by hour',
+    'usage --from 2026-10-01 --to 2026-11-01 --csv # a month, for invoices',
+  ],
   logs: ['logs acme', 'logs --command purge --since 30d -o wide'],
   doctor: ['doctor', 'doctor --fix'],
   completion: [

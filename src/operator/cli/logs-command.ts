@@ -1,7 +1,8 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import type { ActionSummary } from '../actions/list-actions.ts';
 import { parsePositive, withStatements } from './command.ts';
 import { jsonOption, type OutputOptions } from './output.ts';
+import { parseTime } from './parse-time.ts';
 import { printList } from './print-list.ts';
 
 interface LogsOptions extends OutputOptions {
@@ -22,7 +23,7 @@ export function addLogsCommand(program: Command): void {
     .argument('[slug]', 'only those of one tenant')
     .option('--operator <text>', 'only those of this login or host')
     .option('--command <words>', 'only this command, such as "user add", or all that begin with its words')
-    .option('--since <time>', 'only later ones: 2026-11-22T14:00Z, or 90m, 12h, 7d ago', parseSince)
+    .option('--since <time>', 'only later ones: 2026-11-22T14:00Z, or 90m, 12h, 7d ago', parseTime)
     .option('--all', 'also commands that were refused, because they were wrong or not confirmed')
     .option('--limit <n>', 'at most n changes', parsePositive, 50)
     .option(...jsonOption)
@@ -51,14 +52,4 @@ function rowOf({ startedAt, operator, command, slug, arguments: values, state, r
     reason,
     with: what.join(' ') || null,
   };
-}
-
-const units: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
-
-function parseSince(value: string): string {
-  const [, number, unit = ''] = /^(\d{1,5})([mhd])$/.exec(value) ?? [];
-  const time = number === undefined ? new Date(value) : new Date(Date.now() - Number(number) * (units[unit] ?? 0));
-  if (Number.isNaN(time.getTime()))
-    throw new InvalidArgumentError('Give a time such as 2026-11-22T14:00Z, or 90m, 12h, 7d.');
-  return time.toISOString();
 }

@@ -18,7 +18,7 @@ Each command has examples and all of its options in its own help: npx backoffice
 Exit codes: 0 done, 1 failed, 2 wrong usage. The handbook is docs/operators.md.`;
 
 /** The names of commands that print a list. */
-const listNames = ['list', 'processes', 'logs'];
+const listNames = ['list', 'processes', 'usage', 'logs'];
 
 /**
  * Runs the command line; `__complete` is for the scripts of `completion`. @param args without the program and the

@@ -1,0 +1,113 @@
+import { randomUUID } from 'node:crypto';
+import { expect } from 'chai';
+import { parse } from 'csv-parse/sync';
+import type { TenantUsageSummary } from '../../../src/operator/usage/read-usage.ts';
+import type { ScriptResult } from '../../support/command-line.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { createWorld, type World } from '../../support/world.ts';
+
+const january = ['--from', '2025-01-01', '--to', '2025-02-01'];
+
+describe('usage', () => {
+  let world: World;
+  before(async () => {
+    world = await createWorld();
+    const rows = [
+      [world.acme.id, '2025-01-01T00:00Z', 10, 1, 2, 1_000, 1_500.4, 8_000_000],
+      [world.acme.id, '2025-01-01T23:00Z', 20, 0, 0, 2_000, 0.2, null],
+      [world.acme.id, '2025-01-31T23:00Z', 5, 0, 0, 2 ** 40, 1, 9_000_000],
+      [world.globex.id, '2025-01-31T23:00Z', 100, 100, 0, 0, 0, null],
+      [world.acme.id, '2025-02-01T00:00Z', 7, 0, 0, 0, 0, null],
+    ];
+    for (const row of rows)
+      await world.control.em
+        .fork()
+        .execute(`insert into tenant_usage values (${row.map(() => '?').join(', ')})`, row as never);
+  });
+  after(() => world.close());
+
+  const run = (...args: string[]): Promise<ScriptResult> =>
+    runCommand('scripts/backoffice.ts', ['usage', ...args], world.environment);
+  const read = async (...args: string[]): Promise<TenantUsageSummary[]> =>
+    JSON.parse((await run(...args, '--json')).stdout);
+
+  it('usage shows the sums of each tenant by month, the busiest first, and the last size of its database', async () => {
+    expect(await read(...january)).to.deep.equal([
+      {
+        ...{ tenant: 'globex', guid: world.globex.guid, period: '2025-01', requests: 100, refused: 100, writes: 0 },
+        ...{ responseBytes: 0, databaseMs: 0, databaseBytes: null },
+      },
+      {
+        ...{ tenant: 'acme', guid: world.acme.guid, period: '2025-01', requests: 35, refused: 1, writes: 2 },
+        ...{ responseBytes: 2 ** 40 + 3_000, databaseMs: 1_502, databaseBytes: 9_000_000 },
+      },
+    ]);
+    const { stdout } = await run(...january);
+    expect(stdout).to.match(/^tenant +period +requests +refused +writes +sent +database time +database size\n/);
+    expect(stdout).to.match(/acme +2025-01 +35 +1 +2 +1\.0 TiB +1\.5 s +8\.6 MiB\n/);
+  });
+
+  it('usage of one tenant is by day, or by the period that is asked for, within hours of UTC', async () => {
+    const periods = async (...args: string[]): Promise<[string, number][]> =>
+      (await read('acme', ...args)).map(({ period, requests }) => [period, requests]);
+    expect(await periods(...january)).to.deep.equal([
+      ['2025-01-01', 30],
+      ['2025-01-31', 5],
+    ]);
+    expect(await periods(...january, '--by', 'hour')).to.deep.equal([
+      ['2025-01-01T00:00Z', 10],
+      ['2025-01-01T23:00Z', 20],
+      ['2025-01-31T23:00Z', 5],
+    ]);
+    expect(await periods('--from', '2025-01-31T23:30Z', '--to', '2025-03-01', '--by', 'month')).to.deep.equal([
+      ['2025-01', 5],
+      ['2025-02', 7],
+    ]);
+  });
+
+  it('usage as CSV has exact numbers, and no other text on stdout', async () => {
+    const { stdout, stderr } = await run(...january, '--csv');
+    expect(stderr).to.equal('');
+    const [first, second, ...more] = parse(stdout, { columns: true }) as Record<string, string>[];
+    expect(more).to.deep.equal([]);
+    expect(first).to.include({ tenant: 'globex', refused: '100', database_bytes: '' });
+    expect(second).to.include({ tenant: 'acme', period: '2025-01', response_bytes: String(2 ** 40 + 3_000) });
+    expect((await run(...january, '--csv', '--json')).code).to.equal(2);
+  });
+
+  it('usage of this month has what the service counted, and an unknown tenant is refused', async () => {
+    const user = await world.login(world.acme);
+    const { service, url } = await world.startAnotherServer();
+    await user.at(url).get('/api/v1/EntityStatus');
+    await service.stop();
+    const [row, ...more] = await read('acme', '--by', 'month');
+    expect(more).to.deep.equal([]);
+    expect(row).to.include({ tenant: 'acme', requests: 1 });
+    expect(await run('nobody')).to.deep.include({ code: 1, stdout: '' });
+    expect((await run('nobody')).stderr).to.match(/There is no tenant nobody/);
+  });
+
+  it('usage warns of processes that ended without their last batch, and of no process that ended in order', async () => {
+    const insert = (pid: number, minutes: number, hasEnded: boolean) =>
+      world.control.em.fork().execute(
+        `insert into usage_writers (id, process, host, pid, batch, requests, counted_until, written_at, ended_at)
+         select ?, ?, 'host-a', ?, 1, 0, t, t, case when ? then t end
+           from (select '2025-01-10T10:00Z'::timestamptz + ? * interval '1 minute' as t) as at`,
+        [randomUUID(), randomUUID(), pid, hasEnded, minutes],
+      );
+    await insert(1111, 0, true);
+    await insert(2222, 1, false);
+    const { stderr, code } = await run(...january);
+    expect(code).to.equal(0);
+    expect(stderr).to.match(/^Warning: Process 2222 on host-a ended without its last batch: .*2025-01-10T10:01:00/);
+    expect(stderr).to.not.include('1111');
+    expect((await run('--from', '2025-01-11')).stderr).to.equal('');
+    for (let minute = 2; minute < 10; minute++) await insert(3000 + minute, minute, false);
+    expect(
+      (await run(...january, '--json')).stderr
+        .trim()
+        .split('\n')
+        .map(line => JSON.parse(line)),
+    ).to.have.length(6);
+  });
+});
