@@ -26,12 +26,12 @@ export interface UsageStore {
   releaseSamples(): Promise<void>;
   /** Stores the size of a tenant's database, as that of this hour. */
   recordSize(tenant: string, bytes: number): Promise<void>;
-  /** Removes a part of what is older than `usageDays`. */
+  /** Removes a part of what is older than 100 days. */
   removeOld(): Promise<void>;
 }
 
 /** How long hours stay in the ledger. 10,000 tenants that are used in each hour are 24 million rows of about 100 bytes. */
-export const usageDays = 100;
+const usageDays = 100;
 
 /**
  * One statement for all tenants: the number of the batch and its counts are stored together or not at all. Rows are
