@@ -1,5 +1,6 @@
 import { Histogram, type Registry } from 'prom-client';
 import type { RequestOutcome } from '../http/access-log.ts';
+import { addTenantRequests, BusiestTenants } from './busiest-tenants.ts';
 import { addCounter } from './collectors.ts';
 
 /** The requests of one route that ended with one status. */
@@ -9,16 +10,13 @@ interface RouteCount {
   readonly duration: Histogram.Internal<string>;
 }
 
-const maxTenants = 100;
-
 /**
- * Registers requests by route, status and tenant. The first 100 tenants that this process serves are counted by their
- * slug, all others together as `other`, so that the number of series stays bounded.
+ * Registers requests by route, status and tenant.
  * @returns the function that counts a request
  */
 export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome) => void {
   const byRoute = new Map<string, RouteCount>();
-  const byTenant = new Map<string, number>();
+  const tenants = new BusiestTenants();
   const byReason = new Map<string, number>();
   addCounter(registry, {
     name: 'http_requests_total',
@@ -33,12 +31,7 @@ export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome)
     buckets: [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers: [registry],
   });
-  addCounter(registry, {
-    name: 'tenant_requests_total',
-    help: `Requests of authenticated users by tenant: the first ${maxTenants} tenants by slug, all others as "other".`,
-    labelNames: ['tenant'],
-    read: () => [...byTenant].map(([tenant, value]) => ({ labels: { tenant }, value })),
-  });
+  addTenantRequests(registry, tenants);
   addCounter(registry, {
     name: 'http_unauthorized_total',
     help: 'Responses with status 401 by reason.',
@@ -60,8 +53,6 @@ export function addRequestMetrics(registry: Registry): (outcome: RequestOutcome)
     count.requests++;
     count.duration.observe(ms / 1_000);
     if (status === 401) byReason.set(reason, (byReason.get(reason) ?? 0) + 1);
-    if (tenant === undefined) return;
-    const name = byTenant.has(tenant.slug) || byTenant.size < maxTenants ? tenant.slug : 'other';
-    byTenant.set(name, (byTenant.get(name) ?? 0) + 1);
+    if (tenant) tenants.add(tenant.slug);
   };
 }
