@@ -3,10 +3,13 @@ import { withConnection } from '../src/postgres/connection.ts';
 import { loadGenerator } from './load.ts';
 import type { Options } from './options.ts';
 import { serviceSettings } from './targets.ts';
-import { postgresSettings, type Testbed } from './testbed.ts';
+import type { Testbed } from './testbed.ts';
 
 /** Describes the conditions of the run: time, machine, versions, settings; one sentence each. */
-export async function describeEnvironment({ serverUrl, redis }: Testbed, options: Options): Promise<string[]> {
+export async function describeEnvironment(
+  { serverUrl, postgresSettings, redis }: Testbed,
+  options: Options,
+): Promise<string[]> {
   const { rounds, seconds, tenants } = options;
   const postgres = await withConnection(serverUrl, async client => {
     const { rows } = await client.query<{ server_version: string }>('show server_version');

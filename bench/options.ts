@@ -7,6 +7,7 @@ export interface Options {
   readonly rounds: number;
   readonly seconds: number;
   readonly tenants: number;
+  readonly tuned: boolean;
   readonly json: boolean;
   readonly help: boolean;
 }
@@ -16,12 +17,14 @@ const minTenants = 12; // 10 with users for measured logins, and some cold ones
 
 export const help = `Usage: npm run -s bench -- [options]
 
-Measures the service, the raw-pg baseline (bare node:http and pg) and the Fastify reference in the same run.
+Measures the service, the raw-pg baseline (bare node:http and pg) and the Fastify reference in the same run, on
+PostgreSQL with its own defaults.
 
   --workload <names>  run only these workloads, separated by commas (default: all)
   --rounds <n>        rounds of each workload; every round measures all cases in turn (default ${defaults.rounds})
   --seconds <n>       duration of each measurement (default ${defaults.seconds})
   --tenants <n>       number of tenants, at least ${minTenants} (default ${defaults.tenants}); 9 MB of disk each
+  --tuned             measure a second time with PostgreSQL tuned, and report what that gains
   --json              print one JSON document instead of tables
   --help              print this help
 
@@ -39,6 +42,7 @@ export function readOptions(args: string[]): Options {
       rounds: { type: 'string' },
       seconds: { type: 'string' },
       tenants: { type: 'string' },
+      tuned: { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },
@@ -53,6 +57,7 @@ export function readOptions(args: string[]): Options {
     rounds: whole('rounds', 1),
     seconds: whole('seconds', 1),
     tenants: whole('tenants', minTenants),
+    tuned: values.tuned,
     json: values.json,
     help: values.help,
   };

@@ -7,6 +7,12 @@ export interface Finished extends WorkloadResult {
   readonly title: string;
 }
 
+/** The results of a run, and the conditions of it. */
+export interface Results {
+  readonly environment: string[];
+  readonly finished: Finished[];
+}
+
 /** Returns the results as Markdown with aligned columns, so that the source is readable too. */
 export function report(finished: Finished[], environment: string[]): string {
   const figures = finished.flatMap(workload => workload.figures);
@@ -82,13 +88,13 @@ function ratioTo(result: CaseResult, results: CaseResult[], base: string): strin
   return result.name === base ? '1' : `${number(median)} (${number(min)}–${number(max)})`;
 }
 
-function number(value: number): string {
+export function number(value: number): string {
   if (Number.isNaN(value)) return '–';
   if (Number.isInteger(value)) return String(value);
   return Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
-function table(header: string[], lines: string[][]): string {
+export function table(header: string[], lines: string[][]): string {
   const widths = header.map((_, column) => Math.max(...[header, ...lines].map(line => line[column]?.length ?? 0)));
   const render = (cells: string[]): string => `| ${cells.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join(' | ')} |`;
   return [render(header), `| ${widths.map(width => '-'.repeat(width)).join(' | ')} |`, ...lines.map(render)].join('\n');

@@ -4,9 +4,10 @@ import { onStopSignal } from '../src/signals.ts';
 import { progress } from './bench-progress.ts';
 import { describeEnvironment } from './environment.ts';
 import { help, isComplete, type Options, readOptions } from './options.ts';
-import { type Finished, report } from './report.ts';
+import { type Finished, type Results, report } from './report.ts';
 import { openTestbed } from './testbed.ts';
 import { Tokens } from './tokens.ts';
+import { tuningReport } from './tuning-report.ts';
 
 /** The bench: starts all servers, runs the workloads, prints the report and removes everything. See `--help`. */
 async function main(): Promise<void> {
@@ -21,10 +22,17 @@ async function main(): Promise<void> {
   };
   onStopSignal(['SIGINT', 'SIGTERM'], stop, () => process.exit(130));
   try {
-    const results = await runWorkloads(options, end => {
+    const onOpen = (end: () => Promise<void>): void => {
       close = end;
-    });
-    await printReport(options, results);
+    };
+    const results = await runWorkloads(options, false, onOpen);
+    let tuned: Results | undefined;
+    if (options.tuned) {
+      await close();
+      progress('once more, with PostgreSQL tuned');
+      tuned = await runWorkloads(options, true, onOpen);
+    }
+    await printReport(options, results, tuned);
   } catch (error) {
     if (interrupted) return; // the error comes from the stop
     console.error(error instanceof Error ? error.message : error);
@@ -46,8 +54,12 @@ function checkedOptions(): Options | undefined {
   return undefined;
 }
 
-async function runWorkloads(options: Options, onOpen: (close: () => Promise<void>) => void): Promise<Results> {
-  const testbed = await openTestbed(options.tenants, onOpen);
+async function runWorkloads(
+  options: Options,
+  isTuned: boolean,
+  onOpen: (close: () => Promise<void>) => void,
+): Promise<Results> {
+  const testbed = await openTestbed({ tenantCount: options.tenants, isTuned, onOpen });
   const bench = { testbed, tokens: new Tokens(testbed), rounds: options.rounds, seconds: options.seconds };
   const environment = await describeEnvironment(testbed, options);
   const finished: Finished[] = [];
@@ -58,14 +70,9 @@ async function runWorkloads(options: Options, onOpen: (close: () => Promise<void
   return { environment, finished };
 }
 
-interface Results {
-  readonly environment: string[];
-  readonly finished: Finished[];
-}
-
-async function printReport(options: Options, { environment, finished }: Results): Promise<void> {
-  const text = report(finished, environment);
-  if (options.json) console.log(JSON.stringify({ environment, workloads: finished }, null, 2));
+async function printReport(options: Options, { environment, finished }: Results, tuned?: Results): Promise<void> {
+  const text = [report(finished, environment), ...(tuned ? [tuningReport(finished, tuned)] : [])].join('\n\n');
+  if (options.json) console.log(JSON.stringify({ environment, workloads: finished, tuned }, null, 2));
   else console.log(text);
   if (!isComplete(options)) return;
   const introduction = 'The report of the last complete run of `npm run -s bench`.';

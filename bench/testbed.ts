@@ -19,6 +19,8 @@ export interface Testbed {
   readonly controlUrl: string;
   readonly masterKey: string;
   readonly postgresPid: number;
+  /** Settings of PostgreSQL that differ from its defaults; the report lists them. */
+  readonly postgresSettings: string[];
   /** Undefined if redis-server is not installed. */
   readonly redis: { url: string; pid: number } | undefined;
   /** Databases of the raw-pg baseline and of the Fastify reference. */
@@ -31,19 +33,28 @@ export interface Testbed {
   close(): Promise<void>;
 }
 
-/** Settings of PostgreSQL that differ from its defaults; the report lists them. */
-export const postgresSettings = [
-  'max_connections=300',
+/** Without it, the largest connection budget of a workload and the other servers would not find room together. */
+const neededSettings = ['max_connections=300'];
+
+/** Settings that operators tune; a run with `--tuned` measures a second time with them. */
+const tunedSettings = [
   'shared_buffers=256MB',
   'max_wal_size=4GB',
-  'autovacuum_naptime=3600', // with 1,000 databases it would start a worker every 60 ms, during every workload
+  'autovacuum_naptime=3600', // with 1,000 databases, the default starts a worker every 60 ms, during every workload
 ];
 
 const fastifyFolder = fileURLToPath(new URL('fastify-reference/', import.meta.url));
 const loginUserCount = 10;
 
-/** @param onOpen receives the function that closes everything, before anything can fail */
-export async function openTestbed(tenantCount: number, onOpen: (close: () => Promise<void>) => void): Promise<Testbed> {
+interface TestbedOptions {
+  tenantCount: number;
+  /** Tunes PostgreSQL, which has its own defaults otherwise. */
+  isTuned: boolean;
+  /** Receives the function that closes everything, before anything can fail. */
+  onOpen: (close: () => Promise<void>) => void;
+}
+
+export async function openTestbed({ tenantCount, isTuned, onOpen }: TestbedOptions): Promise<Testbed> {
   const children = new Children();
   let opening: ReturnType<typeof openBenchInstallation> | undefined;
   const close = async (): Promise<void> => {
@@ -60,6 +71,7 @@ export async function openTestbed(tenantCount: number, onOpen: (close: () => Pro
     if ((await npm.ended) !== 0) throw new Error(`the Fastify reference could not be installed: ${npm.recentOutput()}`);
   }
   progress('starting PostgreSQL and Redis');
+  const postgresSettings = [...neededSettings, ...(isTuned ? tunedSettings : [])];
   opening = openBenchInstallation(postgresSettings);
   const opened = await opening;
   const { folder, serverUrl, controlUrl, masterKey, postgresPid } = opened;
@@ -76,5 +88,5 @@ export async function openTestbed(tenantCount: number, onOpen: (close: () => Pro
   await withConnection(serverUrl, client => client.query('checkpoint')); // so that none runs during a workload
 
   const urls = { serverUrl, controlUrl, rawPgUrl, fastifyUrl };
-  return { folder, masterKey, ...urls, postgresPid, redis, users, tenants, children, close };
+  return { folder, masterKey, ...urls, postgresPid, postgresSettings, redis, users, tenants, children, close };
 }
