@@ -98,6 +98,32 @@ describe('deadline of a request', () => {
     }
   });
 
+  it('changes that share a commit which is made but not confirmed get 503 without Retry-After', async () => {
+    const titles = Array.from({ length: 9 }, (_, index) => `shared ${index}`); // eight of them share a transaction
+    await withConnection(world.acme.adminUrl, async session => {
+      await session.query('begin; lock table entity_statuses in share mode');
+      const blocked: Promise<unknown>[] = [];
+      for (const title of ['blocked 0', 'blocked 1']) {
+        blocked.push(admin.post(statuses, { Title: title }));
+        await eventually(() => service.databases.usage.inUse === blocked.length);
+      }
+      const sent = titles.map(title => admin.post(statuses, { Title: title }));
+      await eventually(() => service.databases.usage.waiting === 2);
+      proxy.silence(world.acme.database, packet => packet.includes('begin; set local'));
+      await session.query('rollback');
+      const responses = await Promise.all(sent);
+      await Promise.all(blocked);
+      const unconfirmed = responses.filter(({ body }) => body.detail === outcomeUnknownDetail);
+      expect(unconfirmed).to.have.length.within(8, 9);
+      for (const { headers } of unconfirmed) expect(headers.get('retry-after')).to.equal(null);
+      const [row] = await sql<{ count: number }>(
+        world.acme,
+        `select count(*)::int from entity_statuses where title like 'shared %'`,
+      );
+      expect(row?.count).to.be.within(8, 9);
+    });
+  });
+
   it('a refresh token whose refresh reaches the deadline is not exchanged, and stays valid', async () => {
     const { tokens } = await world.login(world.acme);
     const refresh = () =>

@@ -140,7 +140,7 @@ export function activityRoutes(): TenantRoute[] {
         const { caller, origin } = context;
         const reported = { userId: caller.userId, ipAddress: origin.ipAddress, ...toRow(body) };
         const verified = { recordedBy: caller.userId, recordedFrom: origin.ipAddress };
-        const [created] = await context.write(async () => table.insert({ ...reported, ...verified }));
+        const [created] = await context.write(table.insert({ ...reported, ...verified }));
         return created as z.input<typeof view>;
       },
     }),

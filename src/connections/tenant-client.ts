@@ -45,7 +45,7 @@ export class TenantClient extends pg.Client {
   #onRelease: (() => void) | undefined;
   /** Begin of the use, by `performance.now()`. */
   #usedSince = 0;
-  #forgetDeadline: (() => void) | undefined;
+  #forgetDeadlines: (() => void)[] = [];
   /** The read that the connection receives rows for. */
   #read: Read | undefined;
 
@@ -138,19 +138,19 @@ export class TenantClient extends pg.Client {
     return this;
   }
 
-  /** Destroys the connection if it is still in use when the deadline passes. */
+  /** Destroys the connection if it is still in use when the deadline of one of its requests passes. */
   endAt(deadline: Deadline): void {
-    this.#forgetDeadline = deadline.onPass(() => {
+    const forget = deadline.onPass(() => {
       this.#stream.destroy(new PoolError('ETIMEDOUT', 'the request reached its deadline'));
     });
+    this.#forgetDeadlines.push(forget);
   }
 
   /** Ends the use. A second call for the same use does nothing. */
   release(): void {
     const onRelease = this.#onRelease;
     this.#onRelease = undefined;
-    this.#forgetDeadline?.();
-    this.#forgetDeadline = undefined;
+    for (let forget = this.#forgetDeadlines.pop(); forget; forget = this.#forgetDeadlines.pop()) forget();
     this.locks.onClientRelease();
     if (!onRelease) return;
     this.pool.onUsed(performance.now() - this.#usedSince);

@@ -8,6 +8,7 @@ import type { ConnectionBudget } from './connection-budget.ts';
 import { LargeReads } from './large-reads.ts';
 import type { ReadMemory } from './read-memory.ts';
 import { type ResourceState, resourceLockKey, resourceState } from './resource-lock.ts';
+import { SharedCommits } from './shared-commits.ts';
 import type { TenantClient } from './tenant-client.ts';
 import { TenantConnection } from './tenant-connection.ts';
 import type { ExpectedTenant } from './tenant-identity.ts';
@@ -40,17 +41,20 @@ interface TenantDriverOptions {
   onUsed?: ((ms: number) => void) | undefined;
 }
 
+/** Makes the checks that must come first, and returns the statement that makes the change. */
+export type Prepare = (transaction: TenantTransaction) => Promise<Statement>;
+
 interface Change {
   /** The actor of the change, as JSON for the audit log. */
   actor: string;
   /** The changed resource, if its responses are cached. */
   resource: string | undefined;
-  /** Makes the checks that must come first, and returns the statement that makes the change. */
-  prepare: (transaction: TenantTransaction) => Promise<Statement>;
+  /** The statement that makes the change, or what comes before it. */
+  change: Statement | Prepare;
   /** Notifies every process that the resource changes. Called before the first change of a burst. */
   announce: () => Promise<void>;
   /** Of the request that makes the change. */
-  deadline?: Deadline;
+  deadline?: Deadline | undefined;
 }
 
 /** Timestamps as text are the same in every session. */
@@ -68,6 +72,12 @@ export class TenantDriver extends PostgreSqlDriver {
   /** The URL of the database, with the tenant's login. */
   readonly url: string;
   readonly #largeReads: LargeReads;
+  readonly #sharedCommits = new SharedCommits({
+    connect: () => this.pool.connect(),
+    commit: (client, { actor, change }) =>
+      new TenantTransaction(client, actor, () => this.entityManager()).commit(change),
+    changeAlone: change => this.#changeAlone(change),
+  });
 
   constructor(orm: MikroORM, options: TenantDriverOptions) {
     super(orm.config);
@@ -113,12 +123,22 @@ export class TenantDriver extends PostgreSqlDriver {
     );
   }
 
-  /** Makes one change in a transaction that carries the actor. @returns the rows of the statement */
-  change({ actor, resource, prepare, announce, deadline }: Change): Promise<RowValues[]> {
+  /**
+   * Makes one change in a transaction that carries the actor; changes of one statement share it with others. A request
+   * that is traced has a transaction of its own. @returns the rows of the statement
+   */
+  change(change: Change): Promise<RowValues[]> {
+    const { change: statement, ...rest } = change;
+    if (typeof statement === 'function' || !statement.withActor || rest.deadline?.trace)
+      return this.#changeAlone(change);
+    return this.#sharedCommits.change({ ...rest, change: statement });
+  }
+
+  #changeAlone({ actor, resource, change, announce, deadline }: Change): Promise<RowValues[]> {
     const run = async (client: TenantClient, trace?: Trace) => {
       const transaction = new TenantTransaction(client, actor, () => this.entityManager());
       try {
-        const statement = await prepare(transaction);
+        const statement = typeof change === 'function' ? await change(transaction) : change;
         // The announcement comes after the checks, so that a refused change invalidates no cached response.
         if (resource !== undefined) await client.locks.hold(resourceLockKey(resource), announce);
         const commit = () => transaction.commit(statement);

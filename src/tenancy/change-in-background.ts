@@ -1,6 +1,6 @@
-import type { TenantTransaction } from '../connections/tenant-transaction.ts';
+import type { Prepare } from '../connections/tenant-driver.ts';
 import type { TenantRecord } from '../control/records.ts';
-import type { RowValues, Statement } from '../postgres/statement.ts';
+import type { RowValues } from '../postgres/statement.ts';
 import type { ContextServices } from './request-context.ts';
 
 /**
@@ -13,11 +13,11 @@ export async function changeInBackground(
   { databases, responseCache }: Pick<ContextServices, 'databases' | 'responseCache'>,
   tenant: TenantRecord,
   actor: string,
-  prepare: (transaction: TenantTransaction) => Promise<Statement>,
+  prepare: Prepare,
   resource?: string,
 ): Promise<RowValues[]> {
   const announce = async (): Promise<void> => {
     if (resource !== undefined) await responseCache.invalidate(tenant, resource);
   };
-  return databases.open(tenant).change({ actor, resource, announce, prepare });
+  return databases.open(tenant).change({ actor, resource, announce, change: prepare });
 }

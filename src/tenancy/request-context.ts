@@ -1,8 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
-import type { TenantDriver } from '../connections/tenant-driver.ts';
-import type { TenantTransaction } from '../connections/tenant-transaction.ts';
+import type { Prepare, TenantDriver } from '../connections/tenant-driver.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { type Deadline, requestDeadlineMs, withDeadline } from '../deadline.ts';
@@ -146,24 +145,22 @@ export class RequestContext {
   /**
    * Makes one change in a transaction. The transaction carries the caller, so that its audit entry names them. Retries
    * after a deadlock or a serialization failure.
-   * @param prepare makes the checks that must come first, and returns the statement that makes the change
+   * @param change the statement that makes the change, or the function that makes the checks that must come first, and
+   *   returns it
    * @param resource the resource whose cached responses the change invalidates
    * @param isRepeatable false for a change that is made again when the request is repeated with its key
    * @returns the rows of the statement
    */
-  async write(
-    prepare: (transaction: TenantTransaction) => Promise<Statement>,
-    resource?: string,
-    isRepeatable = true,
-  ): Promise<RowValues[]> {
+  async write(change: Statement | Prepare, resource?: string, isRepeatable = true): Promise<RowValues[]> {
     const database = this.#open();
     const announce = () => this.#announce(resource);
     const once = isRepeatable ? this.#repeatable : undefined;
     for (let attempt = 1; ; attempt++) {
       try {
-        const change = { actor: this.actor, resource, announce, deadline: this.deadline };
-        if (!once) return await database.change({ ...change, prepare });
-        await database.change({ ...change, prepare: transaction => once.prepare(transaction, prepare) });
+        const options = { actor: this.actor, resource, announce, deadline: this.deadline };
+        if (!once) return await database.change({ ...options, change });
+        const prepare = typeof change === 'function' ? change : async () => change;
+        await database.change({ ...options, change: transaction => once.prepare(transaction, prepare) });
         return once.rows;
       } catch (error) {
         if (once && isOutcomeUnknown(error)) throw problem('unavailable', { cause: error });

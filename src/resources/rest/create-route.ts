@@ -1,4 +1,5 @@
 import { pascalCase, toRow } from '../../casing.ts';
+import type { Prepare } from '../../connections/tenant-driver.ts';
 import type { RowValues } from '../../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { requireScopeAll, writeRecord } from './resource-access.ts';
@@ -22,16 +23,12 @@ export function createRoute(resource: ResourceDefinition): TenantRoute {
     location: record => locationOf(resource, record),
     handler: async ({ body }, context) => {
       requireScopeAll(resource, context.caller);
-      const [created] = await writeRecord(
-        resource,
-        context,
-        async transaction => {
-          const row = toRow(body);
-          if (validate) await validate(row, transaction.em, {});
-          return table.insert(row);
-        },
-        body,
-      );
+      const row = toRow(body);
+      const validated: Prepare = async transaction => {
+        await validate?.(row, transaction.em, {});
+        return table.insert(row);
+      };
+      const [created] = await writeRecord(resource, context, validate ? validated : table.insert(row), body);
       return created;
     },
   });

@@ -1,4 +1,5 @@
 import { pascalCase, snakeCase } from '../../casing.ts';
+import type { Prepare } from '../../connections/tenant-driver.ts';
 import type { TenantTransaction } from '../../connections/tenant-transaction.ts';
 import { type Problem, problem } from '../../errors.ts';
 import { namesStrongly } from '../../http/entity-tags.ts';
@@ -64,11 +65,11 @@ export async function respondWith(
 export async function writeRecord(
   resource: ResourceDefinition,
   context: RequestContext,
-  prepare: (transaction: TenantTransaction) => Promise<Statement>,
+  change: Statement | Prepare,
   body: Record<string, unknown> = {},
 ): Promise<RowValues[]> {
   try {
-    return await context.write(prepare, resource.isCached ? resource.name : undefined);
+    return await context.write(change, resource.isCached ? resource.name : undefined);
   } catch (error) {
     if (sqlState(error) !== uniqueViolation || !resource.unique) throw error;
     throw await duplicateProblem(resource, context, body, error);

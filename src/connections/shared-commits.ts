@@ -1,0 +1,144 @@
+import { type Deadline, DeadlineError } from '../deadline.ts';
+import { PoolError } from '../postgres/database-error.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
+import { commitTogether } from './commit-together.ts';
+import { resourceLockKey } from './resource-lock.ts';
+import type { TenantClient } from './tenant-client.ts';
+
+/** A change that one statement makes as a whole. */
+export interface SingleChange {
+  /** The actor of the change, as JSON for the audit log. */
+  actor: string;
+  /** Has `withActor`. */
+  change: Statement;
+  /** The changed resource, if its responses are cached. */
+  resource: string | undefined;
+  /** Notifies every process that the resource changes. */
+  announce: () => Promise<void>;
+  /** Of the request that makes the change. */
+  deadline?: Deadline | undefined;
+}
+
+interface Waiting extends SingleChange {
+  resolve: (rows: RowValues[]) => void;
+  reject: (error: unknown) => void;
+}
+
+interface SharedCommitsOptions {
+  connect: () => Promise<TenantClient>;
+  /** Makes a change in a transaction of its own, on a connection in use. */
+  commit: (client: TenantClient, change: SingleChange) => Promise<RowValues[]>;
+  /** Makes a change as if there were no others: on a connection of its own. */
+  changeAlone: (change: SingleChange) => Promise<RowValues[]>;
+}
+
+const maxGroupSize = 8;
+const maxWaiting = 2_000; // as in the queue for connections
+
+/**
+ * Commits changes of one tenant together: those that arrive in one turn of the event loop, or wait for a connection at
+ * the same time. A commit waits for the disk, and each transaction wakes a process of the server twice, which together
+ * costs more than the insert and its audit entry.
+ *
+ * Each change behaves as if it were alone:
+ *
+ *   1. Each statement sets its actor before the triggers of its rows run, so each audit entry names its own request.
+ *   2. When a statement fails or waits for a lock, the transaction is rolled back, and each change is made again on a
+ *      connection of its own. So no change fails or waits because of another one.
+ *   3. A change is never made twice: it is made again only if PostgreSQL reported that the transaction failed.
+ *   4. A change whose deadline has passed is not sent. If it passes later, the connection is destroyed, and the outcome
+ *      of all its changes is unknown, as that of a single one.
+ *   5. All changes of a transaction are of one resource, whose lock the connection holds, announced (`WriteLocks`).
+ */
+export class SharedCommits {
+  readonly #options: SharedCommitsOptions;
+  #waiting: Waiting[] = [];
+  /** Connections that are being waited for. */
+  #connecting = 0;
+  #isScheduled = false;
+
+  constructor(options: SharedCommitsOptions) {
+    this.#options = options;
+  }
+
+  /** Makes a change. @returns the rows of its statement */
+  change(change: SingleChange): Promise<RowValues[]> {
+    if (this.#waiting.length >= maxWaiting)
+      return Promise.reject(new PoolError('POOL_TIMEOUT', 'too many changes wait for a connection'));
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ ...change, resolve, reject });
+      this.#schedule();
+    });
+  }
+
+  /** At the end of this turn of the event loop, so that the changes of the turn are committed together. */
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setImmediate(() => {
+      this.#isScheduled = false;
+      while (this.#waiting.length > this.#connecting * maxGroupSize) void this.#commitNext();
+    });
+  }
+
+  /** Commits the changes that wait when a connection is free. Never rejects. */
+  async #commitNext(): Promise<void> {
+    this.#connecting++;
+    const waiting = this.#waiting.at(-1);
+    let client: TenantClient;
+    try {
+      client = await this.#options.connect();
+    } catch (error) {
+      this.#connecting--;
+      this.#refuse(waiting, error);
+      return;
+    }
+    this.#connecting--;
+    const group = this.#take();
+    try {
+      if (group.length > 0) await this.#commit(client, group);
+    } catch (error) {
+      for (const { reject } of group) reject(error);
+    } finally {
+      client.release();
+      if (this.#waiting.length > 0) this.#schedule();
+    }
+  }
+
+  async #commit(client: TenantClient, group: Waiting[]): Promise<void> {
+    const options = this.#options;
+    for (const { deadline } of group) if (deadline) client.endAt(deadline);
+    const [first] = group as [Waiting];
+    if (first.resource !== undefined) await client.locks.hold(resourceLockKey(first.resource), first.announce);
+    if (group.length === 1) {
+      first.resolve(await options.commit(client, first));
+      return;
+    }
+    const statements = group.map(({ change, actor }) => change.withActor?.(actor) ?? change);
+    const rows = await commitTogether(client, statements);
+    for (const [index, change] of group.entries()) {
+      if (rows) change.resolve(rows[index] ?? []);
+      else options.changeAlone(change).then(change.resolve, change.reject);
+    }
+  }
+
+  /** Takes the changes that wait longest and have the same resource. */
+  #take(): Waiting[] {
+    const group: Waiting[] = [];
+    const others: Waiting[] = [];
+    for (const change of this.#waiting) {
+      if (change.deadline?.passed) change.reject(new DeadlineError());
+      else if (group.length < maxGroupSize && change.resource === (group[0] ?? change).resource) group.push(change);
+      else others.push(change);
+    }
+    this.#waiting = others;
+    return group;
+  }
+
+  /** Refuses the changes that wait up to `last`: they have waited for a connection as long as it has. */
+  #refuse(last: Waiting | undefined, error: unknown): void {
+    const count = last ? this.#waiting.indexOf(last) + 1 : 0;
+    for (const { reject } of this.#waiting.splice(0, count)) reject(error);
+    if (this.#waiting.length > 0) this.#schedule();
+  }
+}
