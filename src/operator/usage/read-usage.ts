@@ -27,7 +27,7 @@ export interface UsageGap {
   pid: number;
   /** Its requests that ended before are in the ledger. */
   countedUntil: string;
-  /** True while the process runs, and has yet to write them. */
+  /** True if the process was seen after that, and has yet to write them. */
   isRunning: boolean;
 }
 
@@ -76,7 +76,7 @@ const silence = `interval '30 s'`;
 export async function readGaps({ statements }: Reader, { from, to }: UsageFilter): Promise<UsageGap[]> {
   return statements.execute(
     `select process, w.host, w.pid, ${isoTime('counted_until')} as "countedUntil", p.id is not null as "isRunning"
-       from usage_writers w left join processes p on p.id = w.process and p.seen_at > now() - ${silence}
+       from usage_writers w left join processes p on p.id = w.process and p.seen_at > written_at + ${silence}
       where ended_at is null and written_at < now() - ${silence}
         and counted_until >= ?::timestamptz - ${silence} and counted_until < ?::timestamptz
       order by counted_until`,

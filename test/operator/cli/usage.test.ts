@@ -102,6 +102,13 @@ describe('usage', () => {
     expect(stderr).to.match(/^Warning: Process 2222 on host-a ended without its last batch: .*2025-01-10T10:01:00/);
     expect(stderr).to.not.include('1111');
     expect((await run('--from', '2025-01-11')).stderr).to.equal('');
+    await world.control.em.fork().execute(
+      `insert into processes (id, kind, host, pid, build) select process, 'service', host, pid, '1' from usage_writers
+          where pid = 2222`,
+    );
+    expect((await run(...january)).stderr).to.match(
+      /^Warning: Process 2222 on host-a could not store its usage after /,
+    );
     for (let minute = 2; minute < 10; minute++) await insert(3000 + minute, minute, false);
     expect(
       (await run(...january, '--json')).stderr

@@ -1,0 +1,129 @@
+import { expect } from 'chai';
+import type { Client } from '../support/client.ts';
+import type { RunningScript } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+import { freePort } from '../support/free-port.ts';
+import { runCommand } from '../support/run-command.ts';
+import { createServiceProcesses } from '../support/service-processes.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const list = '/api/v1/EntityStatus';
+/** The interval of the batches. */
+const batchMs = 10_000;
+
+interface Writer {
+  pid: number;
+  requests: number;
+  countedUntil: number;
+  hasEnded: boolean;
+}
+
+describe('drill: usage of killed and restarted processes', () => {
+  let world: World;
+  let clients: { acme: Client; globex: Client };
+  const { start, killAll } = createServiceProcesses();
+  before(async () => {
+    world = await createWorld();
+    clients = { acme: await world.login(world.acme), globex: await world.login(world.globex) };
+  });
+  after(async () => {
+    await killAll();
+    await world.close();
+  });
+
+  const execute = <Row extends object>(text: string): Promise<Row[]> => world.control.em.fork().execute<Row[]>(text);
+
+  /** Returns the requests in the ledger by tenant. */
+  async function ledger(): Promise<Record<string, number>> {
+    const rows = await execute<{ slug: string; requests: number }>(
+      'select slug, sum(requests)::int as requests from tenant_usage join tenants on id = tenant_id group by 1',
+    );
+    return Object.fromEntries(rows.map(({ slug, requests }) => [slug, requests]));
+  }
+
+  /** The processes that write to the ledger, without that of the world. */
+  const writers = (): Promise<Writer[]> =>
+    execute(
+      `select pid, requests::int, extract(epoch from counted_until)::float8 * 1000 as "countedUntil",
+              ended_at is not null as "hasEnded"
+         from usage_writers where pid <> ${process.pid} order by started_at`,
+    );
+
+  /** Sends requests of both tenants until `isOver`. @returns when each response arrived, by tenant */
+  async function load(port: number, isOver: () => boolean): Promise<Record<'acme' | 'globex', number[]>> {
+    const times = { acme: [] as number[], globex: [] as number[] };
+    const send = async (slug: 'acme' | 'globex'): Promise<void> => {
+      const client = clients[slug].at(`http://127.0.0.1:${port}`);
+      while (!isOver()) {
+        const isSent = await client.get(list).then(
+          ({ status }) => status === 200,
+          () => false,
+        );
+        if (isSent) times[slug].push(Date.now());
+      }
+    };
+    await Promise.all([send('acme'), send('acme'), send('globex')]);
+    return times;
+  }
+
+  async function usageWarnings(): Promise<string> {
+    return (await runCommand('scripts/backoffice.ts', ['usage'], world.environment)).stderr;
+  }
+
+  it('a killed process loses only requests since its last batch, and usage names it and that time', async () => {
+    const port = await freePort();
+    const running: RunningScript = await start(world, port);
+    const before = await ledger();
+    let killedAt = 0;
+    const loading = load(port, () => killedAt > 0);
+    // It ends between two batches, the second of which would have come.
+    await eventually(async () => ((await writers())[0]?.requests ?? 0) > 100, 3 * batchMs);
+    await eventually(async () => Date.now() - ((await writers())[0]?.countedUntil ?? 0) > batchMs / 2, batchMs);
+    running.process.kill('SIGKILL');
+    await running.ended;
+    killedAt = Date.now();
+    const times = await loading;
+    const after = await ledger();
+    const [writer] = await writers();
+    expect(writer?.hasEnded).to.equal(false);
+    const countedUntil = writer?.countedUntil ?? 0;
+    expect(killedAt - countedUntil).to.be.below(batchMs + 2_000);
+    let lost = 0;
+    let counted = 0;
+    for (const slug of ['acme', 'globex'] as const) {
+      const increase = (after[slug] ?? 0) - (before[slug] ?? 0);
+      // A response arrives after the process has counted it, or within the same second.
+      const certain = times[slug].filter(time => time < countedUntil - 1_000).length;
+      const possible = times[slug].filter(time => time < countedUntil + 1_000).length;
+      expect(increase, slug).to.be.within(certain, possible);
+      counted += increase;
+      lost += times[slug].length - increase;
+    }
+    expect(counted).to.equal(writer?.requests);
+    expect(lost).to.be.above(0);
+    const warnings = await eventually(async () => (await usageWarnings()) || undefined, 60_000);
+    expect(warnings).to.match(new RegExp(`^Warning: Process ${writer?.pid} on .* ended without its last batch`));
+    expect(warnings).to.include(`after ${new Date(countedUntil).toISOString()} are missing`);
+  });
+
+  it('workers that are restarted and stopped under load count every request', async () => {
+    const port = await freePort();
+    const before = await ledger();
+    const known = new Set((await writers()).map(({ pid }) => pid));
+    const running = await start(world, port, { PROCESSES: '2' });
+    let isOver = false;
+    const loading = load(port, () => isOver);
+    await eventually(async () => (await writers()).filter(({ pid }) => !known.has(pid)).length === 2);
+    running.process.kill('SIGHUP');
+    await eventually(() => running.output.stdout.includes('"restarted"'), 120_000);
+    isOver = true;
+    const times = await loading;
+    running.process.kill('SIGTERM');
+    await running.ended;
+    const after = await ledger();
+    for (const slug of ['acme', 'globex'] as const)
+      expect((after[slug] ?? 0) - (before[slug] ?? 0), slug).to.equal(times[slug].length);
+    const workers = (await writers()).filter(({ pid }) => !known.has(pid));
+    expect(workers.map(({ hasEnded }) => hasEnded)).to.deep.equal([true, true, true, true]);
+  });
+});
