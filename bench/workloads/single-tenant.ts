@@ -38,7 +38,9 @@ export const singleTenantWorkloads: Workload[] = [
     withSenders: true,
   }),
   ...uncachedReads,
-  workload('create', 'creating a record with its audit entry (raw-pg: without)', creating, { aims: { 'raw-pg': 0.4 } }),
+  workload('create', 'creating a record with its audit entry (raw-pg: without)', creating, {
+    aims: { 'raw-pg': 0.4, fastify: 1.5 },
+  }),
   workload('login', 'login, in turn by 10 users', loggingIn),
 ];
 

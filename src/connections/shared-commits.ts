@@ -95,13 +95,13 @@ export class SharedCommits {
     }
     this.#connecting--;
     const group = this.#take();
+    if (this.#waiting.length > 0) this.#schedule(); // before this commit, which may wait for a lock
     try {
       if (group.length > 0) await this.#commit(client, group);
     } catch (error) {
       for (const { reject } of group) reject(error);
     } finally {
       client.release();
-      if (this.#waiting.length > 0) this.#schedule();
     }
   }
 

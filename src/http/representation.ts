@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type ContentCoding, compress } from './content-coding.ts';
 
@@ -44,7 +44,7 @@ export class Representation {
    * a large list.
    */
   static async ofList(texts: Iterable<string>): Promise<Representation> {
-    const hash = createHash('sha256');
+    const hashed = createHash('sha256');
     const parts: Buffer[] = [];
     let text = '[';
     let separator = '';
@@ -53,7 +53,7 @@ export class Representation {
       separator = ',';
       if (text.length < partLength) continue;
       const part = Buffer.from(text);
-      hash.update(part);
+      hashed.update(part);
       parts.push(part);
       text = '';
       await nextTurn();
@@ -61,7 +61,7 @@ export class Representation {
     text += ']';
     if (parts.length === 0) return Representation.#ofText(text);
     parts.push(Buffer.from(text));
-    return new Representation(Buffer.concat(parts), hash.update(text).digest('base64url'));
+    return new Representation(Buffer.concat(parts), hashed.update(text).digest('base64url'));
   }
 
   /** Encodes text that is sent many times. */
@@ -102,7 +102,7 @@ export class Representation {
 
   static #ofText(text: string): Representation {
     const body = text.length <= maxTextLength ? text : ownBytes(text);
-    return new Representation(body, createHash('sha256').update(text).digest('base64url'));
+    return new Representation(body, hash('sha256', text, 'base64url'));
   }
 
   /** Upper bound of the memory of the body, in bytes. */

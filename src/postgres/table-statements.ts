@@ -1,24 +1,24 @@
 import { type Conditions, preparedStatement, type RowValues, type Statement, where } from './statement.ts';
 import { TableReads } from './table-reads.ts';
 
+interface Insert {
+  readonly text: string;
+  readonly textWithActor: string;
+}
+
 /**
  * Builds the SQL statements of one table. They return records as the API sends them: exactly the fields of a view, in
  * its order. The records are sent without becoming entities.
  */
 export class TableStatements extends TableReads {
+  /** By the names of the properties, which a contract limits. */
+  readonly #inserts = new Map<string, Insert>();
+
   insert(row: RowValues): Statement {
-    const properties = Object.keys(row);
-    const columns = properties.map(property => this.sourceOf(property)).join(', ');
-    const parameters = properties.map((_, i) => `$${i + 1}`).join(', ');
-    const into = `insert into ${this.name} (${columns})`;
+    const { text, textWithActor } = this.#insertOf(Object.keys(row));
     const values = Object.values(row);
-    const withActor = (actor: string): Statement =>
-      preparedStatement(
-        `with actor as materialized (select set_config('app.actor', $${values.length + 1}, true))
-         ${into} select ${parameters} from actor returning ${this.fields}`,
-        [...values, actor],
-      );
-    return { ...preparedStatement(`${into} values (${parameters}) returning ${this.fields}`, values), withActor };
+    const withActor = (actor: string): Statement => preparedStatement(textWithActor, [...values, actor]);
+    return { ...preparedStatement(text, values), withActor };
   }
 
   /** Inserts rows that have the same properties, in their order. */
@@ -49,6 +49,24 @@ export class TableStatements extends TableReads {
   delete(conditions: Conditions): Statement {
     const values: unknown[] = [];
     return preparedStatement(`delete from ${this.name}${where(conditions, values)} returning ${this.fields}`, values);
+  }
+
+  /** The texts are made once for the same properties: a new text would have to be compared with all others by its hash. */
+  #insertOf(properties: string[]): Insert {
+    const key = properties.join();
+    const made = this.#inserts.get(key);
+    if (made) return made;
+    const columns = properties.map(property => this.sourceOf(property)).join(', ');
+    const parameters = properties.map((_, i) => `$${i + 1}`).join(', ');
+    const into = `insert into ${this.name} (${columns})`;
+    const insert = {
+      text: `${into} values (${parameters}) returning ${this.fields}`,
+      textWithActor: `
+        with actor as materialized (select set_config('app.actor', $${properties.length + 1}, true))
+        ${into} select ${parameters} from actor returning ${this.fields}`,
+    };
+    this.#inserts.set(key, insert);
+    return insert;
   }
 
   /** Rows that have the same properties as JSON, under the names of their columns. */

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import type { TenantDriver } from '../../src/connections/tenant-driver.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
@@ -89,6 +90,28 @@ describe('commits that changes share', () => {
       for (const { status } of await Promise.all(sent)) expect(status).to.equal(201);
       await session.query('rollback');
       expect((await locked)?.status).to.equal(201);
+    });
+  });
+
+  it('a change that waits for a lock does not hold up a change of another resource, sent in the same turn', async () => {
+    await create('before');
+    const { databases } = world.service;
+    const [server = ''] = databases.budgets.keys();
+    const driver = databases.lastUsedOn(server) as TenantDriver;
+    const change = (text: string, resource: string): Promise<unknown> => {
+      const statement = { name: '', text, values: [] };
+      const announce = async (): Promise<void> => {};
+      return driver.change({
+        ...{ actor: '', resource, announce },
+        change: { ...statement, withActor: () => statement },
+      });
+    };
+    await withConnection(world.acme.adminUrl, async session => {
+      await session.query('begin; select pg_advisory_xact_lock(7)');
+      const waiting = change('select pg_advisory_xact_lock(7)', 'UnitOfMeasure');
+      await change('select 1', 'OrderStatus');
+      await session.query('rollback');
+      await waiting;
     });
   });
 
