@@ -2,3 +2,8 @@
 export class Violation extends Error {
   override name = 'Violation';
 }
+
+/** @throws {Violation} */
+export function violation(message: string): never {
+  throw new Violation(message);
+}

@@ -1,8 +1,9 @@
 import { isAtEnd, type MoveGoal } from '../../../src/operator/move/move-protocol.ts';
 import { Random } from '../random.ts';
 import { Scheduler } from '../scheduler.ts';
-import { type MoveWorld, violation } from './move-world.ts';
-import { ServingProcess } from './serving-process.ts';
+import { ServingProcess } from '../serving-process.ts';
+import { violation } from '../violation.ts';
+import type { MoveWorld } from './move-world.ts';
 import { SimulatedDatabase } from './simulated-databases.ts';
 import { SimulatedControl, type SimulatedMove } from './simulated-moves.ts';
 import { SimulatedRun } from './simulated-run.ts';
@@ -31,7 +32,9 @@ class MoveSimulation {
   readonly #scheduler = new Scheduler();
   readonly #random: Random;
   readonly #world: MoveWorld;
-  readonly #processes: ServingProcess[] = [];
+  readonly #processes: ServingProcess<SimulatedDatabase>[] = [];
+  /** Writes that a client knows to be done. */
+  readonly #acknowledged = new Set<number>();
   readonly #runs: SimulatedRun[] = [];
   readonly #databases: SimulatedDatabase[] = [];
 
@@ -47,7 +50,7 @@ class MoveSimulation {
       random: this.#random,
       control,
       processes,
-      acknowledged: new Set(),
+      acknowledge: id => void this.#acknowledged.add(id),
       failed: 0,
       isCalm: false,
       epochs: 0,
@@ -172,7 +175,7 @@ class MoveSimulation {
 
   #checkWrites(): void {
     const { current } = this.#world.control;
-    for (const id of this.#world.acknowledged) if (!current.rows.has(id)) this.#world.fail(`write ${id} is lost`);
+    for (const id of this.#acknowledged) if (!current.rows.has(id)) this.#world.fail(`write ${id} is lost`);
   }
 
   #advance(ms: number): void {

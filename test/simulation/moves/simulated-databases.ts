@@ -1,7 +1,4 @@
-/** A session of the tenant's login, which one process uses. */
-export interface SimulatedSession {
-  isAlive: boolean;
-}
+import type { SimulatedSession } from '../serving-process.ts';
 
 /** A database of the simulated tenant. */
 export class SimulatedDatabase {
@@ -31,6 +28,18 @@ export class SimulatedDatabase {
   guard(epoch: number): void {
     if (!this.exists) throw new Error(`${this.name} does not exist`);
     if (this.claimedBy > epoch) throw new Error(`${this.name} is claimed by a later run`);
+  }
+
+  /** Shuts earlier runs out. @throws as `guard` */
+  claim(epoch: number): undefined {
+    this.guard(epoch);
+    this.claimedBy = epoch;
+  }
+
+  /** Lets logins of the tenant in, or does not. @throws as `guard` */
+  open(epoch: number, isOpen: boolean): undefined {
+    this.guard(epoch);
+    this.isOpen = isOpen;
   }
 
   endSessions(): void {

@@ -1,22 +1,48 @@
-import type { MoveWorld } from './move-world.ts';
-import type { SimulatedDatabase, SimulatedSession } from './simulated-databases.ts';
+import type { FencedControl } from './fenced-control.ts';
+import type { OperatorWorld } from './operator-run.ts';
+
+/** A session of the tenant's login, which one process uses. */
+export interface SimulatedSession {
+  isAlive: boolean;
+}
+
+/** A database that a process serves the tenant from. */
+export interface ServedDatabase {
+  readonly name: string;
+  readonly rows: Set<number>;
+  readonly sessions: Set<SimulatedSession>;
+  /** Opens a session; undefined when the database refuses it. */
+  connect(): SimulatedSession | undefined;
+}
+
+/** What processes of the service need of the world that they are simulated in. */
+export interface ServingWorld<Database extends ServedDatabase> extends OperatorWorld {
+  readonly control: FencedControl<Database>;
+  /** Requests that failed. */
+  failed: number;
+  writes: number;
+  /** A client knows now that its write is done. */
+  acknowledge(id: number, database: Database): void;
+  /** @throws {Violation} */
+  fail(message: string): never;
+}
 
 const maxWaitMs = 5_000;
 /** Longer than in production, where a request waits for a notification: many poll at once. */
 const pollMs = 40;
 
 /** A process of the service, with clients that write. It knows the tenant's database and its fence by notifications. */
-export class ServingProcess {
+export class ServingProcess<Database extends ServedDatabase> {
   readonly name: string;
-  readonly #world: MoveWorld;
-  #database: SimulatedDatabase;
+  readonly #world: ServingWorld<Database>;
+  #database: Database;
   #isFenced = false;
   #running = 0;
   #state: 'running' | 'stopped' | 'dead' = 'running';
   #stoppedAt = 0;
   readonly #delayed: (() => void)[] = [];
 
-  constructor(world: MoveWorld, name: string) {
+  constructor(world: ServingWorld<Database>, name: string) {
     this.#world = world;
     this.name = name;
     this.#database = world.control.current;
@@ -64,6 +90,7 @@ export class ServingProcess {
 
   #reload(): void {
     const { control, scheduler, random } = this.#world;
+    if (control.isAway) return;
     this.#isFenced = control.fence === 'closed';
     if (!this.#isFenced) this.#database = control.current;
     if (control.fence === 'none') return;
@@ -105,11 +132,12 @@ export class ServingProcess {
       return;
     }
     this.#reload(); // reads the control database
-    if (!this.#isFenced && this.#database === database && control.fence !== 'closed') this.#world.failed++;
+    const isCurrent = !this.#isFenced && this.#database === database && control.fence !== 'closed';
+    if (isCurrent && !control.isAway) this.#world.failed++;
     else again();
   }
 
-  #commitLater(id: number, database: SimulatedDatabase, session: SimulatedSession): void {
+  #commitLater(id: number, database: Database, session: SimulatedSession): void {
     const { scheduler, random, isCalm } = this.#world;
     const ms = !isCalm && random.chance(0.02) ? random.between(500, 6_000) : random.between(1, 100);
     scheduler.after(ms, () =>
@@ -122,7 +150,7 @@ export class ServingProcess {
         }
         if (database.rows.has(id)) this.#world.fail(`write ${id} is done twice`);
         database.rows.add(id);
-        this.#world.acknowledged.add(id);
+        this.#world.acknowledge(id, database);
       }),
     );
   }
