@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { lostSteps } from '../../src/operator/restore/lost/restore-lost-tenant.ts';
-import { swapSteps } from '../../src/operator/restore/swap/swap.ts';
+import { sideSteps, swapSteps } from '../../src/operator/restore/restore-protocol.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { startScript } from '../support/command-line.ts';
@@ -71,7 +71,8 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
           await killBefore(direction, step);
           const found = (await findings()).map(({ check }) => check);
           const isFenced =
-            swapSteps.indexOf(step) > 0 && swapSteps.indexOf(step) <= swapSteps.indexOf('exchange databases');
+            swapSteps.indexOf(step) > swapSteps.indexOf('announce fence') &&
+            swapSteps.indexOf(step) <= swapSteps.indexOf('exchange databases');
           expect(found.includes('unfinished_swap')).to.equal(isFenced);
           // Exactly one database serves the tenant, or its requests wait.
           const seen = await titles(acme);
@@ -99,6 +100,18 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
     console.log({ swaps: pauses.length, p50: pauses[pauses.length >> 1], worst: pauses.at(-1) });
     expect(pauses.at(-1)).to.be.below(1_000);
   });
+
+  for (const step of sideSteps)
+    it(`a restore to the side that is killed before the step ${step} is ended by the next one`, async function () {
+      this.timeout(60_000);
+      await killBefore('side', step);
+      await run('restore', 'acme', '--to', 'acme-side');
+      const { stdout } = await runCommand('scripts/tenant.ts', ['restore', 'diff', 'acme-side', '--json'], environment);
+      expect(JSON.parse(stdout)).to.include({ tenant: 'acme', side: 'acme-side', isSwapped: false });
+      await run('delete', 'acme-side', '--yes');
+      await run('purge', 'acme-side', '--yes');
+      expect(await findings()).to.deep.equal([]);
+    });
 
   for (const step of lostSteps)
     it(`a restore of a lost database that is killed before the step ${step} is ended by the next one`, async function () {

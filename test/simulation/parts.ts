@@ -2,6 +2,7 @@ import { backupMutants } from './backups/backup-mutants.ts';
 import { responseMutants, sessionMutants } from './caches/cache-mutants.ts';
 import { moveMutants } from './moves/move-mutants.ts';
 import { type Mutant, mutants } from './mutants.ts';
+import { restoreMutants } from './restores/restore-mutants.ts';
 
 interface RunOptions {
   seed: number;
@@ -19,7 +20,7 @@ export interface Part {
   readonly folders: readonly string[];
 }
 
-export type PartName = 'budget' | 'response-cache' | 'sessions' | 'moves' | 'backups';
+export type PartName = 'budget' | 'response-cache' | 'sessions' | 'moves' | 'backups' | 'restores';
 
 export const parts: Readonly<Record<PartName, Part>> = {
   budget: {
@@ -57,5 +58,11 @@ export const parts: Readonly<Record<PartName, Part>> = {
     load: async () => (await import('./backups/backup-simulation.ts')).simulateBackups,
     mutants: backupMutants,
     folders: ['src', 'test/simulation'],
+  },
+  restores: {
+    name: 'restores',
+    load: async () => (await import('./restores/restore-simulation.ts')).simulateRestores,
+    mutants: restoreMutants,
+    folders: ['src/operator/restore', 'test/simulation'],
   },
 };

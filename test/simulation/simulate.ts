@@ -14,8 +14,8 @@ Runs the production code of a part on a simulated network, with faults: one run 
   --seed     the first seed; 1 by default
   --runs     the number of seeds; 1000 by default
   --trace    print every step
-  --mutants  plant each fault (mutants.ts, caches/cache-mutants.ts, moves/move-mutants.ts), and print the
-             first seed that finds it`;
+  --mutants  plant each fault (mutants.ts, and the file of that name of each part), and print the first seed that
+             finds it`;
 
 const progressMs = 10_000;
 /** A worker takes a second to start. */

@@ -1,8 +1,12 @@
 /*
- * A script that runs a restore, and kills its own process before one of its steps, as kill -9 does:
+ * A script that runs a restore, and kills its own process before one of its steps, as kill -9 does, or stops it, as
+ * kill -STOP does:
  *
- *   node test/support/killed-restore.ts swap|back|lost SLUG STEP
+ *   node test/support/killed-restore.ts swap|back|lost SLUG STEP [SIGKILL|SIGSTOP]
+ *   node test/support/killed-restore.ts side|purge SLUG STEP [SIGKILL|SIGSTOP]
  *   node test/support/killed-restore.ts control ARCHIVE STEP
+ *
+ * `side` restores the newest archive of the tenant as SLUG-side.
  */
 import { argv } from 'node:process';
 import { readConfig } from '../../src/config.ts';
@@ -13,12 +17,14 @@ import { readKeyring } from '../../src/operator/restore/control/keyring.ts';
 import { restoreControl } from '../../src/operator/restore/control/restore-control.ts';
 import { restoreLostTenant } from '../../src/operator/restore/lost/restore-lost-tenant.ts';
 import { restoreArchive } from '../../src/operator/restore/restore-archive.ts';
+import { createSideTenant } from '../../src/operator/restore/side-tenant.ts';
 import { swapTenants } from '../../src/operator/restore/swap/swap.ts';
+import { purgeTenant } from '../../src/operator/tenants/tenant-states.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 
-const [kind, subject = '', lastStep] = argv.slice(2);
+const [kind, subject = '', lastStep, signal = 'SIGKILL'] = argv.slice(2);
 const onStep = (step: string): void => {
-  if (step === lastStep) process.kill(process.pid, 'SIGKILL');
+  if (step === lastStep) process.kill(process.pid, signal);
 };
 
 const config = readConfig();
@@ -32,6 +38,15 @@ if (kind === 'control') {
   const source = await findTenant(installation, subject);
   const options = { target: openTarget(config.backup) };
   await restoreArchive(installation, source, options, data => restoreLostTenant(installation, subject, data, onStep));
+} else if (kind === 'side') {
+  const source = await findTenant(installation, subject);
+  const options = { target: openTarget(config.backup) };
+  const slug = `${subject}-side`;
+  await restoreArchive(installation, source, options, data =>
+    createSideTenant(installation, source, slug, data, onStep),
+  );
+} else if (kind === 'purge') {
+  await purgeTenant(installation, subject, onStep);
 } else {
   await swapTenants(installation, subject, kind === 'swap', onStep);
 }

@@ -51,12 +51,11 @@ const undelete = withStatements(async (control, slug: string, options: OutputOpt
 const restoreAside = withInstallation(async (installation, slug: string, options: RestoreOptions, _: Command) => {
   const { to } = options;
   if (to === undefined) throw new OperatorError('Give the slug of the new tenant: --to <new-slug>', { usage: true });
-  const { createPasswords } = await import('../../auth/passwords.ts');
   const { createSideTenant, requireFreeSlug } = await import('../restore/side-tenant.ts');
   await requireFreeSlug(installation, to);
   const source = await findTenant(installation, slug);
   const document = await restoreData(installation, source, options, data =>
-    createSideTenant(installation, createPasswords(), source, to, data),
+    createSideTenant(installation, source, to, data),
   );
   printResult(options, { ...document, source: slug }, () =>
     [fieldsText(document), '', `Compare it with ${slug}: npx backoffice restore diff ${to}`].join('\n'),

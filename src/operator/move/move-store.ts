@@ -62,6 +62,20 @@ export interface NewMove {
   maxPauseMs: number;
 }
 
+/**
+ * Returns the epoch of a run that changes databases of tenants without a move: greater than all earlier ones.
+ * @param control holds the locks of the tenants
+ * @param after an epoch that has claimed one of the databases
+ */
+export async function newEpoch(control: pg.Client, tenantIds: readonly number[], after = 0): Promise<number> {
+  const recorded = 'coalesce((select max(epoch) from tenant_moves where tenant_id = any ($1)), 0)';
+  const { rows } = await control.query<{ epoch: string }>(
+    `select ${nextEpoch(`greatest(${recorded}, $2::bigint)`)} as epoch`,
+    [tenantIds, after],
+  );
+  return Number(rows[0]?.epoch);
+}
+
 /** Records a new move. @returns its id */
 export async function insertMove(control: pg.Client, move: NewMove): Promise<number> {
   const { rows } = await control.query<{ id: string }>(

@@ -11,12 +11,14 @@ export interface DatabaseRun {
   readonly guid: string;
 }
 
+type Epoch = Pick<DatabaseRun, 'epoch'>;
+
 /** Another run has taken over: this one must not go on. */
 export class RunReplacedError extends OperatorError {
   override name = 'RunReplacedError';
 
   constructor() {
-    super('another run works on the move now: this one has stopped');
+    super('another run works on the tenant now: this one has stopped');
   }
 }
 
@@ -30,14 +32,16 @@ const pollMs = 10;
 /**
  * Shuts earlier runs out of the connected database: ends their connections, and records the epoch of this run, which
  * every later change compares (`guardedChange`).
+ * @param check runs in the transaction that records the epoch. @throws to leave the database as it is
  * @throws {RunReplacedError} when a later run has claimed the database
  */
-export async function claimDatabase(client: pg.Client, run: DatabaseRun): Promise<void> {
+export async function claimDatabase(client: pg.Client, run: Epoch, check = async () => {}): Promise<void> {
   for (const deadline = performance.now() + maxEndMs; ; await sleep(pollMs)) {
     if ((await client.query(otherRuns)).rowCount === 0) break;
     if (performance.now() > deadline) throw new OperatorError('a connection of an earlier run could not be ended');
   }
   await guardedChange(client, run, async () => {
+    await check();
     await client.query(`comment on table tenant_identity is ${quoteLiteral(`move ${run.epoch}`)}`);
   });
 }
@@ -46,15 +50,11 @@ export async function claimDatabase(client: pg.Client, run: DatabaseRun): Promis
  * Runs `change` in a transaction of the connected database, in which no other run changes it.
  * @throws {RunReplacedError} when a later run has claimed the database
  */
-export async function guardedChange<T>(client: pg.Client, run: DatabaseRun, change: () => Promise<T>): Promise<T> {
+export async function guardedChange<T>(client: pg.Client, run: Epoch, change: () => Promise<T>): Promise<T> {
   await client.query('begin');
   try {
     await client.query('select from tenant_identity for update');
-    const { rows } = await client.query<{ claim: string | null }>(
-      `select obj_description('tenant_identity'::regclass, 'pg_class') as claim`,
-    );
-    const claimed = /^move (\d+)$/.exec(rows[0]?.claim ?? '')?.[1];
-    if (Number(claimed ?? 0) > run.epoch) throw new RunReplacedError();
+    if ((await readClaim(client)) > run.epoch) throw new RunReplacedError();
     const result = await change();
     await client.query('commit');
     return result;
@@ -62,6 +62,30 @@ export async function guardedChange<T>(client: pg.Client, run: DatabaseRun, chan
     await client.query('rollback').catch(() => {});
     throw error;
   }
+}
+
+/** Returns the greatest epoch that has claimed the connected database; 0 if none has. */
+export async function readClaim(client: pg.Client): Promise<number> {
+  const { rows } = await client.query<{ claim: string | null }>(
+    `select obj_description('tenant_identity'::regclass, 'pg_class') as claim`,
+  );
+  return Number(/^move (\d+)$/.exec(rows[0]?.claim ?? '')?.[1] ?? 0);
+}
+
+/** The guid in the stamp of a database that is going to be dropped. No tenant has it. */
+export const nobody = '00000000-0000-0000-0000-000000000000';
+
+/**
+ * Lets the stamp of the connected database name nobody, for ever: no process serves it, and no run uses it any more.
+ * @throws {OperatorError} when it belongs to another tenant than `guid`
+ * @throws {RunReplacedError} when a later run has claimed the database
+ */
+export async function condemnDatabase(client: pg.Client, run: Epoch, guid: string): Promise<void> {
+  await guardedChange(client, run, async () => {
+    await client.query('update tenant_identity set guid = $1 where guid = $2', [nobody, guid]);
+    const { rowCount } = await client.query('select from tenant_identity where guid <> $1', [nobody]);
+    if (rowCount) throw new OperatorError('its database belongs to another tenant now: nothing was dropped');
+  });
 }
 
 /**

@@ -32,14 +32,13 @@ export interface Provisioned {
 }
 
 interface FinalState {
-  status?: 'active' | 'suspended';
   /** True: it sends no mail, and its legacy clients get no access. */
   isIsolated?: boolean;
 }
 
 /**
- * Provisions a tenant: its row, login role, database (a warm one, or a copy of the template) and users; then sets its
- * status. Each step can be repeated, so the next run completes one that was killed at any point, and an incomplete
+ * Provisions a tenant: its row, login role, database (a warm one, or a copy of the template) and users; then lets it be
+ * served. Each step can be repeated, so the next run completes one that was killed at any point, and an incomplete
  * tenant is never served. An existing tenant is not changed.
  */
 export async function provision(
@@ -47,7 +46,7 @@ export async function provision(
   passwords: Passwords,
   manifest: Manifest,
   populate = (tenant: Tenant) => populateFrom(installation, passwords, manifest, tenant),
-  { status = 'active', isIsolated = false }: FinalState = {},
+  { isIsolated = false }: FinalState = {},
 ): Promise<Provisioned> {
   const { control, controlUrl } = installation;
   return withConnection(controlUrl, async client => {
@@ -56,10 +55,10 @@ export async function provision(
     const found = await em.findOne(Tenant, { slug: manifest.slug }, { populate: ['server'] });
     if (found && found.status !== 'provisioning') return { tenant: found, created: false, logins: [] };
 
-    const tenant = found ?? (await reserve(em, installation, manifest));
+    const tenant = found ?? (await reserveTenant(em, installation, manifest));
     await createTenantDatabase(installation, tenant);
     const logins = await populate(tenant);
-    tenant.status = status;
+    tenant.status = 'active';
     tenant.isIsolated = isIsolated;
     const migrations = await loadMigrations('tenant');
     tenant.schemaVersion = migrations.at(-1)?.name ?? null;
@@ -106,7 +105,11 @@ export async function populateFrom(
 }
 
 /** Inserts the tenant's row with its names, roles and first signing key. */
-async function reserve(em: EntityManager, installation: Installation, manifest: Manifest): Promise<Tenant> {
+export async function reserveTenant(
+  em: EntityManager,
+  installation: Installation,
+  manifest: Manifest,
+): Promise<Tenant> {
   const { secrets } = installation;
   const server = em.merge(await placeTenant(installation, manifest.server));
   return em.transactional(async tx => {

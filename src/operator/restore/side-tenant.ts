@@ -1,21 +1,24 @@
 import type pg from 'pg';
-import type { Passwords } from '../../auth/passwords.ts';
-import type { Tenant } from '../../control/fleet-entities.ts';
+import { Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
+import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import { checkManifest } from '../provisioning/manifest.ts';
-import { provision } from '../provisioning/provision.ts';
-import { limitConnect } from '../provisioning/tenant-database.ts';
-import { applyStep, readSchemaSteps } from '../schema/schema-steps.ts';
+import { reserveTenant } from '../provisioning/provision.ts';
+import { createTenantDatabase, limitConnect } from '../provisioning/tenant-database.ts';
+import { applyStep, compatibleFrom, readSchemaSteps } from '../schema/schema-steps.ts';
 import { migrationSettings } from '../schema/template.ts';
 import { headFingerprint, headObjects } from '../schema/template-fingerprint.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { canonicalTextSettings } from '../table-checksums.ts';
+import { createRemoval } from '../tenants/tenant-states.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { type RemovalStep, type RestoreEffects, type SideStep, takeSteps } from './restore-protocol.ts';
 
 /** The data of a tenant at an earlier moment, and how to write it into a database. */
 export interface RestorableData {
@@ -31,41 +34,73 @@ export interface RestorableData {
  * Creates a tenant beside another one, with earlier data of that one: suspended and isolated, without users and legacy
  * clients, and with its own database, login role and signing key. The data keeps the ids of the users of
  * the source, so that the two databases can be compared and swapped. It can be run again after it was killed at any
- * point.
+ * point: `restoreProtocol` removes what is not complete, and says why.
+ * @param onStep called before each step
  * @throws {OperatorError} when the slug is taken, or this build does not know the version of the data
  */
 export async function createSideTenant(
   installation: Installation,
-  passwords: Passwords,
   source: Tenant,
   slug: string,
   data: RestorableData,
+  onStep: (step: string) => void = () => {},
 ): Promise<Tenant> {
   await requireKnownVersion(data.schemaVersion);
+  const { name, appId, features, server } = source;
+  // The administrator is for the check only: none is created.
   const manifest = checkManifest(
-    {
-      slug,
-      name: source.name,
-      appId: source.appId,
-      features: source.features,
-      server: source.server.name,
-      admin: { email: 'nobody@restore' }, // creates no administrator
-    },
+    { slug, name, appId, features, server: server.name, admin: { email: 'nobody@restore' } },
     'the new slug',
   );
-  const populate = async (side: Tenant): Promise<[]> => {
-    await recordSide(installation, side, source, data);
-    await fillTenant(installation, side, data);
-    return [];
-  };
-  const { tenant, created } = await provision(installation, passwords, manifest, populate, {
-    status: 'suspended',
-    isIsolated: true,
+  return withConnection(installation.controlUrl, async control => {
+    await acquireLock(control, lockSpaces.slug, lockKey(slug));
+    await requireFreeSlug(installation, slug);
+    const em = installation.control.em.fork();
+    const begun = await em.findOne(Tenant, { slug }, { populate: ['server'] });
+    if (begun) await acquireLock(control, lockSpaces.tenant, begun.id);
+    const removal = begun && (await createRemoval(installation, control, begun)).effects;
+    let side: Tenant | undefined;
+    const reserved = (): Tenant => side ?? expectReserved();
+    const create: RestoreEffects<SideStep> = {
+      'reserve side': async () => {
+        side = await reserveTenant(em.fork(), installation, manifest);
+        await recordSide(control, side, source, data);
+      },
+      'create database': () => createTenantDatabase(installation, reserved()),
+      'fill database': () => fillTenant(installation, reserved(), data),
+      'complete side': () => completeSide(installation, control, reserved()),
+    };
+    const view = { state: begun ? 'begun' : 'none', fence: 'none' } as const;
+    await takeSteps<SideStep | RemovalStep>(view, 'aside', { ...create, ...(removal ?? noRemoval) }, onStep);
+    return findTenant(installation, slug);
   });
-  if (!created) throw new OperatorError(`There is a tenant ${slug} already, ${tenant.status}: choose another slug`);
-  const { statements } = installation;
-  await statements.execute('update restored_tenants set complete_at = now() where tenant_id = ?', [tenant.id]);
-  return tenant;
+}
+
+/** For a run that has nothing to remove. */
+const noRemoval: RestoreEffects<RemovalStep> = {
+  'condemn database': async () => {},
+  'drop database': async () => {},
+  'forget tenant': async () => {},
+};
+
+function expectReserved(): never {
+  throw new Error('the side is not reserved yet');
+}
+
+/** Completes a side in one transaction. @throws {OperatorError} when another run has removed it */
+async function completeSide({ control, servers }: Installation, client: pg.Client, side: Tenant): Promise<void> {
+  const { id, slug, server } = side;
+  const migrations = await loadMigrations('tenant');
+  const schemaFingerprint = await headFingerprint(control, server, servers.adminUrl(server));
+  const { rowCount } = await client.query(
+    `with completed as (
+       update tenants set status = 'suspended', isolated = true, schema_version = $2, compatible_from = $3,
+                          schema_fingerprint = $4, updated_at = now()
+        where id = $1 and status = 'provisioning' returning id
+     ) update restored_tenants set complete_at = now() from completed where tenant_id = completed.id`,
+    [id, migrations.at(-1)?.name, compatibleFrom(migrations), schemaFingerprint],
+  );
+  if (!rowCount) throw new OperatorError(`another run has removed ${slug} meanwhile: nothing is restored by this one`);
 }
 
 /** @throws {OperatorError} when another tenant has the slug; one that a killed command has begun is continued */
@@ -85,16 +120,16 @@ export async function requireKnownVersion(version: string): Promise<void> {
 }
 
 async function recordSide(
-  { statements }: Installation,
+  control: pg.Client,
   side: Tenant,
   source: Tenant,
   { description }: RestorableData,
 ): Promise<void> {
-  await statements.execute(
-    `insert into restored_tenants (tenant_id, source_id, restored_from) values (?, ?, ?)
-       on conflict (tenant_id) do update set source_id = excluded.source_id, restored_from = excluded.restored_from`,
-    [side.id, source.id, description],
-  );
+  await control.query(`insert into restored_tenants (tenant_id, source_id, restored_from) values ($1, $2, $3)`, [
+    side.id,
+    source.id,
+    description,
+  ]);
 }
 
 /**

@@ -1,13 +1,16 @@
-import type { EntityManager } from '@mikro-orm/postgresql';
 import type pg from 'pg';
-import { Tenant } from '../../control/fleet-entities.ts';
+import type { Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
+import { newEpoch } from '../move/move-store.ts';
+import { condemnDatabase, nobody } from '../move/tenant-guard.ts';
 import { operatorName } from '../operator-name.ts';
+import { type RemovalStep, type RestoreEffects, takeSteps } from '../restore/restore-protocol.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { type PurgeRecord, type SignedRecord, signPurgeRecord } from './purge-record.ts';
 import { findTenant } from './tenants.ts';
@@ -23,56 +26,117 @@ export function requirePurgeable({ slug, status }: Tenant): void {
  * and its rows in the control database, except for one row in `purged_tenants`. Among them is the data key of its
  * archives: nobody can read them any more. It can be run again after it was killed at any point. Afterwards the slug is
  * free; the name of the database is never used again.
+ * @param onStep called before each step
  * @returns the signed record of what was destroyed, which is also in `purged_tenants`
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
  */
-export async function purgeTenant(installation: Installation, slug: string): Promise<SignedRecord> {
-  const { control, controlUrl, secrets, servers } = installation;
-  return withConnection(controlUrl, async client => {
+export async function purgeTenant(
+  installation: Installation,
+  slug: string,
+  onStep: (step: RemovalStep) => void = () => {},
+): Promise<SignedRecord> {
+  return withConnection(installation.controlUrl, async client => {
     await acquireLock(client, lockSpaces.slug, lockKey(slug));
     const { id } = await findTenant(installation, slug);
     await acquireLock(client, lockSpaces.tenant, id);
     const tenant = await findTenant(installation, slug);
     requirePurgeable(tenant);
     await requireNoMove(client, tenant);
-    await withConnection(servers.adminUrl(tenant.server), async admin => {
-      if (!(await ownsDatabase(admin, databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), tenant)))
-        return;
-      // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
-      const { rowCount } = await admin.query('select from pg_roles where rolname = $1', [tenant.roleName]);
-      if (rowCount) await admin.query(`grant ${quoteIdentifier(tenant.roleName)} to current_user`);
-      await admin.query(`drop database if exists ${quoteIdentifier(tenant.databaseName)} with (force)`);
-      await admin.query(`drop role if exists ${quoteIdentifier(tenant.roleName)}`);
-    });
-    return control.em.fork().transactional(async em => {
-      const facts = await readArchiveFacts(em, tenant);
-      const record = signPurgeRecord(secrets, tenant, { purgedBy: operatorName(), ...facts });
-      await em.execute(
-        `insert into purged_tenants (id, guid, slug, name, database_name, created_at, record, signature)
-          select id, guid, slug, name, database_name, created_at, ?, ? from tenants where id = ?`,
-        [record.text, record.signature, tenant.id],
-      );
-      await em.execute(`update operator_actions set arguments = '{}', error = null where tenant_guid = ?`, [
-        tenant.guid,
-      ]);
-      await em.nativeDelete(Tenant, { id: tenant.id });
-      return record;
-    });
+    await requireNoSwap(client, tenant);
+    const removal = await createRemoval(installation, client, tenant);
+    await takeSteps({ state: 'aside', fence: 'none' }, 'none', removal.effects, onStep);
+    return removal.record();
   });
+}
+
+/**
+ * Returns the steps of the removal of a tenant, as `restoreProtocol` orders them, and what it has recorded at its end.
+ * @param client holds the locks of the tenant and of its slug
+ */
+export async function createRemoval(
+  installation: Installation,
+  client: pg.Client,
+  tenant: Tenant,
+): Promise<{ effects: RestoreEffects<RemovalStep>; record: () => SignedRecord }> {
+  const { secrets, servers } = installation;
+  const { server, databaseName, roleName, guid, id } = tenant;
+  const adminUrl = servers.adminUrl(server);
+  const url = databaseUrl(adminUrl, databaseName);
+  const epoch = await newEpoch(client, [id]);
+  const ifOwned = (work: (admin: pg.Client, isOpen: boolean) => Promise<void>): Promise<void> =>
+    withConnection(adminUrl, async admin => {
+      const { isOwned, isOpen } = await readOwnership(admin, url, tenant);
+      if (isOwned) await work(admin, isOpen);
+    });
+  let record: SignedRecord | undefined;
+  const effects: RestoreEffects<RemovalStep> = {
+    'condemn database': () =>
+      ifOwned(async (_, isOpen) => {
+        if (!isOpen) return;
+        await withConnection(url, database => condemnDatabase(database, { epoch }, guid)).catch(error => {
+          // A killed restore leaves one without tables, which no process serves.
+          if (sqlState(error) !== '42P01') throw error;
+        });
+      }),
+    'drop database': () =>
+      ifOwned(async admin => {
+        // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
+        const { rowCount } = await admin.query('select from pg_roles where rolname = $1', [roleName]);
+        if (rowCount) await admin.query(`grant ${quoteIdentifier(roleName)} to current_user`);
+        await admin.query(`drop database if exists ${quoteIdentifier(databaseName)} with (force)`);
+        await admin.query(`drop role if exists ${quoteIdentifier(roleName)}`);
+      }),
+    'forget tenant': async () => {
+      record = await forget(client, tenant, async () =>
+        signPurgeRecord(secrets, tenant, { purgedBy: operatorName(), ...(await readArchiveFacts(client, tenant)) }),
+      );
+    },
+  };
+  return {
+    effects,
+    record: () => {
+      if (!record) throw new Error('the tenant is not removed yet');
+      return record;
+    },
+  };
+}
+
+/** Removes the rows of a tenant from the control database, except for one row in `purged_tenants`. */
+async function forget(
+  client: pg.Client,
+  { id, guid }: Tenant,
+  sign: () => Promise<SignedRecord>,
+): Promise<SignedRecord> {
+  await client.query('begin');
+  try {
+    const record = await sign();
+    await client.query(
+      `insert into purged_tenants (id, guid, slug, name, database_name, created_at, record, signature)
+        select id, guid, slug, name, database_name, created_at, $1, $2 from tenants where id = $3`,
+      [record.text, record.signature, id],
+    );
+    await client.query(`update operator_actions set arguments = '{}', error = null where tenant_guid = $1`, [guid]);
+    await client.query('delete from tenants where id = $1', [id]);
+    await client.query('commit');
+    return record;
+  } catch (error) {
+    await client.query('rollback').catch(() => {});
+    throw error;
+  }
 }
 
 /** Reads which key and which archives of a tenant are destroyed with it. */
 async function readArchiveFacts(
-  em: EntityManager,
+  client: pg.Client,
   { id, guid }: Tenant,
 ): Promise<Pick<PurgeRecord, 'keyFingerprint' | 'archives'>> {
-  const [facts] = await em.execute<Pick<PurgeRecord, 'keyFingerprint' | 'archives'>[]>(
-    `select (select fingerprint from backup_keys where tenant_id = ?) as "keyFingerprint",
+  const { rows } = await client.query<Pick<PurgeRecord, 'keyFingerprint' | 'archives'>>(
+    `select (select fingerprint from backup_keys where tenant_id = $1) as "keyFingerprint",
             (select coalesce(json_agg(json_build_object('id', id, 'target', target, 'file', file) order by snapshot_at),
-                             '[]') from archives where tenant_guid = ?) as archives`,
+                             '[]') from archives where tenant_guid = $2) as archives`,
     [id, guid],
   );
-  return facts ?? { keyFingerprint: null, archives: [] };
+  return rows[0] ?? { keyFingerprint: null, archives: [] };
 }
 
 /** @throws {OperatorError} when the tenant has another database, on the server that it was or will be moved from */
@@ -88,19 +152,38 @@ async function requireNoMove(control: pg.Client, { id, slug }: Tenant): Promise<
   );
 }
 
+/** @throws {OperatorError} while a swap with the tenant that it was restored from needs its database to end */
+async function requireNoSwap(control: pg.Client, { id, slug }: Tenant): Promise<void> {
+  const { rows } = await control.query<{ source: string }>(
+    `select s.slug as source from restored_tenants r join tenants s on s.id = r.source_id
+      where r.tenant_id = $1 and complete_at is not null
+        and exists (select from tenant_fences where tenant_guid = s.guid)`,
+    [id],
+  );
+  if (rows[0])
+    throw new OperatorError(
+      `A swap of ${rows[0].source} with ${slug} has not ended. End it first: npx backoffice restore back ${slug}`,
+    );
+}
+
 /**
- * Returns whether the database and the login role with the tenant's names belong to the tenant. Another installation on
- * the same server may use the same names; its database must not be dropped.
+ * Returns whether the database and the login role with the tenant's names belong to the tenant, and whether the database
+ * can be opened. Another installation on the same server may use the same names; its database must not be dropped.
  */
-async function ownsDatabase(admin: pg.Client, url: string, { guid, roleName, databaseName }: Tenant): Promise<boolean> {
+async function readOwnership(
+  admin: pg.Client,
+  url: string,
+  { guid, roleName, databaseName }: Tenant,
+): Promise<{ isOwned: boolean; isOpen: boolean }> {
   const { rows } = await admin.query<{ owner: string | null; open: boolean | null }>(
     `select (select shobj_description(oid, 'pg_authid') from pg_roles where rolname = $1) as owner,
             (select datallowconn and datconnlimit <> -2 from pg_database where datname = $2) as open`,
     [roleName, databaseName],
   );
   const owner = rows[0]?.owner ?? null;
-  if (owner !== null) return owner === guid;
-  if (!rows[0]?.open) return true;
-  const identity = await withConnection(url, readSchemaState);
-  return identity.guid === null || identity.guid === guid;
+  const isOpen = rows[0]?.open === true;
+  if (owner !== null) return { isOwned: owner === guid, isOpen };
+  if (!isOpen) return { isOwned: true, isOpen };
+  const { guid: found } = await withConnection(url, readSchemaState);
+  return { isOwned: found === null || found === guid || found === nobody, isOpen };
 }

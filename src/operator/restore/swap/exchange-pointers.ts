@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { changeChannel, changeTopics } from '../../../control/change-topics.ts';
 import type { Tenant } from '../../../control/fleet-entities.ts';
 import { owners, type SecretBox } from '../../../control/secret-box.ts';
+import { OperatorError } from '../../../operator-error.ts';
 import { liftFence } from '../../move/fence.ts';
 
 /**
@@ -34,10 +35,11 @@ export async function exchangePointers(
       side.id,
       `${tenant.databaseName}_swapped`,
     ]);
-    await control.query(
+    const { rowCount } = await control.query(
       `update restored_tenants set swapped_at = case when swapped_at is null then now() end where tenant_id = $1`,
       [side.id],
     );
+    if (!rowCount) throw new OperatorError(`${side.slug} was purged meanwhile`);
     await announceData(control, tenant.guid);
     await control.query(liftFence, [tenant.guid]);
     await control.query('commit');
