@@ -74,13 +74,19 @@ export async function listBaseFolders(root: string): Promise<string[]> {
     .sort();
 }
 
-/** Returns the complete base backups of a server, oldest first. */
+/** Returns the complete base backups of a server, oldest first. One that is removed meanwhile is left out. */
 export async function listBaseBackups(folder: BaseFolder): Promise<BaseBackup[]> {
   const names = await readdir(folder.root).catch(() => []);
   const ids = names.map(name => /^base-([0-9TZ]+)$/.exec(name)?.[1]).filter(id => id !== undefined);
-  return Promise.all(ids.sort().map(id => readBaseBackup(folder, id)));
+  const bases = await Promise.all(ids.sort().map(id => readBaseBackup(folder, id)));
+  return bases.filter(base => base !== undefined);
 }
 
-async function readBaseBackup(folder: BaseFolder, id: string): Promise<BaseBackup> {
-  return manifestContract.parse(JSON.parse(await readFile(join(folder.base(id), 'manifest.json'), 'utf8')));
+async function readBaseBackup(folder: BaseFolder, id: string): Promise<BaseBackup | undefined> {
+  try {
+    return manifestContract.parse(JSON.parse(await readFile(join(folder.base(id), 'manifest.json'), 'utf8')));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    return undefined;
+  }
 }
