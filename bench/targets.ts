@@ -30,13 +30,18 @@ export const serviceSettings = {
   RATE_LIMIT_LOGIN: '1000000/1s',
 };
 
-/**
- * Starts the service and waits until it is ready.
- * @param probe loads memory-probe.ts
- */
+interface ServerOptions {
+  budget?: number;
+  /** Loads memory-probe.ts. */
+  probe?: boolean;
+  /** Further settings. */
+  environment?: Record<string, string>;
+}
+
+/** Starts the service and waits until it is ready. */
 export async function startServer(
   testbed: Testbed,
-  { budget, probe = false }: { budget?: number; probe?: boolean } = {},
+  { budget, probe = false, environment = {} }: ServerOptions = {},
 ): Promise<Target> {
   const [port, managementPort] = [await freePort(), await freePort()];
   const flags = probe ? ['--expose-gc', '--import', inBench('memory-probe.ts')] : [];
@@ -54,6 +59,7 @@ export async function startServer(
       MANAGEMENT_PORT: String(managementPort),
       ...(testbed.redis ? { REDIS_URL: testbed.redis.url } : {}),
       ...(budget === undefined ? {} : { CONNECTION_BUDGET: String(budget) }),
+      ...environment,
     },
     probe,
   );
@@ -87,6 +93,10 @@ export async function withTargets<Targets extends (() => Promise<Target>)[], Res
 
 export function startRawPg(testbed: Testbed): Promise<Target> {
   return startOther(testbed, 'raw-pg', 'raw-pg.ts', { BASELINE_URL: testbed.rawPgUrl });
+}
+
+export function startCollector(testbed: Testbed): Promise<Target> {
+  return startOther(testbed, 'collector', 'collector.ts', {});
 }
 
 /** Returns functions that start raw-pg (once) and the two servers that fetch the bodies they send from it. */

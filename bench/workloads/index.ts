@@ -5,6 +5,7 @@ import { mixedReads, tenantReads } from './many-tenants.ts';
 import { floodWorkloads, readsDuringLogins } from './noisy-neighbour.ts';
 import { openTenants } from './open-tenants.ts';
 import { singleTenantWorkloads } from './single-tenant.ts';
+import { tracedReads } from './tracing.ts';
 
 /** The catalogue of all workloads, in the order of the report. */
 export const workloads: Workload[] = [
@@ -16,4 +17,5 @@ export const workloads: Workload[] = [
   ...floodWorkloads,
   openTenants,
   readsDuringLogins,
+  tracedReads,
 ];

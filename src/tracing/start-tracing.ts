@@ -24,26 +24,24 @@ export async function startTracing(settings: TracingSettings | undefined, log: L
   const api = await import('@opentelemetry/api');
   const { url, sampler, ratio, serviceName, exportEveryMs } = settings;
   const onFailure = failureReport(log);
-  const { AlwaysOffSampler, AlwaysOnSampler, ParentBasedSampler, TraceIdRatioBasedSampler } = samplers;
-  const roots = {
-    always_on: () => new AlwaysOnSampler(),
-    always_off: () => new AlwaysOffSampler(),
-    traceidratio: () => new TraceIdRatioBasedSampler(ratio),
-  };
+  const { AlwaysOnSampler, ParentBasedSampler, TraceIdRatioBasedSampler } = samplers;
   const [, parentBased, name] = /^(parentbased_)?(\w+)$/.exec(sampler) ?? [];
-  const root = roots[name as keyof typeof roots]();
+  const share = { always_on: 1, always_off: 0 }[name ?? ''] ?? ratio;
   const exporter = new OTLPTraceExporter({ url });
   const provider = new TracerProvider({
     resource: resources
       .resourceFromAttributes({ 'service.name': serviceName })
       .merge(resources.detectResources({ detectors: [resources.resourceAttributesEnvDetector] })),
-    sampler: parentBased ? new ParentBasedSampler({ root }) : root,
+    // The middleware decides on the requests whose client has not decided.
+    sampler: parentBased
+      ? new ParentBasedSampler({ root: new AlwaysOnSampler() })
+      : new TraceIdRatioBasedSampler(share),
     spanProcessors: [
       new BatchSpanProcessor({ exporter: reporting(exporter, onFailure), scheduledDelayMillis: exportEveryMs }),
     ],
   });
   return {
-    middleware: traceRequests(api, provider.getTracer('sales-back-office')),
+    middleware: traceRequests(api, provider.getTracer('sales-back-office'), parentBased ? share : 1),
     stop: async () => {
       const timeout = new Promise(resolve => setTimeout(resolve, maxStopMs).unref());
       await Promise.race([provider.shutdown().catch(onFailure), timeout]);

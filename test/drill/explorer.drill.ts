@@ -2,9 +2,9 @@ import { expect } from 'chai';
 import { describeInBrowser, execute, findViolations, isDark, overflow, tryOut } from '../docs/browser.ts';
 
 describeInBrowser('drill: explorer in a browser', (_, open) => {
-  for (const colorScheme of ['light', 'dark'] as const)
-    it(`axe finds nothing wrong with the explorer on a phone and a desktop in ${colorScheme} mode`, async () => {
-      const { page } = await open('/swagger', { colorScheme, viewport: { width: 1280, height: 800 } });
+  for (const mode of [{ colorScheme: 'light' }, { colorScheme: 'dark' }, { forcedColors: 'active' }] as const)
+    it(`axe finds nothing wrong with the explorer on a phone and a desktop with ${JSON.stringify(mode)}`, async () => {
+      const { page } = await open('/swagger', { ...mode, viewport: { width: 1280, height: 800 } });
       await tryOut(page, 'postAuthLogin');
       const statuses = await tryOut(page, 'getEntityStatus');
       await execute(page, statuses, '/api/v1/EntityStatus');
