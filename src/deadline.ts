@@ -42,6 +42,11 @@ export class Deadline {
     return this.#passed;
   }
 
+  /** Milliseconds until the deadline. */
+  get leftMs(): number {
+    return this.#endsAt - performance.now();
+  }
+
   /** @throws {DeadlineError} when the deadline has passed */
   check(): void {
     if (this.#passed) throw new DeadlineError();

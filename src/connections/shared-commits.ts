@@ -33,6 +33,10 @@ interface SharedCommitsOptions {
 }
 
 const maxGroupSize = 8;
+/** A change with less time left is committed alone: its deadline destroys the connection, also under its neighbours. */
+const minTimeLeftMs = 1_000;
+/** Changes that are committed alone after a group that failed: while many are refused, few are made twice. */
+const aloneAfterFailure = 64;
 const maxWaiting = 2_000; // as in the queue for connections
 
 /**
@@ -47,8 +51,9 @@ const maxWaiting = 2_000; // as in the queue for connections
  *      connection of its own. So no change fails or waits because of another one.
  *   3. A change is never made twice: it is made again only if PostgreSQL reported that the transaction failed.
  *   4. A change whose deadline has passed is not sent. If it passes later, the connection is destroyed, and the outcome
- *      of all its changes is unknown, as that of a single one.
+ *      of all its changes is unknown, as that of a single one. So a change with little time left is committed alone.
  *   5. All changes of a transaction are of one resource, whose lock the connection holds, announced (`WriteLocks`).
+ *      Changes of other resources get another connection, so that they do not wait for its locks.
  */
 export class SharedCommits {
   readonly #options: SharedCommitsOptions;
@@ -56,6 +61,8 @@ export class SharedCommits {
   /** Connections that are being waited for. */
   #connecting = 0;
   #isScheduled = false;
+  /** Changes that are yet to be committed alone. */
+  #alone = 0;
 
   constructor(options: SharedCommitsOptions) {
     this.#options = options;
@@ -77,7 +84,7 @@ export class SharedCommits {
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
-      while (this.#waiting.length > this.#connecting * maxGroupSize) void this.#commitNext();
+      while (this.#waiting.length > this.#connecting * this.#groupSize) void this.#commitNext();
     });
   }
 
@@ -116,29 +123,45 @@ export class SharedCommits {
     }
     const statements = group.map(({ change, actor }) => change.withActor?.(actor) ?? change);
     const rows = await commitTogether(client, statements);
+    if (!rows) this.#alone = aloneAfterFailure;
     for (const [index, change] of group.entries()) {
       if (rows) change.resolve(rows[index] ?? []);
       else options.changeAlone(change).then(change.resolve, change.reject);
     }
   }
 
-  /** Takes the changes that wait longest and have the same resource. */
+  get #groupSize(): number {
+    return this.#alone > 0 ? 1 : maxGroupSize;
+  }
+
+  /** Takes the change that waits longest, and those that wait and can share its transaction. */
   #take(): Waiting[] {
     const group: Waiting[] = [];
     const others: Waiting[] = [];
+    const mayJoin = (change: Waiting, [first]: Waiting[]): boolean =>
+      !first ||
+      (group.length < this.#groupSize && change.resource === first.resource && hasTime(change) && hasTime(first));
     for (const change of this.#waiting) {
       if (change.deadline?.passed) change.reject(new DeadlineError());
-      else if (group.length < maxGroupSize && change.resource === (group[0] ?? change).resource) group.push(change);
+      else if (mayJoin(change, group)) group.push(change);
       else others.push(change);
     }
     this.#waiting = others;
+    if (group.length > 0 && this.#alone > 0) this.#alone--;
     return group;
   }
 
-  /** Refuses the changes that wait up to `last`: they have waited for a connection as long as it has. */
+  /**
+   * Refuses the changes that the connection was for: of those up to `last`, which have waited for it, as many as a
+   * group has. The others have a connection of their own to wait for.
+   */
   #refuse(last: Waiting | undefined, error: unknown): void {
-    const count = last ? this.#waiting.indexOf(last) + 1 : 0;
+    const count = last ? Math.min(this.#waiting.indexOf(last) + 1, this.#groupSize) : 0;
     for (const { reject } of this.#waiting.splice(0, count)) reject(error);
     if (this.#waiting.length > 0) this.#schedule();
   }
+}
+
+function hasTime({ deadline }: SingleChange): boolean {
+  return !deadline || deadline.leftMs >= minTimeLeftMs;
 }

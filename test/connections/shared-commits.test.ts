@@ -1,9 +1,15 @@
+import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
+import { SharedCommits } from '../../src/connections/shared-commits.ts';
 import type { TenantDriver } from '../../src/connections/tenant-driver.ts';
+import { withDeadline } from '../../src/deadline.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { PoolError } from '../../src/postgres/database-error.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
+
+type Changes = Pick<SharedCommits, 'change'>;
 
 const units = '/api/v1/UnitsOfMeasure';
 const maxConnections = 2;
@@ -21,6 +27,11 @@ describe('commits that changes share', () => {
     other = await world.loginAs(world.acme, { permissions: ['settings.write'] });
   });
   after(() => world.close());
+  beforeEach(async () => {
+    const name = randomUUID();
+    await create(name);
+    for (let count = 0; count < 64; count++) await change(`${name}-${count}`); // those that a refused change leaves alone
+  });
 
   const create = (code: string, client = admin): Promise<ApiResponse> => client.post(units, { Code: code, Name: code });
 
@@ -46,6 +57,35 @@ describe('commits that changes share', () => {
       for (const { status } of await Promise.all(blocked)) expect(status).to.equal(201);
       return sent;
     });
+  }
+
+  /** The database of the tenant, which `beforeEach` uses. */
+  function database(): TenantDriver {
+    const { databases } = world.service;
+    const [server = ''] = databases.budgets.keys();
+    const found = databases.lastUsedOn(server);
+    if (!found) throw new Error('no database is open');
+    return found;
+  }
+
+  /** Makes a change as a request with this time left does. Those of one turn of the event loop arrive together. */
+  function change(code: string, { ms = 9_500, resource = 'UnitOfMeasure', on = database() as Changes } = {}) {
+    const actor = JSON.stringify({ traceId: code, ipAddress: '192.0.2.1' });
+    const text = `with actor as materialized (select set_config('app.actor', $2, true))
+      insert into units_of_measure (code, name) select $1, '' from actor`;
+    const insert = { name: '', text, values: [code, actor], withActor: () => insert };
+    const options = { actor, resource, change: insert, announce: async () => {} };
+    return withDeadline(ms, deadline => on.change({ ...options, deadline }));
+  }
+
+  /** Returns the codes of the units that each transaction created. */
+  async function transactions(name: string): Promise<string[][]> {
+    const rows = await sql<{ codes: string[] }>(
+      world.acme,
+      `select array_agg(code order by code) as codes from units_of_measure where code like $1 group by xmin::text`,
+      [`${name}-%`],
+    );
+    return rows.map(({ codes }) => codes);
   }
 
   const audited = (name: string) =>
@@ -93,32 +133,59 @@ describe('commits that changes share', () => {
     });
   });
 
-  it('a change that waits for a lock does not hold up a change of another resource, sent in the same turn', async () => {
-    await create('before');
-    const { databases } = world.service;
-    const [server = ''] = databases.budgets.keys();
-    const driver = databases.lastUsedOn(server) as TenantDriver;
-    const change = (text: string, resource: string): Promise<unknown> => {
-      const statement = { name: '', text, values: [] };
-      const announce = async (): Promise<void> => {};
-      return driver.change({
-        ...{ actor: '', resource, announce },
-        change: { ...statement, withActor: () => statement },
-      });
-    };
-    await withConnection(world.acme.adminUrl, async session => {
-      await session.query('begin; select pg_advisory_xact_lock(7)');
-      const waiting = change('select pg_advisory_xact_lock(7)', 'UnitOfMeasure');
-      await change('select 1', 'OrderStatus');
-      await session.query('rollback');
-      await waiting;
-    });
-  });
-
   it('changes of two resources that wait together are all made', async () => {
     const sent = await sendTogether('mixed', (code, index) =>
       index % 2 === 0 ? create(code) : admin.post('/api/v1/OrderStatuses', { Name: code, Weighting: index }),
     );
     for (const { status } of await Promise.all(sent)) expect(status).to.equal(201);
+  });
+
+  it('a change that waits for a lock does not hold up a change of another resource that arrived with it', async () => {
+    await withConnection(world.acme.adminUrl, async session => {
+      await session.query('begin');
+      await session.query(insertUnit, [['held'], '']);
+      const held = change('held');
+      await change('beside', { resource: 'OrderStatus' });
+      await session.query('rollback');
+      await held;
+    });
+  });
+
+  it('a change whose deadline is near has a transaction of its own, so that it ends no connection of others', async () => {
+    const codes = Array.from({ length: maxGroupSize }, (_, index) => `near-${index}`);
+    await Promise.all(codes.map((code, index) => change(code, { ms: index % 3 === 0 ? 950 : 9_500 })));
+    const near = ['near-0', 'near-3', 'near-6'].map(code => [code]);
+    expect(await transactions('near')).to.have.deep.members([
+      ...near,
+      ['near-1', 'near-2', 'near-4', 'near-5', 'near-7'],
+    ]);
+  });
+
+  it('after a refused change, the next 64 changes are committed alone', async () => {
+    const send = (name: string, count: number) =>
+      Promise.allSettled(Array.from({ length: count }, (_, index) => change(`${name}-${index}`)));
+    await change('alone-3');
+    await send('alone', maxGroupSize);
+    for (let count = 0; count < 8; count++) await send(`later-${count}`, maxGroupSize);
+    expect(await transactions('later')).to.have.length(64);
+    await send('together', maxGroupSize);
+    expect(await transactions('together')).to.have.length(1);
+  });
+
+  it('a connection that cannot be opened refuses only the changes that would have shared its transaction', async () => {
+    const { pool } = database();
+    let opened = 0;
+    const commits = new SharedCommits({
+      connect: async () => {
+        if (opened++ === 0) throw new PoolError('ETIMEDOUT', 'the server did not answer in time');
+        return pool.connect();
+      },
+      commit: async (client, single) => (await client.query(single.change)).rows,
+      changeAlone: single => database().change(single),
+    });
+    const codes = Array.from({ length: maxGroupSize + 1 }, (_, index) => `unopened-${index}`);
+    const results = await Promise.allSettled(codes.map(code => change(code, { on: commits })));
+    expect(results.filter(({ status }) => status === 'rejected')).to.have.length(maxGroupSize);
+    expect(await transactions('unopened')).to.deep.equal([[`unopened-${maxGroupSize}`]]);
   });
 });
