@@ -19,6 +19,7 @@ Hours, days and months are those of UTC, and are kept for 100 days. Requests are
 clients, refused ones with status 429 or 503 included. The newest requests are missing for up to 10 seconds.`;
 
 const maxWarnings = 5;
+const hourMs = 3_600_000;
 
 /** Adds `usage`: what tenants used. */
 export function addUsageCommand(program: Command): void {
@@ -27,7 +28,7 @@ export function addUsageCommand(program: Command): void {
     .description('show what tenants used: requests, writes, bytes sent, time and size of their databases')
     .argument('[slug]', 'only one tenant')
     .option('--from <time>', 'from this hour on: 2026-11-22T14:00Z, or 12h, 7d ago (default: this month)', parseTime)
-    .option('--to <time>', 'until before this time (default: now)', parseTime)
+    .option('--to <time>', 'until before this hour (default: this hour included)', parseTime)
     .addOption(new Option('--by <period>', 'sums (default: month, and of one tenant day)').choices(periods))
     .addOption(new Option('--csv', 'print CSV, with exact numbers').conflicts('json'))
     .option(...jsonOption)
@@ -37,7 +38,8 @@ export function addUsageCommand(program: Command): void {
         const { readGaps, readUsage } = await import('../usage/read-usage.ts');
         const now = new Date();
         const month = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth()));
-        const { from = month.toISOString(), to = now.toISOString() } = options;
+        const nextHour = new Date(now.getTime() + hourMs);
+        const { from = month.toISOString(), to = nextHour.toISOString() } = options;
         const by = options.by ?? (slug === undefined ? 'month' : 'day');
         const usage = await readUsage(control, { slug, from, to }, by);
         warnOfGaps(await readGaps(control, { slug, from, to }));

@@ -34,7 +34,7 @@ export interface UsageGap {
 interface UsageFilter {
   /** Of one tenant; undefined: of all. */
   slug: string | undefined;
-  /** Times in ISO 8601: usage from the hour of `from` until before the hour of `to`. */
+  /** Times in ISO 8601: usage from the hour of `from` until before the hour of `to`, so periods in a row share no hour. */
   from: string;
   to: string;
 }
@@ -62,7 +62,7 @@ export async function readUsage(
             (array_agg(database_bytes order by hour desc) filter (where database_bytes is not null))[1]::float8
               as "databaseBytes"
        from tenant_usage join tenants on tenants.id = tenant_id
-      where hour >= date_trunc('hour', ?::timestamptz, 'UTC') and hour < ?::timestamptz
+      where hour >= date_trunc('hour', ?::timestamptz, 'UTC') and hour < date_trunc('hour', ?::timestamptz, 'UTC')
             ${slug === undefined ? '' : 'and slug = ?'}
       group by 1, 2, 3 order by period, sum(requests) desc, slug`,
     [from, to, ...(slug === undefined ? [] : [slug])],

@@ -65,6 +65,14 @@ describe('usage', () => {
     ]);
   });
 
+  it('usage until a moment is until before its hour, so that two periods in a row count no hour twice', async () => {
+    const moment = '2025-01-31T23:30Z';
+    const requests = async (from: string, to: string): Promise<number[]> =>
+      (await read('acme', '--from', from, '--to', to, '--by', 'month')).map(each => each.requests);
+    expect(await requests('2025-01-01', moment)).to.deep.equal([30]);
+    expect(await requests(moment, '2025-02-01')).to.deep.equal([5]);
+  });
+
   it('usage as CSV has exact numbers, and no other text on stdout', async () => {
     const { stdout, stderr } = await run(...january, '--csv');
     expect(stderr).to.equal('');
