@@ -112,9 +112,9 @@ function roomOf(budget: number): number {
 /** Exchanges of a process while it is new: about three seconds if it wants more than it gets, and eight otherwise. */
 const maxNewHeartbeat = 8;
 
-/** Connections that stay free for the first exchanges of services that start at about the same time. */
+/** Connections that stay free for the first exchanges of services that start at about the same time; none if few. */
 function startRoomOf(budget: number): number {
-  return Math.min(8, Math.floor(budget / 5));
+  return Math.max(0, Math.min(8, Math.floor(budget / 2) - 12));
 }
 
 /**

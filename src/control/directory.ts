@@ -23,8 +23,8 @@ export interface Directory {
   tenant(guid: string): Promise<TenantRecord | undefined>;
   /**
    * Looks the tenant up for a token whose key the cached record lacks, because this process has not received a key
-   * rotation yet: reads the keys from the database, at most once a second for each tenant, so that invented keys cost
-   * next to nothing.
+   * rotation yet: reads the keys from the database, at most five times a second for each tenant, so that invented keys
+   * cost next to nothing.
    */
   reloadTenant(guid: string): Promise<TenantRecord | undefined>;
   session(id: string): Promise<SessionRecord | undefined>;

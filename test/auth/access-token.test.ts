@@ -623,6 +623,20 @@ describe('access tokens', () => {
     await eventually(async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 401, 1_000);
   });
 
+  it('a token of a new key is accepted at once, also a moment after a token of an invented one', async () => {
+    await controlSql(world, 'alter table signing_keys disable trigger user'); // no process is notified of the key
+    try {
+      for (let round = 0; round < 3; round++) {
+        const [invented, created] = [0, 1].map(() => ({ kid: randomUUID(), secret: randomBytes(64) }));
+        expect(comparable(await bearer(resignToken(forger.token, {}, invented!)))).to.deep.equal(refusal);
+        await addKey(world, world.acme, created!, 'retiring');
+        expect((await bearer(resignToken(forger.token, {}, created!))).status).to.equal(200);
+      }
+    } finally {
+      await controlSql(world, 'alter table signing_keys enable trigger user');
+    }
+  });
+
   it('a tenant with a key that is too short is not served at all, and the log says so', async () => {
     const globex = (await world.login(world.globex)).tokens!.accessToken;
     for (const size of [0, 1, 63]) {
