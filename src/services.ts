@@ -6,23 +6,17 @@ import type { AppServices } from './app.ts';
 import { createMailLimits } from './auth/limit-mails.ts';
 import { countMails, createMail, withholdMails } from './auth/mail.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
+import { createTokenSettings } from './auth/token-settings.ts';
 import { createUsageCounter } from './auth/usage-counter.ts';
 import { createBackgroundTasks } from './background-tasks.ts';
 import type { Config } from './config.ts';
-import { TenantDatabases } from './connections/tenant-databases.ts';
-import { TenantFences } from './connections/tenant-fences.ts';
 import { createAnnouncer } from './control/announcer.ts';
 import { ChangeFeed } from './control/change-feed.ts';
-import { createGrantStore } from './control/connection-grants.ts';
 import { controlHead } from './control/control-version.ts';
-import { closeIdleConnections, controlServerIdentity, queryControl } from './control/database.ts';
+import { closeIdleConnections } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
-import { createFenceStore } from './control/fence-store.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
-import { readInstallationIdentity } from './control/installation-id.ts';
-import { loadTenant } from './control/load-tenant.ts';
 import { newProcess } from './control/process-identity.ts';
-import type { TenantRecord } from './control/records.ts';
 import { describeError } from './describe-error.ts';
 import { createRateLimitStore, type PrimaryWindows } from './http/rate-limit/rate-limit-store.ts';
 import { UnsentResponses } from './http/unsent-responses.ts';
@@ -30,12 +24,10 @@ import { createImportRunner } from './imports/import-runner.ts';
 import type { Installation } from './installation.ts';
 import type { LogOutput } from './log-output.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
+import { minControlConnections, openDatabases } from './open-databases.ts';
 import { tenantHead } from './operator/schema/tenant-head.ts';
-import { OperatorError } from './operator-error.ts';
 import { ResponseCache } from './response-cache/response-cache.ts';
 import { WriteMonitor } from './response-cache/write-monitor.ts';
-import { createTenantOrm } from './tenancy/tenant-orm.ts';
-import { tenantEntities } from './tenant-entities.ts';
 import { startTracing } from './tracing/start-tracing.ts';
 import { SizeSampler } from './usage/size-sampler.ts';
 import { UsageLedger } from './usage/usage-ledger.ts';
@@ -73,17 +65,6 @@ const backgroundDrainMs = 3_000; // a slow mail server does not delay the stop f
  * the large reads, and what a garbage collection has not yet freed of both, a process grows by at most some 350 MiB.
  */
 const maxUnsentBytes = 64 * 1024 * 1024;
-/** One in the pool, and the change feed. */
-const minControlConnections = 2;
-/** Longer than other processes take to give connections back, or a killed one to be found. */
-const maxBudgetWaitMs = 30_000;
-const audience = 'sales-back-office';
-/**
- * Earlier builds named PUBLIC_URL as the issuer of tokens. Such tokens are accepted if they were issued within 24 h
- * after the control database got its id: the time that an upgrade may take, in which processes of the earlier build
- * still run.
- */
-const formerIssuerSeconds = 24 * 3_600;
 
 /**
  * Makes the parts of the service on an open installation.
@@ -110,38 +91,19 @@ export async function createServices({
     mayConnect: () => databases.maxControl >= minControlConnections,
   });
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
-  const findTenants = async (names: readonly string[]): Promise<TenantRecord[]> => {
-    const text = 'select guid from tenants where database_name = any($1)';
-    const rows = await queryControl<{ guid: string }>(control, 'tenants_by_database', text, [names]);
-    const found = await Promise.all(rows.map(({ guid }) => directory.tenant(guid)));
-    return found.filter(tenant => tenant !== undefined);
-  };
-  const schemaVersion = await tenantHead();
-  const heads = { tenant: schemaVersion, control: await controlHead() };
+  const heads = { tenant: await tenantHead(), control: await controlHead() };
   const usageStore = createUsageStore(control, process, randomUUID());
   const ledger = new UsageLedger({ store: usageStore, log, now: now ?? Date.now });
-  const databases = new TenantDatabases({
-    orm: createTenantOrm(tenantEntities),
-    head: schemaVersion,
-    controlUrl,
-    controlIdentity: await controlServerIdentity(control),
-    controlConnections: config.controlConnections + 1, // the change feed
-    connectionBudget: config.connectionBudget,
-    tenantConnections: config.tenantConnections,
-    acquireTimeoutMs: config.acquireTimeoutMs,
-    sharing: { store: createGrantStore(control, { ...process, heads }), log, findTenants },
-    onUsed: (guid, ms) => ledger.addDatabaseTime(guid, ms),
-  });
-  new TenantFences({
+  const databases = await openDatabases({
+    config,
+    installation,
+    process,
+    heads,
     feed,
-    store: createFenceStore(control, controlUrl, process.id),
-    databases,
-    loadTenant: guid => loadTenant(guid, { control, controlUrl, secrets, log }),
-    maxWaitMs: config.acquireTimeoutMs,
+    directory,
+    onUsed: (guid, ms) => ledger.addDatabaseTime(guid, ms),
     log,
   });
-  if (member) member.maxControl = () => Math.max(1, databases.maxControl - 1);
-  await requireControlConnections(databases);
   await feed.start();
   await ledger.start();
   const writeMonitor = new WriteMonitor({ control, controlUrl, databases, log, now: clock });
@@ -152,10 +114,7 @@ export async function createServices({
     maxBytes: config.responseCacheBytes,
     now: clock,
   });
-  const unixTime = () => Math.floor((now ?? Date.now)() / 1_000);
-  const { id: issuer, since } = await readInstallationIdentity(control);
-  const formerIssuer = { name: config.publicUrl, until: since + formerIssuerSeconds };
-  const tokens = { issuer, formerIssuer, audience, now: unixTime };
+  const tokens = await createTokenSettings({ control, publicUrl: config.publicUrl, now });
   const rateLimitStore = await createRateLimitStore({ redisUrl: config.redisUrl, primary, log, now });
   const background = createBackgroundTasks(log);
   const imports = createImportRunner({
@@ -184,7 +143,7 @@ export async function createServices({
     mails: mails.counts,
     rateLimitStore,
     readFleet: createFleetCounter(control),
-    schemaVersion,
+    schemaVersion: heads.tenant,
   });
   return {
     config,
@@ -228,20 +187,3 @@ export async function createServices({
     },
   };
 }
-
-/** @throws {OperatorError} when the connection budget has no room for another process */
-async function requireControlConnections(databases: TenantDatabases): Promise<void> {
-  const deadline = performance.now() + maxBudgetWaitMs;
-  while (databases.maxControl < minControlConnections) {
-    if (performance.now() > deadline) {
-      await databases.close();
-      throw new OperatorError(
-        'The other processes use all of CONNECTION_BUDGET, and gave back too little for another process within 30 s. ' +
-          'Raise CONNECTION_BUDGET in all processes, or run fewer of them (npx backoffice processes shows them)',
-      );
-    }
-    await delay(pollMs);
-  }
-}
-
-const pollMs = 20;
