@@ -33,7 +33,7 @@ interface SharedCommitsOptions {
 }
 
 const maxGroupSize = 8;
-/** A change with less time left is committed alone: its deadline destroys the connection, also under its neighbours. */
+/** A change with less time left is committed alone: its deadline destroys the connection of the whole group. */
 const minTimeLeftMs = 1_000;
 /** Changes that are committed alone after a group that failed: while many are refused, few are made twice. */
 const aloneAfterFailure = 64;

@@ -5,13 +5,8 @@ import { Scheduler } from './scheduler.ts';
 import { SimulatedProcess } from './simulated-process.ts';
 import type { SimulatedServer } from './simulated-server.ts';
 import { SimulatedWorld } from './simulated-world.ts';
+import type { SimulationOptions } from './simulation-options.ts';
 import { Violation } from './violation.ts';
-
-interface SimulationOptions {
-  seed: number;
-  /** Collects every step as text. */
-  trace?: string[];
-}
 
 const faultsMs = 20_000;
 /** A shorter time without control database counts as silence. */

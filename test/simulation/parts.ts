@@ -3,18 +3,13 @@ import { responseMutants, sessionMutants } from './caches/cache-mutants.ts';
 import { moveMutants } from './moves/move-mutants.ts';
 import { type Mutant, mutants } from './mutants.ts';
 import { restoreMutants } from './restores/restore-mutants.ts';
-
-interface RunOptions {
-  seed: number;
-  /** Collects every step as text. */
-  trace?: string[];
-}
+import type { SimulationOptions } from './simulation-options.ts';
 
 /** A part of the service that is simulated. */
 export interface Part {
   readonly name: PartName;
   /** Loads its simulation, which throws a `Violation` when a run breaks an invariant. */
-  readonly load: () => Promise<(options: RunOptions) => void | Promise<void>>;
+  readonly load: () => Promise<(options: SimulationOptions) => void | Promise<void>>;
   readonly mutants: readonly Mutant[];
   /** The folders of the source code that the simulation needs. */
   readonly folders: readonly string[];

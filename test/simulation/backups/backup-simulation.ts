@@ -1,14 +1,9 @@
 import { runBackupSteps } from '../../../src/operator/backup/backup-protocol.ts';
 import { Random } from '../random.ts';
+import type { SimulationOptions } from '../simulation-options.ts';
 import { Violation } from '../violation.ts';
 import { type BackupWorld, byTime, simulatedEffects } from './simulated-backup.ts';
 import { SimulatedDatabase } from './simulated-database.ts';
-
-interface SimulationOptions {
-  seed: number;
-  /** Collects every step as text. */
-  trace?: string[];
-}
 
 const steps = 250;
 

@@ -1,16 +1,11 @@
 import { changeTopics } from '../../../src/control/change-topics.ts';
 import { Random } from '../random.ts';
+import type { SimulationOptions } from '../simulation-options.ts';
 import { CacheFaults } from './cache-faults.ts';
 import { CacheWorld } from './cache-world.ts';
 import { CachedService } from './cached-service.ts';
 import { InstallationModel, type ModelTenant, type ModelUser, resources } from './installation-model.ts';
 import { checkRefusal, checkReply } from './promises.ts';
-
-export interface CacheSimulationOptions {
-  seed: number;
-  /** Collects every step as text. */
-  trace?: string[];
-}
 
 /** What a simulation is about: responses and the changes of their rows, or tokens and the changes of their holders. */
 export type CacheSubject = 'responses' | 'sessions';
@@ -28,7 +23,7 @@ const statisticsMs = 60_000;
  * them at the end. The same seed gives the same run.
  * @throws {Violation} when a promise of the documentation is broken
  */
-export async function simulateCaches(subject: CacheSubject, { seed, trace }: CacheSimulationOptions): Promise<void> {
+export async function simulateCaches(subject: CacheSubject, { seed, trace }: SimulationOptions): Promise<void> {
   const simulation = new CacheSimulation(subject, new CacheWorld(new Random(seed), trace));
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0; // most errors are simulated ones, and their stacks take time

@@ -2,17 +2,12 @@ import { isAtEnd, type MoveGoal } from '../../../src/operator/move/move-protocol
 import { Random } from '../random.ts';
 import { Scheduler } from '../scheduler.ts';
 import { ServingProcess } from '../serving-process.ts';
+import type { SimulationOptions } from '../simulation-options.ts';
 import { violation } from '../violation.ts';
 import type { MoveWorld } from './move-world.ts';
 import { SimulatedDatabase } from './simulated-databases.ts';
 import { SimulatedControl, type SimulatedMove } from './simulated-moves.ts';
 import { SimulatedRun } from './simulated-run.ts';
-
-interface SimulationOptions {
-  seed: number;
-  /** Collects every step as text. */
-  trace?: string[];
-}
 
 const faultsMs = 20_000;
 /** A move without faults takes less. */

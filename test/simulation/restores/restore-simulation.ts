@@ -2,15 +2,10 @@ import type { RestoreGoal } from '../../../src/operator/restore/restore-protocol
 import { Random } from '../random.ts';
 import { Scheduler } from '../scheduler.ts';
 import { ServingProcess } from '../serving-process.ts';
+import type { SimulationOptions } from '../simulation-options.ts';
 import { violation } from '../violation.ts';
 import { locksFor, RestoreRun } from './restore-run.ts';
 import { RestoreControl, RestoredDatabase, type RestoreWorld } from './restore-world.ts';
-
-interface SimulationOptions {
-  seed: number;
-  /** Collects every step as text. */
-  trace?: string[];
-}
 
 const faultsMs = 15_000;
 /** A restore or a swap without faults takes less. */

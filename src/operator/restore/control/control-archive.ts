@@ -33,8 +33,8 @@ const archiveName = /^control\/(\d{8}T\d{6}Z)-([0-9a-f-]{36})\.archive$/;
 const concurrentReads = 4;
 
 /**
- * Returns the archives of the control database, the newest first. The time of an archive is encrypted in it: whoever can
- * write to the target, and gives an old archive a newer name, does not make it the newest.
+ * Returns the archives of the control database, the newest first. The time of an archive is encrypted in it: a
+ * person who can write to the target cannot make an old archive the newest by a newer name.
  */
 export async function listControlArchives(access: ControlArchiveAccess): Promise<ControlArchive[]> {
   const files: string[] = [];
