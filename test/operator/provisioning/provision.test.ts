@@ -110,18 +110,20 @@ describe('provision of tenants', () => {
 
   it('provision with an invalid slug or manifest fails with exit code 2 and creates nothing', async () => {
     const before = await world.control.em.fork().execute('select id from tenants');
+    /** Other tests create databases on this server at the same time. */
     const readDatabases = () =>
       withConnection(
         postgresUrl(),
         async client =>
           (
-            await client.query(
-              `select datname from pg_database
-                where datname !~ '^(world|${server.prefix})_[a-z0-9-]+(_[0-9a-f]+)?(_read)?$' order by 1`,
-            )
+            await client.query('select datname from pg_database where datname = $1 or datname ~* $2 order by 1', [
+              world.acme.database,
+              'initrode|drop',
+            ])
           ).rows,
       );
     const databases = await readDatabases();
+    expect(databases).to.deep.equal([{ datname: world.acme.database }]);
 
     const slugs = [
       'a',
