@@ -3,14 +3,15 @@ import { styleText } from 'node:util';
 
 /** Spaces between two columns. */
 const gap = 2;
-/**
- * The minimum width of a column. When all columns have it and the table is still too wide, the last ones are omitted.
- */
+/** The width to which a column with free text, such as a name, is cut at most. */
 const minWidth = 16;
+/** The maximum width of a column that is shown whole or not at all; an id has 36 characters. */
+const maxWholeWidth = 40;
 
 /**
- * Formats rows as aligned columns, cut to the width of the terminal. The keys of the first row are the heading. A last
- * line names the columns for which there is no room.
+ * Formats rows as aligned columns, fitted to the width of the terminal. The keys of the first row are the heading. Ids,
+ * times and names of one word are shown whole, because a cut one cannot be copied. The lines below name the last columns,
+ * for which there is no room, and have each error that is cut as a whole.
  * @param whenEmpty the text without any row
  */
 export function tableText(rows: readonly object[], whenEmpty: string): string {
@@ -18,7 +19,7 @@ export function tableText(rows: readonly object[], whenEmpty: string): string {
   const width = process.stdout.columns || undefined;
   const omitted = omittedColumns(rows, width);
   const note = omitted.length > 0 ? [colour('dim', `Not shown at this width: ${omitted.join(', ')}`)] : [];
-  return [...tableLines(rows, width), ...note].join('\n');
+  return [...tableLines(rows, width), ...note, ...cutErrors(rows, width)].join('\n');
 }
 
 /** Formats rows as `tableText` does, and cuts nothing. */
@@ -55,6 +56,19 @@ export function omittedColumns(rows: readonly object[], width = Number.POSITIVE_
   return Object.keys(rows[0] ?? {}).slice(layOut(rows, width).widths.length);
 }
 
+/** Returns the texts of the column `error` that the table cuts: each once, below the number of rows that have it. */
+export function cutErrors(rows: readonly object[], width = Number.POSITIVE_INFINITY): string[] {
+  const { cells, widths } = layOut(rows, width);
+  const column = cells[0]?.indexOf('error') ?? -1;
+  if (column < 0) return [];
+  const texts = cells.slice(1).map(line => line[column] ?? '');
+  const cut = new Set(texts.filter(text => displayWidth(text) > (widths[column] ?? 0) && text !== none));
+  return [...cut].flatMap(text => {
+    const count = texts.filter(each => each === text).length;
+    return ['', `${count} ${count === 1 ? 'row' : 'rows'} with this error:`, text];
+  });
+}
+
 /** Returns the heading and the rows as text, and the widths of the columns for which there is room. */
 function layOut(rows: readonly object[], width: number): { cells: string[][]; widths: number[] } {
   const columns = Object.keys(rows[0] ?? {});
@@ -62,21 +76,28 @@ function layOut(rows: readonly object[], width: number): { cells: string[][]; wi
     columns,
     ...rows.map(row => {
       const values: Record<string, unknown> = { ...row };
-      return columns.map(column => cellText(values[column]));
+      return columns.map(column => cellText(values[column], width));
     }),
   ];
   const longest = columns.map((_, column) => Math.max(...cells.map(line => displayWidth(line[column] ?? ''))));
-  return { cells, widths: fitWidths(longest, width) };
+  const isFreeText = (column: number) =>
+    (longest[column] ?? 0) > maxWholeWidth || cells.slice(1).some(line => line[column]?.includes(' '));
+  const minimums = longest.map((max, column) => (isFreeText(column) ? Math.min(max, minWidth) : max));
+  return { cells, widths: fitWidths(longest, minimums, width) };
 }
 
-/** Narrows the widest column first, until the table fits into the width. */
-function fitWidths(widths: number[], width: number): number[] {
-  const fitted = [...widths];
-  const excess = () => fitted.reduce((sum, each) => sum + each, (fitted.length - 1) * gap) - width;
-  while (excess() > 0 && fitted.length > 1) {
-    const widest = Math.max(...fitted);
-    if (widest > minWidth) fitted[fitted.lastIndexOf(widest)] = Math.max(minWidth, widest - excess());
-    else fitted.pop();
+/** Narrows the columns with free text, the widest first. While that does not suffice, omits the last column. */
+function fitWidths(longest: readonly number[], minimums: readonly number[], width: number): number[] {
+  const sum = (widths: readonly number[]) => widths.reduce((total, each) => total + each, (widths.length - 1) * gap);
+  let count = longest.length;
+  while (count > 1 && sum(minimums.slice(0, count)) > width) count--;
+  if (count === 1) return [Math.min(longest[0] ?? 0, width)];
+  const fitted = longest.slice(0, count);
+  for (let excess = sum(fitted) - width; excess > 0; excess = sum(fitted) - width) {
+    const room = fitted.map((each, column) => each - (minimums[column] ?? 0));
+    const widest = Math.max(...fitted.filter((_, column) => (room[column] ?? 0) > 0));
+    const column = fitted.findLastIndex((each, index) => each === widest && (room[index] ?? 0) > 0);
+    fitted[column] = widest - Math.min(excess, room[column] ?? 0);
   }
   return fitted;
 }
@@ -91,9 +112,17 @@ function truncate(text: string, width: number): string {
   return `${cut}…`;
 }
 
-/** Replaces control characters: a name must neither break a line nor send a command to the terminal. */
-function cellText(value: unknown): string {
-  return String(value ?? '–').replace(/\p{Cc}+/gu, ' ');
+/** What is shown for a value that there is not. */
+const none = '–';
+const time = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$/;
+
+/**
+ * Replaces control characters: a name must neither break a line nor send a command to the terminal. On a terminal, times
+ * have no fractions of seconds.
+ */
+function cellText(value: unknown, width = Number.POSITIVE_INFINITY): string {
+  const text = String(value ?? none).replace(/\p{Cc}+/gu, ' ');
+  return width < Number.POSITIVE_INFINITY ? text.replace(time, '$1Z') : text;
 }
 
 /** Returns the number of columns that a text takes on a terminal: 2 for each wide character, such as 社 or an emoji. */
