@@ -7,9 +7,10 @@ import type { Server } from '../../../control/fleet-entities.ts';
 import { databaseUrl } from '../../../control/server-urls.ts';
 import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../operator-error.ts';
+import { lockSpaces } from '../../../postgres/advisory-locks.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { sqlState } from '../../../postgres/database-error.ts';
-import { type BaseBackup, type BaseFolder, createBaseFolder, listBaseBackups, unfinished } from './base-folder.ts';
+import { type BaseBackup, type BaseFolder, createBaseFolder, unfinished } from './base-folder.ts';
 import { copyCluster, databaseOf } from './copy-cluster.ts';
 import { type PrunedBases, pruneBaseBackups } from './prune-base-backups.ts';
 import { removeLeftovers, removeUnfinished } from './scratch-folder.ts';
@@ -26,8 +27,10 @@ interface BaseBackupOptions {
 /**
  * Makes a base backup of a server that runs on this machine, while it is used, and lets the server archive its
  * write-ahead log. From then on each tenant on it can be restored to any moment. A killed run leaves an unfinished
- * folder, which the next one removes.
- * @throws {OperatorError} when the files of the server cannot be read, or the server does not archive
+ * folder, which the next one removes. Only one run at a time has the server's lock, which ends with the connection; a
+ * paused run that has lost it cannot end its copy, because `pg_backup_stop` needs that connection, too.
+ * @throws {OperatorError} when the files of the server cannot be read, the server does not archive, or another run
+ *   makes a base backup of it
  */
 export async function makeBaseBackup(
   installation: Installation,
@@ -39,6 +42,7 @@ export async function makeBaseBackup(
   return withConnection(url, async client => {
     const facts = await readFacts(client);
     await requireFiles(facts, server.name);
+    await lockBaseBackups(client, server.name);
     await createBaseFolder(folder);
     await shareWithServer(facts.dataDirectory, folder);
     await removeLeftovers(folder);
@@ -83,6 +87,17 @@ async function requireFiles({ dataDirectory, systemIdentifier }: Facts, name: st
   if (control.readBigUInt64LE().toString() !== systemIdentifier)
     throw new OperatorError(
       `Server ${name} runs on another machine: its folder is another server's here. ${otherwise}`,
+    );
+}
+
+/** @throws {OperatorError} when another run makes a base backup of the connected server */
+async function lockBaseBackups(client: pg.Client, name: string): Promise<void> {
+  const { rows } = await client.query<{ locked: boolean }>('select pg_try_advisory_lock($1, 0) as locked', [
+    lockSpaces.base,
+  ]);
+  if (!rows[0]?.locked)
+    throw new OperatorError(
+      `Another run makes a base backup of server ${name}: nothing was changed. Wait until it has ended, or end it`,
     );
 }
 
@@ -165,22 +180,4 @@ async function isReadable(path: string): Promise<boolean> {
   const file = await open(path, 'r').catch(() => undefined);
   await file?.close();
   return file !== undefined;
-}
-
-/**
- * Returns the newest base backup that was complete before a moment.
- * @throws {OperatorError} when there is none
- */
-export async function findBaseBackup(folder: BaseFolder, server: string, moment: Date): Promise<BaseBackup> {
-  const bases = await listBaseBackups(folder);
-  const base = bases.findLast(({ finishedAt }) => new Date(finishedAt) <= moment);
-  if (base) return base;
-  const oldest = bases[0];
-  throw new OperatorError(
-    oldest
-      ? `The oldest base backup of server ${server} is of ${oldest.finishedAt}: restore to a later moment, or from an ` +
-          'archive (backup list shows them)'
-      : `There is no base backup of server ${server} in ${folder.root}. Make one, for later: npx backoffice ` +
-          'backup base. Restore from an archive now (backup list shows them)',
-  );
 }

@@ -1,6 +1,7 @@
 import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { OperatorError } from '../../../operator-error.ts';
 
 const manifestContract = z.object({
   format: z.literal(1),
@@ -89,4 +90,22 @@ async function readBaseBackup(folder: BaseFolder, id: string): Promise<BaseBacku
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     return undefined;
   }
+}
+
+/**
+ * Returns the newest base backup that was complete before a moment.
+ * @throws {OperatorError} when there is none
+ */
+export async function findBaseBackup(folder: BaseFolder, server: string, moment: Date): Promise<BaseBackup> {
+  const bases = await listBaseBackups(folder);
+  const base = bases.findLast(({ finishedAt }) => new Date(finishedAt) <= moment);
+  if (base) return base;
+  const oldest = bases[0];
+  throw new OperatorError(
+    oldest
+      ? `The oldest base backup of server ${server} is of ${oldest.finishedAt}: restore to a later moment, or from an ` +
+          'archive (backup list shows them)'
+      : `There is no base backup of server ${server} in ${folder.root}. Make one, for later: npx backoffice ` +
+          'backup base. Restore from an archive now (backup list shows them)',
+  );
 }

@@ -45,7 +45,8 @@ async function removeUnneeded(
   const removed = bases.filter(base => !kept.has(base));
   for (const { id } of removed) {
     const path = folder.base(id);
-    await rename(path, `${path}${unfinished}`);
+    // Another command may remove the same one at the same time.
+    await rename(path, `${path}${unfinished}`).catch(ignoreMissing);
     await rm(`${path}${unfinished}`, { recursive: true, force: true });
   }
   const remaining = bases.filter(base => kept.has(base));
@@ -76,4 +77,8 @@ async function removeSegmentsBefore(folder: BaseFolder, bases: readonly BaseBack
   );
   for (const name of names) await rm(join(folder.wal, name), { force: true });
   return names.length;
+}
+
+function ignoreMissing(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'ENOENT') throw error;
 }
