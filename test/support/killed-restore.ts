@@ -2,16 +2,18 @@
  * A script that runs a restore, and kills its own process before one of its steps, as kill -9 does, or stops it, as
  * kill -STOP does:
  *
- *   node test/support/killed-restore.ts swap|back|lost SLUG STEP [SIGKILL|SIGSTOP]
+ *   node test/support/killed-restore.ts swap|back|guarded-swap|lost SLUG STEP [SIGKILL|SIGSTOP]
  *   node test/support/killed-restore.ts side|purge SLUG STEP [SIGKILL|SIGSTOP]
  *   node test/support/killed-restore.ts control ARCHIVE STEP
  *
- * `side` restores the newest archive of the tenant as SLUG-side.
+ * `side` restores the newest archive of the tenant as SLUG-side. `guarded-swap` has the process that outlives it, as the
+ * command line has.
  */
 import { argv } from 'node:process';
 import { readConfig } from '../../src/config.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { openTarget } from '../../src/operator/backup/targets/open-target.ts';
+import { createFenceGuard } from '../../src/operator/move/fence-guard.ts';
 import { archivedControl } from '../../src/operator/restore/control/control-source.ts';
 import { readKeyring } from '../../src/operator/restore/control/keyring.ts';
 import { restoreControl } from '../../src/operator/restore/control/restore-control.ts';
@@ -48,6 +50,7 @@ if (kind === 'control') {
 } else if (kind === 'purge') {
   await purgeTenant(installation, subject, onStep);
 } else {
-  await swapTenants(installation, subject, kind === 'swap', onStep);
+  const guard = createFenceGuard('swap');
+  await swapTenants(installation, subject, kind !== 'back', { onStep, ...(kind === 'guarded-swap' && { guard }) });
 }
 await installation.close();

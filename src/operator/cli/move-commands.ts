@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { OperatorError } from '../../operator-error.ts';
 import { onStopSignal } from '../../signals.ts';
 import { countText } from '../count-text.ts';
-import { createMoveGuard } from '../move/move-guard.ts';
+import { createFenceGuard } from '../move/fence-guard.ts';
 import type { MoveStep } from '../move/move-protocol.ts';
 import type { MoveSummary } from '../move/read-moves.ts';
 import type { MoveObservers } from '../move/run-move.ts';
@@ -162,7 +162,7 @@ export function observe(options: OutputOptions): MoveObservers {
     () => process.exit(130),
   );
   return {
-    guard: createMoveGuard(),
+    guard: createFenceGuard('move'),
     signal: interrupted.signal,
     onStep: (slug, step) => {
       const document = { slug, step: stepText(step), ms: Math.round(performance.now() - startedAt) };

@@ -108,12 +108,14 @@ function addSwap(restore: Command, name: string, toRestored: boolean, descriptio
     .action(
       withInstallation(async (installation, slug: string, options: OutputOptions & { yes?: boolean }) => {
         const { findRestoredPair } = await import('../restore/find-side.ts');
+        const { createFenceGuard } = await import('../move/fence-guard.ts');
         const { swapTenants } = await import('../restore/swap/swap.ts');
         const { tenant, side, restoredFrom } = await findRestoredPair(installation, slug);
         const which = toRestored ? `its data of ${restoredFrom}` : 'its former data';
         await confirmName(tenant.slug, `gets ${which}; ${side.slug} keeps what it has now`, options.yes);
         const spinner = new StepSpinner();
-        const result = await swapTenants(installation, slug, toRestored, spinner.step).finally(spinner.end);
+        const observers = { onStep: spinner.step, guard: createFenceGuard('swap') };
+        const result = await swapTenants(installation, slug, toRestored, observers).finally(spinner.end);
         printResult(options, result, () => swapText(result));
       }),
     );

@@ -1,36 +1,46 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { readConfig } from '../../config.ts';
-import { openInstallation } from '../../installation.ts';
-import { withConnectionBudget } from '../command-connections.ts';
-import type { GuardMessage } from './move-guard.ts';
-import { retreatMove } from './moves.ts';
+import type { Installation } from '../../installation.ts';
+import type { FencedCommand, GuardMessage } from './fence-guard.ts';
 
-/** The process that `createMoveGuard` starts. It acts when the process that started it is gone. */
+/**
+ * The process that `createFenceGuard` starts. It acts when the process that started it is gone, and loads what it needs
+ * only then: before, it would take CPU time from the requests that wait behind the fence.
+ */
 
 /** A server that was killed may take minutes to recover. */
 const maxRetryMs = 15 * 60_000;
 const retryMs = 500;
-const slugs = new Set<string>();
+const protectedSlugs = new Map<string, FencedCommand>();
 
-process.on('message', ({ slug, isProtected }: GuardMessage) => {
-  if (isProtected) slugs.add(slug);
-  else slugs.delete(slug);
+process.on('message', ({ command, slug, isProtected }: GuardMessage) => {
+  if (isProtected) protectedSlugs.set(slug, command);
+  else protectedSlugs.delete(slug);
 });
 process.on('disconnect', async () => {
-  for (const deadline = Date.now() + maxRetryMs; slugs.size > 0 && Date.now() < deadline; await sleep(retryMs))
-    await retreatAll().catch(() => {}); // as while a server restarts
+  const deadline = Date.now() + maxRetryMs;
+  for (; protectedSlugs.size > 0 && Date.now() < deadline; await sleep(retryMs)) await retreatAll().catch(() => {}); // as while a server restarts
   process.exit();
 });
+process.send?.('started', () => {}); // the other process may be gone already
 
 /** Rejects when a tenant could not be put back into service, or its lock is not free yet. */
 async function retreatAll(): Promise<void> {
+  const { readConfig } = await import('../../config.ts');
+  const { openInstallation } = await import('../../installation.ts');
+  const { withConnectionBudget } = await import('../command-connections.ts');
   const config = readConfig();
   const installation = await openInstallation(config, 'command');
   const retreat = async (): Promise<void> => {
-    for (const slug of slugs) {
-      await retreatMove(installation, slug);
-      slugs.delete(slug);
+    for (const [slug, command] of protectedSlugs) {
+      await (await retreats[command]())(installation, slug);
+      protectedSlugs.delete(slug);
     }
   };
   await withConnectionBudget(installation, config.connectionBudget, () => {}, retreat).finally(installation.close);
 }
+
+type Retreat = (installation: Installation, slug: string) => Promise<void>;
+const retreats: Readonly<Record<FencedCommand, () => Promise<Retreat>>> = {
+  move: async () => (await import('./moves.ts')).retreatMove,
+  swap: async () => (await import('../restore/swap/swap.ts')).retreatSwap,
+};

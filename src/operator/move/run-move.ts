@@ -2,8 +2,8 @@ import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { errorText } from '../error-text.ts';
+import type { FenceGuard } from './fence-guard.ts';
 import { recordFacts } from './move-facts.ts';
-import type { MoveGuard } from './move-guard.ts';
 import { type MoveGoal, type MoveState, type MoveStep, moveProtocol } from './move-protocol.ts';
 import { MoveSteps } from './move-steps.ts';
 import { type Move, readView, takeOver } from './move-store.ts';
@@ -15,7 +15,7 @@ export interface MoveObservers {
   /** After its abort, the run retreats, unless the fence is closed already: it then finishes. */
   signal?: AbortSignal | undefined;
   /** Puts the tenant back into service if this process dies behind the fence. */
-  guard?: MoveGuard | undefined;
+  guard?: FenceGuard | undefined;
 }
 
 /**
@@ -32,7 +32,7 @@ export async function runMove(
   observers: MoveObservers = {},
 ): Promise<MoveState> {
   const move = await takeOver(control, id);
-  if (goal === 'switch') observers.guard?.protect(move.slug);
+  if (goal === 'switch') await observers.guard?.protect(move.slug);
   try {
     const state = await drive(installation, control, move, goal, observers);
     observers.guard?.release(move.slug);

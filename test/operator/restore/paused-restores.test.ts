@@ -86,6 +86,17 @@ describe('restores that are paused or killed', () => {
       expect(await checks()).to.deep.equal([]);
     });
 
+  for (const step of ['close database', 'exchange databases', 'open other database'] as const)
+    it(`a tenant whose swap is killed before the step ${step} is served again by itself, from the database that it has`, async () => {
+      await kill('guarded-swap', 'acme', step);
+      await eventually(async () => (await titles()).includes('restored'));
+      expect((await titles()).includes('later')).to.equal(step !== 'open other database');
+      expect((await acme.post(path, { Title: `killed before ${step}` })).status).to.equal(201);
+      await eventually(async () => (await command('restore', 'back', 'acme', '--yes')).code === 0);
+      expect(await titles()).to.include('later');
+      expect(await checks()).to.deep.equal([]);
+    });
+
   it('a purge that was paused does not drop a database that a swap has given to the tenant', async () => {
     await run('delete', 'acme-old', '--yes');
     const paused = await pause('purge', 'acme-old', 'condemn database');

@@ -3,6 +3,7 @@ import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../operator-error.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { errorText } from '../../error-text.ts';
+import type { FenceGuard } from '../../move/fence-guard.ts';
 import { lockTenant } from '../../move/lock-tenant.ts';
 import { RunReplacedError } from '../../move/tenant-guard.ts';
 import { findRestoredPair, type RestoredPair } from '../find-side.ts';
@@ -18,8 +19,12 @@ export interface SwapResult {
   pauseMs: number;
 }
 
-/** Called before each step. */
-type OnStep = (step: SwapStep) => void;
+interface SwapObservers {
+  /** Called before each step. */
+  onStep?: (step: SwapStep) => void;
+  /** Puts the tenant back into service if this process dies behind the fence. */
+  guard?: FenceGuard;
+}
 
 /**
  * Gives a tenant the restored database and its side the former one, or undoes that. Requests of the tenant wait
@@ -32,16 +37,41 @@ export async function swapTenants(
   installation: Installation,
   slug: string,
   toRestored: boolean,
-  onStep: OnStep = () => {},
+  observers: SwapObservers = {},
 ): Promise<SwapResult> {
-  const { tenant, side } = await findRestoredPair(installation, slug);
-  return withConnection(installation.controlUrl, async control => {
-    for (const each of [tenant, side]) await lockTenant(control, each.id, each.slug);
-    const pair = await findRestoredPair(installation, side.slug);
+  const found = await findRestoredPair(installation, slug);
+  return withLockedPair(installation, found, async (control, pair) => {
     await requireIdle(control, pair, toRestored);
     const run = new SwapRun(installation, control, pair);
-    await drive(installation, run, toRestored ? 'swapped' : 'aside', onStep);
-    return { tenant: tenant.slug, side: side.slug, isSwapped: toRestored, pauseMs: run.pauseMs };
+    await drive(installation, run, toRestored ? 'swapped' : 'aside', observers);
+    return { tenant: pair.tenant.slug, side: pair.side.slug, isSwapped: toRestored, pauseMs: run.pauseMs };
+  });
+}
+
+/**
+ * Puts a tenant back into service, with the database that it has, whose swap has ended behind the fence. Has no effect
+ * if the side is purged.
+ * @param slug of the side
+ * @throws {OperatorError} when another command works on one of the two
+ */
+export async function retreatSwap(installation: Installation, slug: string): Promise<void> {
+  const found = await findRestoredPair(installation, slug).catch(ignoreMissing);
+  if (found) await withLockedPair(installation, found, (control, pair) => retreat(installation, control, pair));
+}
+
+function ignoreMissing(error: unknown): undefined {
+  if (!(error instanceof OperatorError)) throw error;
+}
+
+/** Locks both tenants against other commands, and reads them again. */
+async function withLockedPair<T>(
+  installation: Installation,
+  { tenant, side }: RestoredPair,
+  work: (control: pg.Client, pair: RestoredPair) => Promise<T>,
+): Promise<T> {
+  return withConnection(installation.controlUrl, async control => {
+    for (const each of [tenant, side]) await lockTenant(control, each.id, each.slug);
+    return work(control, await findRestoredPair(installation, side.slug));
   });
 }
 
@@ -67,31 +97,49 @@ async function requireIdle(control: pg.Client, pair: RestoredPair, toRestored: b
 }
 
 /** Takes the steps to a goal. When one fails, puts the tenant back into service with the database that it has. */
-async function drive(installation: Installation, run: SwapRun, goal: RestoreGoal, onStep: OnStep): Promise<void> {
+async function drive(
+  installation: Installation,
+  run: SwapRun,
+  goal: RestoreGoal,
+  { onStep, guard }: SwapObservers,
+): Promise<void> {
+  const { tenant, side } = run.pair;
+  await guard?.protect(side.slug);
   try {
     await takeSteps<SwapStep>(run.view, goal, run.effects, onStep);
   } catch (error) {
     await run.close();
-    // Another run has taken over; or nothing was changed, and the tenant was not behind its fence.
-    if (error instanceof RunReplacedError || !run.mayBeFenced) throw error;
-    await retreat(installation, run, onStep).catch(cause => {
-      if (cause instanceof RunReplacedError) throw cause;
-      throw new OperatorError(
-        `${errorText(error)}. Then ${run.pair.tenant.slug} could not be put back into service either: ${errorText(cause)}. ` +
-          'Its requests may get 503 until the command is run again',
-        { cause },
-      );
-    });
+    // Otherwise another run has taken over; or nothing was changed, and the tenant was not behind its fence.
+    if (!(error instanceof RunReplacedError) && run.mayBeFenced)
+      await retreatAfter(error, () => retreat(installation, run.control, run.pair, onStep), tenant.slug);
+    guard?.release(side.slug);
     throw error;
   } finally {
     await run.close();
   }
+  guard?.release(side.slug);
 }
 
-/** With connections of its own: those of the failed run may be broken. */
-async function retreat(installation: Installation, failed: SwapRun, onStep: OnStep): Promise<void> {
-  const pair = await findRestoredPair(installation, failed.pair.side.slug);
-  const run = new SwapRun(installation, failed.control, pair);
+/** @throws {OperatorError} when the tenant could not be put back into service */
+async function retreatAfter(error: unknown, work: () => Promise<void>, slug: string): Promise<void> {
+  await work().catch(cause => {
+    if (cause instanceof RunReplacedError) return;
+    throw new OperatorError(
+      `${errorText(error)}. Then ${slug} could not be put back into service either: ${errorText(cause)}. Its requests ` +
+        'may get 503 until that succeeds, which is tried for 15 minutes by itself, or the command is run again',
+      { cause },
+    );
+  });
+}
+
+/** With connections of its own: those of a failed run may be broken. */
+async function retreat(
+  installation: Installation,
+  control: pg.Client,
+  { side }: RestoredPair,
+  onStep?: (step: SwapStep) => void,
+): Promise<void> {
+  const run = new SwapRun(installation, control, await findRestoredPair(installation, side.slug));
   try {
     await takeSteps<SwapStep>(run.view, 'retreat', run.effects, onStep);
   } finally {
