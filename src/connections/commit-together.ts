@@ -24,7 +24,7 @@ export async function commitTogether(
   const send = () => [
     client.query(begin).then(() => (isBegun = true)),
     ...statements.map(async (statement, index) => {
-      rows[index] = (await client.query<RowValues>(statement)).rows;
+      rows[index] = await client.rows(statement);
       executed++;
     }),
     client.query('commit').then(({ command }) => (isCommitted = command === 'COMMIT')),

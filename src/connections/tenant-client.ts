@@ -3,6 +3,8 @@ import type { Socket } from 'node:net';
 import pg from 'pg';
 import type { Deadline } from '../deadline.ts';
 import { PoolError } from '../postgres/database-error.ts';
+import { DescribedStatements, PreparedQuery } from '../postgres/prepared-query.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { PoolState } from './pool-state.ts';
 import type { Read } from './read-memory.ts';
 import { verifyTenant } from './tenant-identity.ts';
@@ -46,6 +48,7 @@ export class TenantClient extends pg.Client {
   /** Begin of the use, by `performance.now()`. */
   #usedSince = 0;
   #forgetDeadlines: (() => void)[] = [];
+  readonly #described = new DescribedStatements();
   /** The read that the connection receives rows for. */
   #read: Read | undefined;
 
@@ -102,6 +105,20 @@ export class TenantClient extends pg.Client {
       if (this.#onRelease && !stream.isPaused())
         stream.destroy(new PoolError('ETIMEDOUT', 'the server sent nothing for too long'));
     });
+  }
+
+  /** Returns the rows of a statement. */
+  async rows(statement: Statement): Promise<RowValues[]> {
+    if (statement.name === '') return (await this.query<RowValues>(statement)).rows;
+    try {
+      return await new Promise((resolve, reject) => {
+        const settle = (error: Error | null, rows: RowValues[]) => (error ? reject(error) : resolve(rows));
+        this.query(new PreparedQuery(statement, this.#described, settle) as unknown as pg.Submittable);
+      });
+    } catch (error) {
+      Error.captureStackTrace(error as Error); // that of the caller, instead of that of the socket
+      throw error;
+    }
   }
 
   /** Runs a query and counts the bytes that it receives as those of `read`, which may pause the connection. */

@@ -102,7 +102,7 @@ export class TenantDriver extends PostgreSqlDriver {
 
   /** Returns the rows of a reading statement. If the connection is lost meanwhile, reads once more on another one. */
   async read(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
-    return this.#read(select, async client => (await client.query<RowValues>(select)).rows, deadline);
+    return this.#read(select, client => client.rows(select), deadline);
   }
 
   /** Returns the rows of a reading statement of a resource, and whether they may be cached. Retries as `read` does. */
@@ -112,11 +112,8 @@ export class TenantDriver extends PostgreSqlDriver {
       select,
       async client => {
         // In one round trip, but one after the other: the lock is tried before the rows are read.
-        const [state, { rows }] = await client.sendTogether(() => [
-          client.query<ResourceState>(resourceState(key)),
-          client.query<RowValues>(select),
-        ]);
-        const { free = false, source = '' } = state.rows[0] ?? {};
+        const [[state], rows] = await client.sendTogether(() => [client.rows(resourceState(key)), client.rows(select)]);
+        const { free = false, source = '' } = (state ?? {}) as Partial<ResourceState>;
         return { rows, cacheable: free && !client.locks.has(key), source };
       },
       deadline,

@@ -24,7 +24,7 @@ export class TenantTransaction {
 
   /** Returns the rows of a statement. */
   async query(statement: Statement): Promise<RowValues[]> {
-    const [{ rows }] = await this.#send(() => [this.#client.query<RowValues>(statement)]);
+    const [rows] = await this.#send(() => [this.#client.rows(statement)]);
     return rows;
   }
 
@@ -47,11 +47,11 @@ export class TenantTransaction {
     const wasAlive = this.#client.isAlive;
     let isExecuted = false;
     const execute = async () => {
-      const result = await this.#client.query<RowValues>(statement);
+      const rows = await this.#client.rows(statement);
       isExecuted = true;
-      return result;
+      return rows;
     };
-    const [{ rows }, { command }] = await this.#send(() => [execute(), this.#client.query('commit')]).catch(error => {
+    const [rows, { command }] = await this.#send(() => [execute(), this.#client.query('commit')]).catch(error => {
       throw wasAlive && mayBeCommitted(error, isExecuted) ? outcomeUnknown(error) : error;
     });
     if (command !== 'COMMIT') throw new Error('the transaction had failed and was rolled back');
@@ -64,12 +64,11 @@ export class TenantTransaction {
    */
   async #execute(statement: Statement): Promise<RowValues[]> {
     const { isAlive: wasAlive, executed } = this.#client;
-    const { rows } = await this.#client.query<RowValues>(statement).catch(error => {
+    return this.#client.rows(statement).catch(error => {
       // PostgreSQL reports the execution before it commits.
       const isExecuted = this.#client.executed > executed;
       throw wasAlive && mayBeCommitted(error, isExecuted) ? outcomeUnknown(error) : error;
     });
-    return rows;
   }
 
   /** Rolls back if the transaction has begun. Never rejects. */
