@@ -23,20 +23,32 @@ export class Representation {
    * with the head of the response; bytes would take a second write.
    */
   readonly body: Buffer | string;
-  /** The strong `ETag` of the representation. */
-  readonly tag: string;
   /** Called with the bytes of memory that a coded body takes; undefined while the representation is sent only once. */
   onGrowth: ((bytes: number) => void) | undefined;
   readonly #coded = new Map<ContentCoding, CodedBody | Promise<CodedBody>>();
 
-  private constructor(body: Buffer | string, hash: string) {
+  #tag: string | undefined;
+
+  /** @param hash of the body; by default it is made at the first use: many responses are sent without a tag */
+  private constructor(body: Buffer | string, hash?: string) {
     this.body = body;
-    this.tag = `"${hash.slice(0, 27)}"`;
+    this.#tag = hash && toTag(hash);
+  }
+
+  /** The strong `ETag` of the representation. */
+  get tag(): string {
+    this.#tag ??= toTag(hash('sha256', this.body, 'base64url'));
+    return this.#tag;
+  }
+
+  /** Encodes JSON text. */
+  static ofText(text: string): Representation {
+    return new Representation(text.length <= maxTextLength ? text : ownBytes(text));
   }
 
   /** Encodes a value. A value that may be large, such as a list, needs `ofList`. */
   static of(value: unknown): Representation {
-    return Representation.#ofText(JSON.stringify(value));
+    return Representation.ofText(JSON.stringify(value));
   }
 
   /**
@@ -59,14 +71,14 @@ export class Representation {
       await nextTurn();
     }
     text += ']';
-    if (parts.length === 0) return Representation.#ofText(text);
+    if (parts.length === 0) return Representation.ofText(text);
     parts.push(Buffer.from(text));
     return new Representation(Buffer.concat(parts), hashed.update(text).digest('base64url'));
   }
 
   /** Encodes text that is sent many times. */
   static ofDocument(text: string): Representation {
-    const document = Representation.#ofText(text);
+    const document = Representation.ofText(text);
     document.onGrowth = () => {};
     return document;
   }
@@ -100,15 +112,14 @@ export class Representation {
     return coded;
   }
 
-  static #ofText(text: string): Representation {
-    const body = text.length <= maxTextLength ? text : ownBytes(text);
-    return new Representation(body, hash('sha256', text, 'base64url'));
-  }
-
   /** Upper bound of the memory of the body, in bytes. */
   get size(): number {
     return typeof this.body === 'string' ? 2 * this.body.length : this.body.byteLength;
   }
+}
+
+function toTag(hash: string): string {
+  return `"${hash.slice(0, 27)}"`;
 }
 
 /** Encodes text into a buffer outside Node's pool, because a cached slice would keep a whole pool buffer alive. */

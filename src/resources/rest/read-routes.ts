@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { problem } from '../../errors.ts';
 import { flag } from '../../http/fields.ts';
+import { Representation } from '../../http/representation.ts';
 import type { Condition } from '../../postgres/statement.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { codeCondition } from '../record.ts';
@@ -42,11 +43,11 @@ function readRoute(
     handler: async ({ params, query }, context) => {
       const condition = find(params);
       if (!condition) throw problem('not_found');
-      const select = () => table.select([condition, ...visibleTo(resource, context.caller, query)]);
+      const select = () => table.selectJson([condition, ...visibleTo(resource, context.caller, query)]);
       const cacheKey = `${query.includeDeleted ? 'any ' : ''}${condition.join(' ')}`;
       return respondWith(resource, context, cacheKey, select, ([row]) => {
         if (!row) throw problem('not_found');
-        return row;
+        return Representation.ofText(row.json as string);
       });
     },
   });
