@@ -113,8 +113,8 @@ export function auditRoutes({ control }: { control: ControlDatabase }): TenantRo
         const read = (statement: Statement) =>
           isControl ? queryList(control, context, statement) : context.read(statement);
         if (list) return (await readPage(list, { table, conditions, read, toResponse: entryText })) as never;
-        const rows = await read(table.select(conditions, { orderBy: { id: 'desc' }, limit }));
-        return (await Representation.ofList(entriesOf(rows))) as never;
+        const rows = await read(table.selectJson(conditions, { orderBy: { id: 'desc' }, limit, isRowPerRecord: true }));
+        return (await Representation.ofList(entryTexts(rows))) as never;
       },
     }),
   ];
@@ -125,44 +125,43 @@ function requireUsersRead({ permissions }: Caller): void {
   if (!permissions.has('users.read')) throw permissionMissing('users.read');
 }
 
-/** The entries of a response, each as JSON text, made one at a time: a page may have 1,000 entries of 32 KB. */
-function* entriesOf(rows: Row[]): Iterable<string> {
-  for (const row of rows) yield entryOf(row);
+/** The entries of a response as JSON text, made one at a time: a page may have 1,000 entries of 32 KB. */
+function* entryTexts(rows: Row[]): Iterable<string> {
+  for (const { json } of rows) yield entryText(json as string);
 }
 
 function entryText(json: string): string {
-  return entryOf(JSON.parse(json));
-}
-
-function entryOf(row: Row): string {
-  const { Before, After, CreatedAt } = row as { Before: Row | null; After: Row | null; CreatedAt: string };
-  // The sessions of the control database may have another time zone than UTC.
-  const createdAt = toFieldValue('created_at', CreatedAt);
-  return JSON.stringify({ ...row, CreatedAt: createdAt, Before: toFields(Before), After: toFields(After) });
+  const entry: Row = JSON.parse(json);
+  entry.Before = toFields(entry.Before as Row | null);
+  entry.After = toFields(entry.After as Row | null);
+  return JSON.stringify(entry);
 }
 
 /** The columns of a row as fields of the API: names in PascalCase, timestamps in UTC to the millisecond. */
-function toFields(row: Row | null | undefined): Row | null {
+function toFields(row: Row | null): Row | null {
   if (!row) return null;
   const fields: Row = {};
-  for (const [column, value] of Object.entries(row)) fields[fieldName(column)] = toFieldValue(column, value);
+  for (const column in row) {
+    const { name, isTimestamp } = fieldOf(column);
+    const value = row[column];
+    fields[name] = isTimestamp && typeof value === 'string' ? toTimestamp(value) : value;
+  }
   return fields;
 }
 
 /** By column. Bounded: the columns are those of the audited tables. */
-const fieldNames = new Map<string, string>();
+const fieldsOfColumns = new Map<string, { name: string; isTimestamp: boolean }>();
 
-function fieldName(column: string): string {
-  let name = fieldNames.get(column);
-  if (name === undefined) {
-    name = column.split('_').map(pascalCase).join('');
-    fieldNames.set(column, name);
+function fieldOf(column: string) {
+  let field = fieldsOfColumns.get(column);
+  if (field === undefined) {
+    field = { name: column.split('_').map(pascalCase).join(''), isTimestamp: column.endsWith('_at') };
+    fieldsOfColumns.set(column, field);
   }
-  return name;
+  return field;
 }
 
-function toFieldValue(column: string, value: unknown): unknown {
-  if (typeof value !== 'string' || !column.endsWith('_at')) return value;
+function toTimestamp(value: string): string {
   const timestamp = toIso(value);
   if (timestamp !== value) return timestamp;
   const time = Date.parse(value);

@@ -13,6 +13,11 @@ interface SelectOptions {
   limit?: number | undefined;
 }
 
+interface JsonOptions extends SelectOptions {
+  /** True when the text of each record is to be changed, which must not take long without a pause. */
+  isRowPerRecord?: boolean;
+}
+
 interface PageOptions extends Omit<Page, 'keys' | 'conditions'> {
   /** The order of the records, which no two records share. */
   keys: readonly (Omit<KeysetKey, 'sql'> & { readonly property: string })[];
@@ -34,11 +39,12 @@ export class TableReads extends TableColumns {
    * takes for one row each. In a longer list, each row is one record, because a large row would be handled without a
    * pause.
    */
-  selectJson(conditions: Conditions, options?: SelectOptions): Statement {
+  selectJson(conditions: Conditions, options: JsonOptions = {}): Statement {
     const values: unknown[] = [];
     const records = this.#selectText(this.jsonFields, conditions, options, values);
+    const { limit = Number.POSITIVE_INFINITY, isRowPerRecord = false } = options;
     const text =
-      options?.limit !== undefined && options.limit <= shortList
+      limit <= shortList && !isRowPerRecord
         ? `select array_to_string(array(select row_to_json(record)::text from (${records}) record), ',') as json`
         : `select row_to_json(record)::text as json from (${records}) record`;
     return preparedStatement(text, values);
