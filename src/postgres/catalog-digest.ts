@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type pg from 'pg';
-import { type CopiedCatalog, firstOid } from './catalog-statements.ts';
+import { type CopiedCatalog, firstOid, publicSchema } from './catalog-statements.ts';
 import { copyTexts } from './copy-texts.ts';
 
 /**
@@ -48,9 +48,6 @@ export async function catalogDigest(
 
 /** An OID whose object no copied row defines. */
 class UndefinedObject extends Error {}
-
-/** The OID of the schema `public` (`pg_namespace.dat`), which is PostgreSQL's own, but with changeable rights. */
-const publicSchema = '2200';
 
 /** Returns whether a row may differ between databases: not if its object is one of PostgreSQL's own. */
 function mayDiffer(line: Buffer): boolean {

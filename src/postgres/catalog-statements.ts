@@ -21,12 +21,17 @@ interface Catalog {
   readonly where?: string;
 }
 
+/** The OID of the schema `public` (`pg_namespace.dat`), which is PostgreSQL's own, but with changeable rights. */
+export const publicSchema = '2200';
 /** OIDs from here on are not of PostgreSQL's own objects. */
 export const firstOid = 16_384;
 /** The greatest OID, which no object has. */
 const undefinedOid = 4_294_967_295;
 
-/** The catalogs behind a fingerprint of the schema, with the columns that it depends on. */
+/**
+ * The catalogs behind a fingerprint of the schema, with the columns that it depends on. An OID in quotes has the type of
+ * its column: PostgreSQL reads one operator instead of choosing from all of that name.
+ */
 const catalogs: readonly Catalog[] = [
   { name: 'pg_namespace', key: 'oid' },
   {
@@ -36,7 +41,7 @@ const catalogs: readonly Catalog[] = [
       ...['oid', 'relnamespace', 'relam', 'relowner', 'relname', 'relkind', 'relpersistence', 'relrowsecurity'],
       ...['relhasrules', 'reloptions', 'relacl'],
     ],
-    where: `oid >= ${firstOid} and relnamespace = 'public'::regnamespace`,
+    where: `oid >= '${firstOid}' and relnamespace = '${publicSchema}'`,
   },
   {
     name: 'pg_type',
@@ -45,9 +50,9 @@ const catalogs: readonly Catalog[] = [
       ...['oid', 'typnamespace', 'typrelid', 'typelem', 'typbasetype', 'typname', 'typtype', 'typtypmod'],
       'typdefault',
     ],
-    where: `oid >= ${firstOid}`,
+    where: `oid >= '${firstOid}'`,
   },
-  { name: 'pg_proc', key: 'oid', where: `oid >= ${firstOid} and pronamespace = 'public'::regnamespace` },
+  { name: 'pg_proc', key: 'oid', where: `oid >= '${firstOid}' and pronamespace = '${publicSchema}'` },
   { name: 'pg_opclass', key: 'oid', columns: ['oid', 'opcmethod', 'opcnamespace', 'opcname'] },
   { name: 'pg_constraint', key: 'oid' },
   {
@@ -57,7 +62,7 @@ const catalogs: readonly Catalog[] = [
       ...['attrelid', 'atttypid', 'attcollation', 'attnum', 'attname', 'atttypmod', 'attnotnull', 'atthasdef'],
       ...['attidentity', 'attgenerated', 'attoptions', 'attacl'],
     ],
-    where: `attrelid >= ${firstOid} and attnum > 0 and not attisdropped`,
+    where: `attrelid >= '${firstOid}' and attnum > 0 and not attisdropped`,
   },
   { name: 'pg_attrdef', key: 'oid' },
   { name: 'pg_index', key: 'indexrelid' },
@@ -106,6 +111,6 @@ export async function catalogStatements(client: pg.Client): Promise<CopiedCatalo
 
 /** A name of a function becomes its OID, and an object with a rule refers to an object that does not exist. */
 function cast(column: string): string {
-  if (column === ruleColumn) return `case when ${column} then ${undefinedOid}::oid else 0 end`;
+  if (column === ruleColumn) return `case when ${column} then '${undefinedOid}'::oid else '0' end`;
   return column === 'prosupport' ? `${column}::oid` : column;
 }

@@ -14,13 +14,13 @@ import {
 } from '../schema/tenant-schema.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';
 import type { OutcomeLedger } from './outcome-ledger.ts';
+import type { TenantLocks, TenantRow } from './tenant-locks.ts';
 
 /** The data of a run that the migrations of all its tenants use. */
 export interface Run {
   id: number;
   installation: Installation;
-  /** The connection to the control database that holds the locks of the run and of its tenants, in pipeline mode. */
-  locks: Queryable;
+  locks: TenantLocks;
   /** Takes tenants out of service in the control database. */
   controlPool: Queryable;
   ledger: OutcomeLedger;
@@ -42,14 +42,7 @@ export interface Run {
 }
 
 /** A tenant as the control database records it. */
-export interface RecordedTenant {
-  id: number;
-  guid: string;
-  databaseName: string;
-  roleName: string;
-  schemaVersion: string | null;
-  schemaFingerprint: string | null;
-  isRestoring: boolean;
+export interface RecordedTenant extends TenantRow {
   server: Server;
 }
 

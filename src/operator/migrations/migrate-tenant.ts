@@ -1,5 +1,4 @@
 import type { LimitFunction } from 'p-limit';
-import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import { errorText } from '../error-text.ts';
 import { compatibleFrom } from '../schema/schema-steps.ts';
 import { bringToHead, type RecordedTenant, type Run } from './bring-to-head.ts';
@@ -38,14 +37,12 @@ export async function migrateTenant(
 ): Promise<TenantResult | 'busy' | 'halted' | undefined> {
   const { locks, head, ledger } = run;
   const { id, serverId } = candidate;
-  const key = [lockSpaces.tenant, id];
-  const [locked, recorded] = await Promise.all([
-    locks.query<{ locked: boolean }>('select pg_try_advisory_lock($1, $2) as locked', key),
-    readTenant(run, candidate), // sent after the first query, so PostgreSQL runs it under the lock
-  ]);
-  if (!locked.rows[0]?.locked) return 'busy';
+  const row = await locks.acquire(id);
+  if (row === 'busy') return 'busy';
   try {
-    if (!recorded) return undefined; // it has been purged
+    const server = run.servers.get(serverId);
+    if (!row || !server) return undefined; // it has been purged
+    const recorded = { ...row, server };
     const from = recorded.schemaVersion;
     const fingerprint = run.fingerprints.get(serverId);
     if (from === head && recorded.schemaFingerprint === fingerprint) {
@@ -58,7 +55,7 @@ export async function migrateTenant(
     await ledger.record(id, result, result.state === 'failed' ? undefined : schema);
     return result;
   } finally {
-    await locks.query('select pg_advisory_unlock($1, $2)', key);
+    await locks.release(id);
   }
 }
 
@@ -74,14 +71,4 @@ async function migrateDatabase(run: Run, tenant: RecordedTenant): Promise<Tenant
     run.failures++;
     return { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) };
   }
-}
-
-async function readTenant({ locks, servers }: Run, { id, serverId }: Candidate): Promise<RecordedTenant | undefined> {
-  const { rows } = await locks.query<Omit<RecordedTenant, 'id' | 'server'>>(
-    `select guid, database_name as "databaseName", role_name as "roleName", schema_version as "schemaVersion",
-            schema_fingerprint as "schemaFingerprint", restoring is not null as "isRestoring" from tenants where id = $1`,
-    [id],
-  );
-  const server = servers.get(serverId);
-  return rows[0] && server && { ...rows[0], id, server };
 }

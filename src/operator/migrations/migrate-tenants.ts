@@ -16,6 +16,7 @@ import { migrateTenant } from './migrate-tenant.ts';
 import type { TenantResult } from './migration-outcomes.ts';
 import { beginRun, type Candidate, endRun, type RunRequest } from './migration-runs.ts';
 import { createOutcomeLedger } from './outcome-ledger.ts';
+import { createTenantLocks } from './tenant-locks.ts';
 
 /** The result of a run for one tenant. */
 export interface TenantOutcome extends TenantResult {
@@ -60,13 +61,15 @@ export async function migrateTenants(
   const fingerprints = await headFingerprints(installation);
   const { controlUrl } = installation;
   const servers = await installation.control.em.fork().findAll(Server);
-  const work = (locks: Queryable) =>
+  /** @param client holds the locks of the run and of its tenants */
+  const work = (client: Queryable) =>
     withConnectionPool(controlUrl, outcomeConnections, async controlPool => {
       const concurrency = request.concurrency ?? defaultConcurrency;
-      const { id, candidates } = await beginRun(locks, head, fingerprints, { ...request, concurrency });
+      const { id, candidates } = await beginRun(client, head, fingerprints, { ...request, concurrency });
       const run: Run = {
-        ...{ id, installation, locks, controlPool, steps, head, fingerprints },
-        ledger: createOutcomeLedger(controlPool, id),
+        ...{ id, installation, controlPool, steps, head, fingerprints },
+        locks: createTenantLocks(client),
+        ledger: createOutcomeLedger(controlPool, id, concurrency),
         servers: new Map(servers.map(server => [server.id, server])),
         comparisons: new Map(
           servers.map(server => [
@@ -80,10 +83,10 @@ export async function migrateTenants(
       try {
         const report = await migrateCandidates(run, candidates, { ...request, concurrency }, observers);
         await waitUntil(run.receivedAt);
-        await endRun(locks, id, report.state, 'the run was halted before this tenant');
+        await endRun(client, id, report.state, 'the run was halted before this tenant');
         return report;
       } catch (error) {
-        await endRun(locks, id, 'failed', errorText(error)).catch(() => {});
+        await endRun(client, id, 'failed', errorText(error)).catch(() => {});
         throw error;
       }
     });

@@ -25,16 +25,28 @@ interface Entry {
   schema: RecordedSchema | undefined;
 }
 
+/** Outcomes wait for others at most this long. */
+const gatherMs = 20;
+
 /**
- * Collects the outcomes that arrive while others are written, and writes them together: a commit costs a write to the
- * disk, whatever it contains.
+ * Collects outcomes and writes them together: a commit costs a write to the disk, whatever it contains.
+ * @param batch the number of results that are written without waiting for more
  */
-export function createOutcomeLedger(control: Queryable, run: number): OutcomeLedger {
+export function createOutcomeLedger(control: Queryable, run: number, batch: number): OutcomeLedger {
   let begun = new Set<number>();
   let entries: Entry[] = [];
   let writing: Promise<void> | undefined;
   let next: Promise<void> | undefined;
+  let stopGathering: (() => void) | undefined;
 
+  const gather = (): Promise<void> =>
+    new Promise(resolve => {
+      const timer = setTimeout(resolve, gatherMs);
+      stopGathering = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
   const write = async (): Promise<void> => {
     const [running, ended] = [begun, entries];
     [begun, entries, next] = [new Set(), [], undefined];
@@ -46,7 +58,7 @@ export function createOutcomeLedger(control: Queryable, run: number): OutcomeLed
   };
   /** Writes what is collected, after the write that is in progress. */
   const schedule = (): Promise<void> => {
-    next ??= (writing ?? Promise.resolve()).catch(() => {}).then(write);
+    next ??= Promise.all([gather(), writing?.catch(() => {})]).then(write);
     return next;
   };
   return {
@@ -56,7 +68,9 @@ export function createOutcomeLedger(control: Queryable, run: number): OutcomeLed
     },
     record: (tenant, result, schema) => {
       entries.push({ tenant, result, schema });
-      return schedule();
+      const stored = schedule();
+      if (entries.length >= batch) stopGathering?.();
+      return stored;
     },
   };
 }

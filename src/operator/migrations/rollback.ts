@@ -45,7 +45,7 @@ export async function rollback(installation: Installation, slug: string): Promis
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const run = await beginRollback(control, id, from, to);
-      const ledger = createOutcomeLedger(control, run);
+      const ledger = createOutcomeLedger(control, run, 1);
       try {
         await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
         const receivedAt = await takeOutOfService(control, database, tenant, run);
