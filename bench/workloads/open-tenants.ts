@@ -1,8 +1,8 @@
-import { once } from 'node:events';
 import { progress } from '../bench-progress.ts';
 import { checkPlan } from '../call.ts';
 import { startLoad } from '../load.ts';
 import type { BenchContext } from '../measure.ts';
+import { type Memory, memoryOf } from '../memory.ts';
 import { startServer, type Target, withTargets } from '../targets.ts';
 import type { Figure, Workload } from '../workload.ts';
 import { firstTenants, readsOver } from './many-tenants.ts';
@@ -12,12 +12,6 @@ const bypassCache = { 'Cache-Control': 'no-cache' }; // the memory of cached res
 const baseTenants = 5;
 const baseSeconds = 3;
 const passes = 6;
-
-/** Memory after a garbage collection, in MB: heap with external memory, and resident set. */
-interface Memory {
-  readonly heap: number;
-  readonly resident: number;
-}
 
 /**
  * Additional memory of a process that has served every tenant, compared with one that has served a few. The last round
@@ -36,7 +30,7 @@ export const openTenants: Workload = {
         const base = await measureBase(bench, service, all);
         const pass = async (): Promise<Memory> => {
           await checkPlan(service, plan(bench, service, all));
-          const { heap, resident } = await memoryOf(service);
+          const { heap, resident } = await memoryOf(service, 'collect');
           return { heap: heap - base.heap, resident: resident - base.resident };
         };
         const first = await pass();
@@ -66,12 +60,5 @@ async function measureBase(bench: BenchContext, service: Target, all: number[]):
   const { testbed } = bench;
   const few = plan(bench, service, all.slice(0, baseTenants));
   await (await startLoad(testbed.children, testbed.folder, service.url, few, baseSeconds)).result;
-  return memoryOf(service);
-}
-
-async function memoryOf({ child }: Target): Promise<Memory> {
-  const message = once(child.process, 'message');
-  child.process.send?.('memory');
-  const [{ heap, rss }] = (await message) as [{ heap: number; rss: number }];
-  return { heap: heap / 1024 ** 2, resident: rss / 1024 ** 2 };
+  return memoryOf(service, 'collect');
 }
