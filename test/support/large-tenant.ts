@@ -33,8 +33,9 @@ export function largeTenantSql(rows = 100_000): string[] {
        from generate_series(1, ${rows}) i`,
     `insert into audit_log (created_at, user_id, user_guid, entity_id, action, resource, record_key, before, after,
                             ip_address, trace_id, database_user)
-     select timestamptz '2025-01-01Z' + i * interval '5 minutes', 1 + u, md5('user' || u)::uuid, null, action, resource,
-            key, case when action <> 'create' then stored end, case when action <> 'delete' then stored end,
+     select timestamptz '2025-01-01Z' + i * interval '5 minutes', 1 + u, md5('user' || u)::uuid,
+            case when resource = 'Entity' then key::bigint end, action, resource, key,
+            case when action <> 'create' then stored end, case when action <> 'delete' then stored end,
             '10.0.' || ${number('i', 5, 4)} || '.' || ${number('i', 6, 250)}, md5('trace' || i)::uuid, 'service'
        from (select i, ${number('i', 1, 50)} as u,
                     case when i % 3 = 0 then 'create' when i % 100 = 1 then 'delete' else 'update' end as action,
