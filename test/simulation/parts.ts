@@ -1,5 +1,6 @@
 import { backupMutants } from './backups/backup-mutants.ts';
 import { responseMutants, sessionMutants } from './caches/cache-mutants.ts';
+import { lostMutants } from './lost-restores/lost-mutants.ts';
 import { moveMutants } from './moves/move-mutants.ts';
 import { type Mutant, mutants } from './mutants.ts';
 import { restoreMutants } from './restores/restore-mutants.ts';
@@ -15,7 +16,7 @@ export interface Part {
   readonly folders: readonly string[];
 }
 
-export type PartName = 'budget' | 'response-cache' | 'sessions' | 'moves' | 'backups' | 'restores';
+export type PartName = 'budget' | 'response-cache' | 'sessions' | 'moves' | 'backups' | 'restores' | 'lost-restores';
 
 export const parts: Readonly<Record<PartName, Part>> = {
   budget: {
@@ -58,6 +59,12 @@ export const parts: Readonly<Record<PartName, Part>> = {
     name: 'restores',
     load: async () => (await import('./restores/restore-simulation.ts')).simulateRestores,
     mutants: restoreMutants,
+    folders: ['src/operator/restore', 'test/simulation'],
+  },
+  'lost-restores': {
+    name: 'lost-restores',
+    load: async () => (await import('./lost-restores/lost-simulation.ts')).simulateLostRestores,
+    mutants: lostMutants,
     folders: ['src/operator/restore', 'test/simulation'],
   },
 };

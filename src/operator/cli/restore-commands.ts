@@ -28,7 +28,7 @@ export function addRestoreCommand(program: Command): void {
     .option('--archive <id>', 'the archive to restore, or the beginning of its id (default: the newest)')
     .option('--at <time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs backup base')
     .option('--to <new-slug>', 'slug of the new tenant that gets the data')
-    .option('--lost', 'the server has lost the database of the tenant: restore it under its own name, and serve it')
+    .option('--lost', 'the server has lost the database of the tenant: restore it in a new one, and serve it')
     .option(...jsonOption)
     .addHelpText('after', restoreHelp)
     .action(async (slug: string, options: RestoreOptions, command: Command) => {

@@ -2,11 +2,13 @@ import { readFile, rm } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import { startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
+import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -138,4 +140,21 @@ describe('restores that are paused or killed', () => {
     await run('purge', 'acme-old', '--yes');
     expect(await checks()).to.deep.equal([]);
   });
+
+  for (const step of ['take out of service', 'create database', 'fill database', 'serve'] as const)
+    it(`a restore of a lost database that was paused before the step ${step} changes nothing of what another one has restored`, async () => {
+      const { stdout } = await command('show', 'acme');
+      await withConnection(postgresUrl(), client =>
+        client.query(`drop database "${JSON.parse(stdout).database}" with (force)`),
+      );
+      const paused = await pause('lost', 'acme', step);
+      await run('restore', 'acme', '--lost');
+      const Title = `lost before ${step}`;
+      expect((await acme.post(path, { Title })).status).to.equal(201);
+      const { code, stderr } = await paused.continue();
+      expect(code, stderr).not.to.equal(0);
+      expect(await titles()).to.include.members(['restored', Title]);
+      expect((await acme.post(path, { Title: `after ${step}` })).status).to.equal(201);
+      expect(await checks()).to.deep.equal([]);
+    });
 });

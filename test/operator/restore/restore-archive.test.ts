@@ -97,7 +97,7 @@ describe('restore of a tenant from an archive', () => {
     expect((await other.get('/api/v1/Currency')).status).to.equal(404); // none
   });
 
-  it('a lost database is restored under its own name by one command, and an existing one is left as it is', async () => {
+  it('a lost database is restored by one command with a new name, and an existing one is left as it is', async () => {
     const refused = await tenant(['restore', 'acme', '--lost']);
     expect(refused.document.message).to.match(/has database .*: nothing was changed/);
     const before = await tenant(['show', 'acme']);
@@ -109,7 +109,12 @@ describe('restore of a tenant from an archive', () => {
     expect(missing.stdout).to.include('restore initech --lost');
     const { code, document } = await tenant(['restore', 'acme', '--lost']);
     expect(code, JSON.stringify(document)).to.equal(0);
-    expect(document).to.include({ slug: 'acme', status: 'active', database: before.document.database });
+    expect(document).to.include({ slug: 'acme', status: 'active' });
+    expect(document.database).not.to.equal(before.document.database);
+    const roles = await withConnection(postgresUrl(), client =>
+      client.query('select from pg_roles where rolname = $1', [before.document.database]),
+    );
+    expect(roles.rowCount).to.equal(0);
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
     expect((await admin.post('/api/v1/Currency', { Code: 'SEK', Name: 'Krona' })).status).to.equal(201);
   });

@@ -7,4 +7,9 @@ describe('simulation of restores', () => {
     runs: 100,
     mutants: 4,
   });
+  testSimulatedPart('lost-restores', {
+    promise: 'no fault of a run, a process or the control database mixes restored data, or loses a write since',
+    runs: 100,
+    mutants: 4,
+  });
 });
