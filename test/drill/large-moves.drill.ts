@@ -41,7 +41,7 @@ describe('drill: move of a large tenant', () => {
 
   it('a tenant of 500 MB under 50 writes a second moves with a pause below a second, and others hardly notice', async function () {
     this.timeout(1_800_000);
-    const plan = JSON.parse((await run(['move', 'acme', '--to', 'second', '--plan', '--json'])).stdout);
+    const plan = JSON.parse((await run(['move', 'acme', '--to', 'second', '--dry-run', '--json'])).stdout);
     console.log(plan);
     const read = (until: Promise<unknown>) =>
       sendSteadily(50, until, async () => {

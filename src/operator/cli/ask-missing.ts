@@ -1,13 +1,8 @@
 import type { Argument, Command, Option } from 'commander';
-import { kindOf } from '../completion/complete.ts';
+import { storedKindOf } from '../completion/complete.ts';
 import { isNamed, positionAfter } from '../completion/position.ts';
+import { fieldOf } from './command-fields.ts';
 import { readAnswer } from './read-answer.ts';
-
-/** Fields that a command needs although its definition has them as optional, unless an option stands in for them. */
-const needed: Readonly<Record<string, { fields: readonly string[]; unless: string }>> = {
-  provision: { fields: ['slug', 'name', 'adminEmail'], unless: '--file' },
-  move: { fields: ['slug', 'to'], unless: '--back' },
-};
 
 /**
  * Asks on the terminal for the arguments and options that a command line lacks. Tab completes a tenant, a user and
@@ -21,7 +16,7 @@ export async function askMissing(program: Command, args: readonly string[]): Pro
   if (option || args.some(arg => ['help', '--help', '-h', '--'].includes(arg))) return answered;
   let slug = operands[0];
   for (const field of missingFields(command, operands.length, args)) {
-    const answer = await ask(command, field, slug);
+    const answer = await ask(field, slug);
     if (answer === '') return answered;
     slug ??= answer;
     if (isOption(field)) answered.push(`${field.long}=${answer}`);
@@ -31,20 +26,22 @@ export async function askMissing(program: Command, args: readonly string[]): Pro
 }
 
 function missingFields(command: Command, given: number, args: readonly string[]): (Argument | Option)[] {
-  const { fields = [], unless = '' } = needed[command.name()] ?? {};
-  const also = args.includes(unless) ? [] : fields;
+  const isNeeded = (made: Argument | Option): boolean => {
+    const unless = fieldOf(made)?.neededUnless;
+    return unless !== undefined && !args.includes(`--${unless}`);
+  };
   const isGiven = (option: Option): boolean =>
     args.some(arg => isNamed(option, arg) || arg.startsWith(`${option.long}=`));
   return [
-    ...command.registeredArguments.slice(given).filter(each => each.required || also.includes(each.name())),
-    ...command.options.filter(each => (each.mandatory || also.includes(each.attributeName())) && !isGiven(each)),
+    ...command.registeredArguments.slice(given).filter(each => each.required || isNeeded(each)),
+    ...command.options.filter(each => (each.mandatory || isNeeded(each)) && !isGiven(each)),
   ];
 }
 
-function ask(command: Command, field: Argument | Option, slug: string | undefined): Promise<string> {
+function ask(field: Argument | Option, slug: string | undefined): Promise<string> {
   const name = isOption(field) ? field.attributeName() : field.name();
   const choices = field.argChoices;
-  const kind = kindOf(command, name);
+  const kind = storedKindOf(field);
   const hint = choices?.join(', ') ?? (kind ? 'Tab shows what there is' : field.description);
   const label = labels[name] ?? name;
   return readAnswer(hint ? `${label} (${hint})` : label, async start => {

@@ -1,17 +1,7 @@
 import { createRequire } from 'node:module';
 import { errorDocument, explain } from '../../operator-error.ts';
-
-/** The options of every command that prints a result. */
-export interface OutputOptions {
-  /** Print documents, and no text: `--json`, `-o json` or `-o yaml`. */
-  json?: boolean;
-}
-
-/** Flags and description of `--json`, for `Command.option`. */
-export const jsonOption = ['--json', 'print one JSON document on stdout'] as const;
-
-/** Flags and description of `--dry-run`, for `Command.option`. */
-export const dryRunOption = ['--dry-run', 'show what would be changed, and change nothing'] as const;
+import type { Output } from '../operations/operation-context.ts';
+import { fullTableText, tableText } from '../operations/text-table.ts';
 
 /** What `-o` accepts. `wide` and `name` are for lists: all columns at full width; only the names, for scripts. */
 export const formats = ['json', 'yaml', 'wide', 'name'] as const;
@@ -32,27 +22,47 @@ export function outputFormat(args: readonly string[] = process.argv): (typeof fo
  * appears there. Progress, questions and errors go to stderr.
  */
 
-/** Prints the result of a command: one document with `--json`, otherwise the text. */
-export function printResult({ json }: OutputOptions, document: unknown, text: () => string): void {
-  write(json ? documentText(document, 2) : text());
-}
-
-/** Prints one of several results as soon as it is known: one line of JSON with `--json`, otherwise the text. */
-export function printPart({ json }: OutputOptions, document: unknown, text: () => string): void {
-  write(json ? documentText(document) : text());
-}
-
-/** Prints text that the JSON output has no counterpart for. Prints nothing with `--json`. */
-export function printText({ json }: OutputOptions, text: () => string): void {
-  if (!json) write(text());
+/**
+ * Prints what an operation returns, in the format that the command line asks for.
+ * @param isRepeated true for one of several results, such as with `--watch`: with `--json`, one line
+ * @param beforeText clears what would stand on the same line of the terminal
+ */
+export function createOutput(isRepeated: boolean, beforeText: () => void): Output {
+  const documents = wantsDocuments();
+  const print: Output['result'] = (document, text) => {
+    beforeText();
+    printLine(documents ? documentText(document, isRepeated ? undefined : 2) : text());
+  };
+  return {
+    wantsDocuments: documents,
+    result: print,
+    part: (document, text) => {
+      beforeText();
+      printLine(documents ? documentText(document) : text());
+    },
+    text: text => {
+      beforeText();
+      if (!documents) printLine(text());
+    },
+    list: (items, { row, wide, name, empty }, isWide = false) => {
+      const format = isWide && !documents ? 'wide' : outputFormat();
+      if (format === 'name') {
+        if (items.length > 0) print(items, () => items.map(name).join('\n'));
+        return;
+      }
+      const all = (): object[] => items.map(item => ({ ...row(item), ...wide?.(item) }));
+      print(items, () => (format === 'wide' ? fullTableText(all(), empty) : tableText(items.map(row), empty)));
+    },
+    warn: printWarning,
+  };
 }
 
 /** Clears the screen, and prints its first line. Prints nothing where documents are printed. */
 export function startScreen(title: string): void {
-  if (!wantsDocuments()) write(`\x1b[H\x1b[2J${title}\n`);
+  if (!wantsDocuments()) printLine(`\x1b[H\x1b[2J${title}`);
 }
 
-function write(text: string): void {
+export function printLine(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
@@ -66,11 +76,6 @@ function documentText(document: unknown, indent?: number): string {
 /** True when the command line asks for documents instead of text: known also when its options are wrong. */
 export function wantsDocuments(): boolean {
   return ['json', 'yaml'].includes(outputFormat());
-}
-
-/** True when progress may be drawn: on a terminal, and not with documents. */
-export function showsProgress(): boolean {
-  return process.stderr.isTTY && !wantsDocuments();
 }
 
 /** Explains an error on stderr: in a sentence, or where documents are printed as one line of JSON. */

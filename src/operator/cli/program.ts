@@ -1,10 +1,9 @@
-import { Command, Help, Option } from 'commander';
+import { Command, Help } from 'commander';
 import { OperatorError } from '../../operator-error.ts';
-import { canChange, pathOf } from './action-of.ts';
-import { catalogue, groups } from './catalogue.ts';
+import { catalogue, groups, operationsOf } from '../operations/catalogue.ts';
+import { addTopic } from './build-commands.ts';
 import { createCommand } from './command.ts';
-import { addExamples } from './examples.ts';
-import { formats, printError, printText, wantsDocuments } from './output.ts';
+import { printError, printLine } from './output.ts';
 import { canAsk } from './read-answer.ts';
 
 const examples = `
@@ -16,9 +15,6 @@ Examples:
 
 Each command has examples and all of its options in its own help: npx backoffice move --help
 Exit codes: 0 done, 1 failed, 2 wrong usage. The handbook is docs/operators.md.`;
-
-/** The names of commands that print a list. */
-const listNames = ['list', 'processes', 'usage', 'logs'];
 
 /**
  * Runs the command line; `__complete` is for the scripts of `completion`. @param args without the program and the
@@ -33,7 +29,7 @@ export async function runProgram(args: readonly string[]): Promise<void> {
   if (args[0] === '__complete') {
     const { complete } = await import('../completion/complete.ts');
     for (const { value, description = '' } of await complete(args.slice(1), createProgram))
-      printText({}, () => `${value}\t${description}`);
+      printLine(`${value}\t${description}`);
     return;
   }
   const program = await createProgram(name => name === topicOf(args));
@@ -64,34 +60,17 @@ export async function createProgram(isNeeded: (name: string) => boolean): Promis
     .configureHelp({ subcommandTerm })
     .addHelpText('after', examples);
   for (const group of groups)
-    for (const { name, summary, load } of catalogue.filter(topic => topic.group === group)) {
-      if (isNeeded(name)) (await load())(program);
-      else program.command(name);
-      const command = program.commands.at(-1)?.summary(summary).helpGroup(`${group}:`);
-      if (command && isNeeded(name)) for (const each of withSubcommands(command)) extendCommand(each);
+    for (const topic of catalogue.filter(each => each.group === group)) {
+      if (isNeeded(topic.name)) addTopic(program, topic, await operationsOf(topic));
+      else program.command(topic.name);
+      program.commands.at(-1)?.summary(topic.summary).helpGroup(`${group}:`);
     }
   return program.addHelpCommand(helpCommand());
-}
-
-function withSubcommands(command: Command): Command[] {
-  return [command, ...command.commands.flatMap(withSubcommands)];
 }
 
 async function withAnswers(program: Command, args: readonly string[]): Promise<string[]> {
   const { askMissing } = await import('./ask-missing.ts');
   return askMissing(program, args);
-}
-
-/** Adds the examples, and the options that all commands have which print documents. */
-function extendCommand(command: Command): void {
-  addExamples(command, pathOf(command));
-  if (!command.options.some(({ long }) => long === '--json')) return;
-  const choices = listNames.includes(command.name()) ? formats : formats.slice(0, 2);
-  command.addOption(new Option('-o, --output <format>', 'print documents, or a list in another way').choices(choices));
-  if (canChange(command)) command.option('--reason <text>', 'why, for the log of operators (npx backoffice logs)');
-  command.hook('preAction', (_, action) => {
-    if (wantsDocuments()) action.setOptionValue('json', true);
-  });
 }
 
 /** Returns the name of the command of the top level in the arguments: the first one that is no option. */

@@ -3,16 +3,19 @@ import { OperatorError } from '../../operator-error.ts';
 import { onStopSignal } from '../../signals.ts';
 import { startScreen, wantsDocuments } from './output.ts';
 
-/** Flags and description of `--watch`, for `Command.option`. */
-export const watchOption = ['--watch', 'show it again every 2 seconds, until Ctrl-C'] as const;
-
 const intervalMs = 2_000;
 
 /**
- * Calls `show` every 2 s until Ctrl-C, until nobody reads the output, or until it returns false. On a terminal, clears the screen before each.
+ * Calls `show` every 2 s until Ctrl-C, or until nobody reads the output. On a terminal, clears the screen before each.
+ * @param untilDone true to end when it does not return `again`
+ * @returns whether it succeeded when it was called last
  * @throws {OperatorError} without a terminal, unless documents are printed
  */
-export async function watch(show: () => Promise<unknown>): Promise<void> {
+export async function watch(
+  // biome-ignore lint/suspicious/noConfusingVoidType: the type of `Operation.run`
+  show: () => Promise<boolean | 'again' | void>,
+  untilDone: boolean,
+): Promise<boolean> {
   if (!process.stdout.isTTY && !wantsDocuments())
     throw new OperatorError('--watch needs a terminal: add --json, or run the command again', { usage: true });
   const stopped = new AbortController();
@@ -24,7 +27,9 @@ export async function watch(show: () => Promise<unknown>): Promise<void> {
   process.stdout.once('error', () => stopped.abort()); // the reader has closed the pipe
   while (!stopped.signal.aborted) {
     startScreen(`${new Date().toISOString().slice(11, 19)}Z  Ctrl-C ends`);
-    if ((await show()) === false) return;
+    const result = await show();
+    if (untilDone && result !== 'again') return result !== false;
     await sleep(intervalMs, undefined, { signal: stopped.signal }).catch(() => {});
   }
+  return true;
 }

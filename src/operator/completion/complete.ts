@@ -1,30 +1,7 @@
 import type { Argument, Command, Option } from 'commander';
+import { fieldOf } from '../cli/command-fields.ts';
 import { isNamed, type Position, positionAfter } from './position.ts';
 import type { Candidate, StoredValue } from './stored-values.ts';
-
-/** What the values of arguments and options are, by their names. */
-const kinds: Readonly<Record<string, StoredValue>> = {
-  slug: 'slug',
-  email: 'email',
-  role: 'role',
-  kid: 'kid',
-  run: 'run',
-  server: 'server',
-  version: 'version',
-  user: 'email',
-};
-/** Commands in which a name has another kind of value, or none that is stored. */
-const ofCommands: Readonly<Record<string, StoredValue | null>> = {
-  'provision slug': null,
-  'server drain name': 'server',
-  'server set name': 'server',
-  'server remove name': 'server',
-  'server drain to': 'server',
-  'move to': 'server',
-  'backup base server': 'server',
-  'role add role': null,
-  'user add email': null,
-};
 
 /**
  * Returns the words that can stand at the end of a command line.
@@ -49,12 +26,12 @@ async function candidatesAt(
   before: readonly string[],
   start: string,
 ): Promise<Candidate[]> {
-  if (option) return valuesOf(option, option.attributeName(), command, operands, start);
+  if (option) return valuesOf(option, operands, start);
   if (start.startsWith('-')) return optionsOf(command, before);
   const { registeredArguments } = command;
   const last = registeredArguments.at(-1);
   const argument = registeredArguments[operands.length] ?? (last?.variadic ? last : undefined);
-  const values = argument ? await valuesOf(argument, argument.name(), command, operands, start) : [];
+  const values = argument ? await valuesOf(argument, operands, start) : [];
   const commands = operands.length === 0 ? command.commands : [];
   return [
     ...commands.map(each => ({ value: each.name(), description: each.summary() || each.description() })),
@@ -68,27 +45,20 @@ function optionsOf(command: Command, before: readonly string[]): Candidate[] {
   return [...unused.map(({ long, description }) => ({ value: long ?? '', description })), help];
 }
 
-async function valuesOf(
-  field: Argument | Option,
-  name: string,
-  command: Command,
-  operands: readonly string[],
-  start: string,
-): Promise<Candidate[]> {
-  if (field.argChoices) return field.argChoices.map(value => ({ value }));
-  if (name === 'permissions') {
+async function valuesOf(made: Argument | Option, operands: readonly string[], start: string): Promise<Candidate[]> {
+  if (made.argChoices) return made.argChoices.map(value => ({ value }));
+  if (fieldOf(made)?.kind === 'permission') {
     const { permissions } = await import('../../control/permissions.ts');
     return permissions.filter(value => !operands.includes(value)).map(value => ({ value }));
   }
-  const kind = kindOf(command, name);
+  const kind = storedKindOf(made);
   if (!kind) return [];
   const { storedValues } = await import('./stored-values.ts');
   return storedValues(kind, start, operands[0]);
 }
 
-/** Returns which stored values the argument or option of a command has; undefined when it has none. */
-export function kindOf(command: Command, name: string): StoredValue | undefined {
-  const parent = command.parent?.parent ? `${command.parent.name()} ` : '';
-  const special = ofCommands[`${parent}${command.name()} ${name}`];
-  return (special === undefined ? kinds[name] : special) ?? undefined;
+/** Returns which stored values an argument or option has; undefined when it has none. */
+export function storedKindOf(made: Argument | Option): StoredValue | undefined {
+  const kind = fieldOf(made)?.kind;
+  return kind === 'text' || kind === 'flag' || kind === 'secret' || kind === 'permission' ? undefined : kind;
 }

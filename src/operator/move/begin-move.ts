@@ -8,6 +8,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
 import { physicalName } from '../provisioning/physical-names.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
+import { noSuchServer } from '../tenants/read-servers.ts';
 import { insertMove } from './move-store.ts';
 
 export interface MoveRequest {
@@ -84,7 +85,7 @@ export async function findUnfinished(control: pg.Client, tenantId: number): Prom
 export async function requireTarget(installation: Installation, tenant: Tenant, name: string): Promise<Server> {
   const { slug, status, schemaVersion } = tenant;
   const server = await installation.control.em.fork().findOne(Server, { name });
-  if (!server) throw new OperatorError(`There is no server ${name}. List them: npx backoffice server list`);
+  if (!server) throw noSuchServer(name);
   if (status === 'provisioning') throw new OperatorError(`${slug} is not provisioned yet`);
   if (server.id === tenant.server.id) throw new OperatorError(`${slug} is on ${name} already`);
   if (schemaVersion !== (await tenantHead()))

@@ -3,7 +3,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { errorText } from '../error-text.ts';
-import { listServers } from '../tenants/read-servers.ts';
+import { listServers, noSuchServer } from '../tenants/read-servers.ts';
 import type { MoveRequest } from './begin-move.ts';
 import { moveTenant } from './moves.ts';
 import { planRebalance, type ServerLoad } from './plan-rebalance.ts';
@@ -49,6 +49,25 @@ export async function drainServer(
   return outcomes;
 }
 
+/**
+ * Returns where the tenants of a server would move, and changes nothing.
+ * @throws {OperatorError} when there is no such server, or no other one
+ */
+export async function planDrain(
+  installation: Installation,
+  name: string,
+  to: string | undefined,
+): Promise<{ slug: string; to: string }[]> {
+  const slugs = await tenantsOn(installation, name);
+  const others = (await listServers(installation)).filter(server => server.name !== name);
+  if (to !== undefined && others.every(server => server.name !== to)) throw noSuchServer(to);
+  return slugs.map(slug => {
+    const target = to ?? roomiestOf(others).name;
+    for (const server of others) if (server.name === target) server.tenants++;
+    return { slug, to: target };
+  });
+}
+
 /** Returns moves that even out the servers by the size of their tenants. Changes nothing. */
 export async function planRebalanceOf(installation: Installation): Promise<ReturnType<typeof planRebalance>> {
   const em = installation.control.em.fork();
@@ -79,7 +98,7 @@ export async function planRebalanceOf(installation: Installation): Promise<Retur
 
 async function tenantsOn({ statements }: Installation, name: string): Promise<string[]> {
   const [server] = await statements.execute<{ id: number }[]>('select id from servers where name = ?', [name]);
-  if (!server) throw new OperatorError(`There is no server ${name}. List them: npx backoffice server list`);
+  if (!server) throw noSuchServer(name);
   const rows = await statements.execute<{ slug: string }[]>(
     `select slug from tenants where server_id = ? and status <> 'provisioning' order by slug`,
     [server.id],
@@ -88,12 +107,15 @@ async function tenantsOn({ statements }: Installation, name: string): Promise<st
 }
 
 async function roomiest(installation: Installation, except: string): Promise<string> {
-  const room = ({ capacity, tenants }: { capacity: number | null; tenants: number }): number =>
-    (capacity ?? Number.MAX_SAFE_INTEGER) - tenants;
-  const [best] = (await listServers(installation))
-    .filter(({ name }) => name !== except)
-    .sort((a, b) => room(b) - room(a));
+  return roomiestOf((await listServers(installation)).filter(({ name }) => name !== except)).name;
+}
+
+function roomiestOf<Server extends { name: string; capacity: number | null; tenants: number }>(
+  servers: readonly Server[],
+): Server {
+  const room = ({ capacity, tenants }: Server): number => (capacity ?? Number.MAX_SAFE_INTEGER) - tenants;
+  const [best] = servers.toSorted((a, b) => room(b) - room(a));
   if (!best || room(best) <= 0)
     throw new OperatorError('No other server has room. Add one: npx backoffice server add <name> < url-file');
-  return best.name;
+  return best;
 }

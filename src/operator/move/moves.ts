@@ -7,7 +7,7 @@ import { findTenant } from '../tenants/tenants.ts';
 import { beginMove, findUnfinished, type MoveRequest } from './begin-move.ts';
 import { lockTenant } from './lock-tenant.ts';
 import type { MoveGoal } from './move-protocol.ts';
-import { type MoveSummary, readMove } from './read-moves.ts';
+import { type MoveSummary, noUnfinishedMove, readMove } from './read-moves.ts';
 import { type MoveObservers, runMove } from './run-move.ts';
 
 /** Moves a tenant to another server, or goes on with its move there. @returns the move */
@@ -35,6 +35,15 @@ export async function moveBack(
   request: Omit<MoveRequest, 'to'>,
   observers: MoveObservers = {},
 ): Promise<MoveSummary> {
+  const to = await reversibleTarget(installation, slug);
+  return moveTenant(installation, slug, { ...request, to }, observers);
+}
+
+/**
+ * Returns the server that a tenant can be moved back to.
+ * @throws {OperatorError} when the time for that has passed
+ */
+export async function reversibleTarget(installation: Installation, slug: string): Promise<string> {
   const { id } = await findTenant(installation, slug);
   const [move] = await installation.statements.execute<{ from: string; open: boolean; until: string | null }[]>(
     `select s.name as from, coalesce(reversible_until > now(), false) as open, ${isoTime('reversible_until')} as until
@@ -42,14 +51,13 @@ export async function moveBack(
       where tenant_id = ? and state = 'switched' order by m.id desc limit 1`,
     [id],
   );
-  if (!move?.open)
-    throw new OperatorError(
-      move
-        ? `The move of ${slug} could be reversed until ${move.until}. Move it as always: npx backoffice move ${slug} ` +
-            `--to ${move.from}`
-        : `${slug} has no move that can be reversed. See its moves: npx backoffice move list`,
-    );
-  return moveTenant(installation, slug, { ...request, to: move.from }, observers);
+  if (move?.open) return move.from;
+  throw new OperatorError(
+    move
+      ? `The move of ${slug} could be reversed until ${move.until}. Move it as always: npx backoffice move ${slug} ` +
+          `--to ${move.from}`
+      : `${slug} has no move that can be reversed. See its moves: npx backoffice move list`,
+  );
 }
 
 /**
@@ -64,7 +72,7 @@ export async function resumeMove(
 ): Promise<MoveSummary> {
   return withTenantLock(installation, slug, async (control, tenantId) => {
     const unfinished = await findUnfinished(control, tenantId);
-    if (!unfinished) throw new OperatorError(`${slug} has no unfinished move. See its moves: npx backoffice move list`);
+    if (!unfinished) throw noUnfinishedMove(slug);
     const id = Number(unfinished.id);
     // From `aborting` there is no way but to the end.
     await runMove(installation, control, id, unfinished.state === 'aborting' ? 'abort' : goal, observers);

@@ -49,11 +49,36 @@ export async function readMove({ statements }: Installation, id: number): Promis
   return move;
 }
 
-/** Returns the slugs of tenants that have an old database whose time has passed. */
-export async function slugsToSettle({ statements }: { readonly statements: Statements }): Promise<string[]> {
-  const rows = await statements.execute<{ slug: string }[]>(
-    `select distinct slug from tenant_moves m join tenants t on t.id = tenant_id
-      where state = 'settling' or state = 'switched' and reversible_until < now() order by slug`,
+/** @throws {OperatorError} when the tenant has no move that has neither ended nor switched */
+export async function readUnfinishedMove({ statements }: Installation, slug: string): Promise<MoveSummary> {
+  const [move] = await statements.execute<MoveSummary[]>(
+    `${summaries} where t.slug = ? and state not in ('switched', 'settling', 'settled', 'aborted')`,
+    [slug],
   );
-  return rows.map(({ slug }) => slug);
+  if (!move) throw noUnfinishedMove(slug);
+  return move;
+}
+
+export function noUnfinishedMove(slug: string): OperatorError {
+  return new OperatorError(`${slug} has no unfinished move. See its moves: npx backoffice move list`);
+}
+
+/**
+ * Returns the moves whose old database can be dropped.
+ * @param slug of the tenant whose old databases can be dropped at once; without it, those whose time has passed
+ */
+export async function movesToSettle(
+  { statements }: { readonly statements: Statements },
+  slug: string | undefined,
+): Promise<MoveSummary[]> {
+  const [condition, values] =
+    slug === undefined
+      ? [`state = 'settling' or state = 'switched' and reversible_until < now()`, []]
+      : [`state in ('switched', 'settling') and t.slug = ?`, [slug]];
+  return statements.execute(`${summaries} where ${condition} order by t.slug, m.id`, values);
+}
+
+/** Returns the slugs of tenants that have an old database whose time has passed. */
+export async function slugsToSettle(control: { readonly statements: Statements }): Promise<string[]> {
+  return [...new Set((await movesToSettle(control, undefined)).map(({ slug }) => slug))];
 }

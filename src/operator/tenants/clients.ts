@@ -59,7 +59,9 @@ export async function revokeClient(installation: Installation, slug: string, id:
   const revoked = await installation.control.em
     .fork()
     .nativeUpdate(ApiClient, { id, tenant: tenant.id, revokedAt: null }, { revokedAt: new Date() });
-  if (revoked === 0) {
-    throw new OperatorError(`${slug} has no active client ${id}. List its clients: npx backoffice client list ${slug}`);
-  }
+  if (revoked === 0) throw noSuchClient(slug, id);
+}
+
+export function noSuchClient(slug: string, id: string): OperatorError {
+  return new OperatorError(`${slug} has no active client ${id}. List its clients: npx backoffice client list ${slug}`);
 }

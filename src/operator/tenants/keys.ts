@@ -45,12 +45,14 @@ export async function disableKey(installation: Installation, slug: string, kid: 
   const tenant = await findTenant(installation, slug);
   await changeKeys(installation, tenant, async em => {
     const key = await em.findOne(SigningKey, { tenant: tenant.id, kid });
-    if (!key) {
-      throw new OperatorError(`${slug} has no key ${kid}. List its keys: npx backoffice key list ${slug}`);
-    }
+    if (!key) throw noSuchKey(slug, kid);
     await em.nativeUpdate(SigningKey, { kid }, { status: 'disabled', retiredAt: raw('coalesce(retired_at, now())') });
     if (key.status === 'active') addSigningKey(em, tenant, installation.secrets);
   });
+}
+
+export function noSuchKey(slug: string, kid: string): OperatorError {
+  return new OperatorError(`${slug} has no key ${kid}. List its keys: npx backoffice key list ${slug}`);
 }
 
 /**

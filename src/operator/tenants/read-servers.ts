@@ -31,6 +31,9 @@ export async function setCapacity(
     capacity,
     name,
   ]);
-  if (changed.length === 0)
-    throw new OperatorError(`There is no server ${name}. List them: npx backoffice server list`);
+  if (changed.length === 0) throw noSuchServer(name);
+}
+
+export function noSuchServer(name: string): OperatorError {
+  return new OperatorError(`There is no server ${name}. List them: npx backoffice server list`);
 }

@@ -10,6 +10,7 @@ import { serverIdentitySql } from '../../postgres/server-address.ts';
 import { drainPool } from '../provisioning/drain-pool.ts';
 import { isPhysicalName, warmNumber } from '../provisioning/physical-names.ts';
 import { tenantGroup } from '../schema/template.ts';
+import { noSuchServer } from './read-servers.ts';
 import { findServer } from './servers.ts';
 
 /** A server, and what ends when it is removed. */
@@ -100,7 +101,7 @@ async function requireUnused(installation: Installation, server: Server): Promis
   const { name, id } = server;
   if (!server.adminUrl) throw new OperatorError(`${name} has the control database: it cannot be removed`);
   const [found] = await installation.statements.execute<RemovalFacts[]>(facts, [id]);
-  if (!found) throw new OperatorError(`There is no server ${name}. List them: npx backoffice server list`);
+  if (!found) throw noSuchServer(name);
   const { tenants, unfinished } = found;
   if (tenants.length > 0)
     throw new OperatorError(

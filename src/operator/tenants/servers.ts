@@ -6,7 +6,7 @@ import { connectFailure, OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
 import { requireOwnSession } from '../../postgres/session-probe.ts';
-import { listServers, type ServerSummary } from './read-servers.ts';
+import { listServers, noSuchServer, type ServerSummary } from './read-servers.ts';
 
 /**
  * Adds a server that tenants can be placed on.
@@ -79,7 +79,7 @@ async function requireUsable(url: string): Promise<string | undefined> {
 /** @throws {OperatorError} when there is no server with this name */
 export async function findServer({ control }: Installation, name: string): Promise<Server> {
   const server = await control.em.fork().findOne(Server, { name });
-  if (!server) throw new OperatorError(`There is no server ${name}. List them: npx backoffice server list`);
+  if (!server) throw noSuchServer(name);
   return server;
 }
 

@@ -46,9 +46,22 @@ export async function isolate(control: Control, slug: string, isolated: boolean)
   return readTenant(control, slug);
 }
 
-/** @throws {OperatorError} when there is no such tenant, or its state does not allow the transition */
-export async function requireTransition(control: Control, slug: string, transition: Transition): Promise<void> {
-  requireState(await readTenant(control, slug), transition);
+/** What a transition does. */
+interface TransitionPlan {
+  slug: string;
+  guid: string;
+  from: string;
+  to: string;
+}
+
+/**
+ * Returns what a transition would do, and changes nothing.
+ * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
+ */
+export async function planTransition(control: Control, slug: string, transition: Transition): Promise<TransitionPlan> {
+  const tenant = await readTenant(control, slug);
+  requireState(tenant, transition);
+  return { slug, guid: tenant.guid, from: tenant.status, to: transitions[transition].to };
 }
 
 function requireState({ slug, status }: TenantSummary, transition: Transition): void {

@@ -41,10 +41,10 @@ export async function revokeSessions(
   const session =
     isUuid(which.id.toLowerCase()) &&
     (await installation.control.em.fork().findOne(Session, { id: which.id, tenant: tenant.id }));
-  if (!session) {
-    throw new OperatorError(
-      `${slug} has no session ${which.id}. List its open sessions: npx backoffice session list ${slug}`,
-    );
-  }
+  if (!session) throw noSuchSession(slug, which.id);
   await revokeSession(installation.control, session.id, 'operator');
+}
+
+export function noSuchSession(slug: string, id: string): OperatorError {
+  return new OperatorError(`${slug} has no session ${id}. List its open sessions: npx backoffice session list ${slug}`);
 }

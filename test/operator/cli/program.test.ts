@@ -70,9 +70,9 @@ describe('program of the command line', () => {
     const [help, list] = await Promise.all([load('--help'), load('list')]);
     expect(help)
       .to.include('/catalogue.ts')
-      .and.not.match(/-commands?\.ts|zod|node_modules\/pg\//);
+      .and.not.match(/-operations?\.ts|\/perform\.ts|zod|node_modules\/pg\//);
     expect(list)
-      .to.include('/list-command.ts')
-      .and.not.match(/@mikro-orm|user-commands\.ts/);
+      .to.include('/list-operations.ts')
+      .and.not.match(/@mikro-orm|user-operations\.ts/);
   });
 });

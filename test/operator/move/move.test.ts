@@ -232,7 +232,7 @@ describe('move of a tenant', () => {
       await client.query('select pg_advisory_lock($1, $2)', [lockSpaces.tenant, world.globex.id]);
       expect(await refusal('globex', '--to', 'second')).to.include('Another command works on globex');
     });
-    const plan = JSON.parse((await run(['move', 'globex', '--to', 'second', '--plan', '--json'])).stdout);
+    const plan = JSON.parse((await run(['move', 'globex', '--to', 'second', '--dry-run', '--json'])).stdout);
     expect(plan).to.include({ slug: 'globex', from: 'default', to: 'second' });
   });
 

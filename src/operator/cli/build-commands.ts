@@ -1,0 +1,64 @@
+import { type Command, Option } from 'commander';
+import { isRecorded } from '../operations/action-of.ts';
+import type { Topic } from '../operations/catalogue.ts';
+import type { Operation } from '../operations/operation.ts';
+import { addFields, givenFields } from './command-fields.ts';
+import { formats, wantsDocuments } from './output.ts';
+
+/** Adds the command of a topic with all of its operations. */
+export function addTopic(program: Command, { name, summary }: Topic, operations: readonly Operation[]): void {
+  const topic = program.command(name).description(summary);
+  for (const operation of operations) {
+    const [, word] = operation.name.split(' ');
+    addOperation(word === undefined ? topic : topic.command(word), operation);
+  }
+  if (operations.every(operation => operation.name !== name))
+    addExamples(
+      topic,
+      operations.flatMap(({ examples }) => examples.slice(0, 1)),
+    );
+}
+
+/** Makes a command of an operation: its arguments and options, its help, and what it runs. */
+function addOperation(command: Command, operation: Operation): void {
+  const { description, fields, help, examples, plan, effect, repeats, json } = operation;
+  command.description(description);
+  addFields(command, fields);
+  if (plan) command.option('--dry-run', operation.dryRun ?? 'show what would be changed, and change nothing');
+  if (effect === 'destroys') command.option('--yes', 'do not ask for confirmation');
+  if (repeats === 'sometimes') command.option('--watch', 'show it again every 2 seconds, until Ctrl-C');
+  if (json !== false) addOutputOptions(command, operation);
+  if (help) command.addHelpText('after', `\n${help}`);
+  addExamples(command, examples);
+  command.action(async () => {
+    const { perform } = await import('./perform.ts');
+    const { dryRun = false, yes = false, watch = false, reason } = command.opts();
+    await perform({ operation, given: givenFields(command, fields), dryRun, yes, watch, reason });
+  });
+}
+
+/** Adds the options that all commands have which print documents. */
+function addOutputOptions(command: Command, operation: Operation): void {
+  command.option('--json', operation.json || 'print one JSON document on stdout');
+  const choices = operation.isList ? formats : formats.slice(0, 2);
+  command.addOption(new Option('-o, --output <format>', 'print documents, or a list in another way').choices(choices));
+  if (isRecorded(operation)) command.option('--reason <text>', 'why, for the log of operators (npx backoffice logs)');
+  command.hook('preAction', (_, action) => {
+    if (wantsDocuments()) action.setOptionValue('json', true);
+  });
+}
+
+/** Adds examples to the end of the help of a command. */
+function addExamples(command: Command, lines: readonly string[]): void {
+  command.addHelpText('after', () => examplesText(lines));
+}
+
+function examplesText(lines: readonly string[]): string {
+  const commands = lines.map(line => line.replace(/ # .*/, ''));
+  const width = Math.max(...commands.map(({ length }) => length));
+  const texts = lines.map((line, at) => {
+    const comment = / # .*/.exec(line)?.[0] ?? '';
+    return `  npx backoffice ${commands[at]?.padEnd(comment ? width : 0)}${comment && ` ${comment}`}`;
+  });
+  return `\nExamples:\n${texts.join('\n')}`;
+}

@@ -1,0 +1,37 @@
+import { onStopSignal } from '../../signals.ts';
+import type { Operation } from '../operations/operation.ts';
+import type { Context } from '../operations/operation-context.ts';
+import type { TerminalProgress } from './terminal-progress.ts';
+
+const exitInterrupted = 130; // 128 and the number of SIGINT, as shells report it
+const maxCloseMs = 1_000;
+
+/**
+ * Returns the signal that Ctrl-C and SIGTERM abort, if an operation can end early. Pressed again, Ctrl-C ends the
+ * process. They end the process at once if the operation has not begun anything yet, or cannot end early.
+ */
+export function interruptSignal(
+  { interrupt }: Operation,
+  progress: TerminalProgress,
+  installation: Context['installation'],
+): AbortSignal {
+  const interrupted = new AbortController();
+  if (!interrupt) return interrupted.signal;
+  const stop = (): void => {
+    if (interrupt.isIdleBeforeCount && !progress.counts) return void exitAtOnce(installation);
+    interrupted.abort();
+    progress.end();
+    process.stderr.write(
+      `Interrupted: waiting for ${interrupt.text}. Press Ctrl-C again to end at once; no data is lost.\n`,
+    );
+  };
+  onStopSignal(['SIGINT', 'SIGTERM'], stop, () => process.exit(exitInterrupted));
+  return interrupted.signal;
+}
+
+/** Leaves an embedded PostgreSQL, so that it does not continue to run. */
+async function exitAtOnce(installation: Context['installation']): Promise<void> {
+  setTimeout(() => process.exit(exitInterrupted), maxCloseMs).unref();
+  await installation?.close().catch(() => {});
+  process.exit(exitInterrupted);
+}

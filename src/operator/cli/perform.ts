@@ -1,0 +1,145 @@
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import type { Statements } from '../../postgres/statements.ts';
+import { actionOf } from '../operations/action-of.ts';
+import type { Operation, Plan } from '../operations/operation.ts';
+import type { Context, Installations } from '../operations/operation-context.ts';
+import { type Fields, withDefaults } from '../operations/operation-fields.ts';
+import { exitUsage } from './command.ts';
+import { confirmPlan } from './confirm-plan.ts';
+import { interruptSignal } from './interrupt-signal.ts';
+import { createOutput, printError, printWarning } from './output.ts';
+import { canAsk, readAnswer } from './read-answer.ts';
+import { readSecret } from './read-secret.ts';
+import { TerminalProgress } from './terminal-progress.ts';
+import { watch } from './watch.ts';
+
+// What a command needs is imported when it runs: most of the time of a short command is the loading of modules.
+
+const exitFailed = 1;
+
+/** What a command line asks for. */
+export interface Call {
+  readonly operation: Operation;
+  /** The values of the fields that it gives; of an optional secret, true. */
+  readonly given: Readonly<Record<string, unknown>>;
+  readonly dryRun: boolean;
+  readonly yes: boolean;
+  readonly watch: boolean;
+  readonly reason: string | undefined;
+}
+
+/**
+ * Runs an operation on the installation that the environment configures. An error is explained in one line on stderr
+ * (as JSON with `--json`) and sets the exit code: 2 for wrong usage, otherwise 1.
+ */
+export async function perform(call: Call): Promise<void> {
+  try {
+    const { access } = call.operation;
+    const values = withDefaults(call.operation.fields, call.given);
+    const opener = openers[typeof access === 'function' ? access(values) : access];
+    if ((await opener(call, installation => performOn(call, installation))) === false) process.exitCode = exitFailed;
+  } catch (error) {
+    printError(error);
+    process.exitCode = error instanceof OperatorError && error.usage ? exitUsage : exitFailed;
+  }
+}
+
+type Opener = (call: Call, work: (installation: Context['installation']) => Promise<unknown>) => Promise<unknown>;
+
+/** How the installation is opened for an operation, and when its change is recorded. */
+const openers: Record<keyof Installations, Opener> = {
+  nothing: (_, work) => work(undefined),
+  statements: async (call, work) => {
+    const { openAccess } = await import('../../installation.ts');
+    const { withControlHead } = await import('../control-head.ts');
+    const access = await openAccess(await readSettings());
+    return withControlHead(access, statements => {
+      const control = { ...access, statements };
+      return recorded(control, call, () => work(control));
+    }).finally(access.close);
+  },
+  installation: (call, work) =>
+    onInstallation(async installation => {
+      const { requireControlHead } = await import('../control-head.ts');
+      const { withBudget } = await import('../operations/with-budget.ts');
+      await requireControlHead(installation);
+      return withBudget(installation, printWarning, () => recorded(installation, call, () => work(installation)));
+    }),
+  // The change is recorded at its end.
+  unchecked: (call, work) =>
+    onInstallation(async installation => {
+      const running = work(installation);
+      await running.catch(() => {});
+      await recorded(installation, call, () => running).catch(() => {}); // without a schema there is no table for it
+      return running;
+    }),
+};
+
+async function onInstallation<T>(work: (installation: Installation) => Promise<T>): Promise<T> {
+  const { openInstallation } = await import('../../installation.ts');
+  const installation = await openInstallation(await readSettings(), 'command');
+  return work(installation).finally(installation.close);
+}
+
+async function readSettings() {
+  const { readConfig, settingWarnings } = await import('../../config.ts');
+  for (const warning of settingWarnings()) printWarning(warning);
+  return readConfig();
+}
+
+/** Runs the work of a command, and records it if it changes something. */
+async function recorded(
+  { statements }: { readonly statements: Statements },
+  { operation, given, dryRun, reason }: Call,
+  work: () => Promise<unknown>,
+): Promise<unknown> {
+  const action = dryRun ? undefined : actionOf(operation, given, reason);
+  if (!action) return work();
+  const { recordAction } = await import('../actions/record-action.ts');
+  return recordAction(statements, action, work);
+}
+
+/** Shows the plan of an operation, or has it confirmed where it destroys something and runs it. */
+async function performOn(call: Call, installation: Context['installation']): Promise<unknown> {
+  const { operation, dryRun, yes } = call;
+  const progress = new TerminalProgress();
+  const isRepeated = call.watch || operation.repeats === 'always';
+  const context: Context = {
+    installation,
+    output: createOutput(isRepeated, progress.clear),
+    progress,
+    signal: interruptSignal(operation, progress, installation),
+    agree: async question => {
+      progress.end();
+      return canAsk() ? (await readAnswer(`${question}.\nType yes to go on`)) === 'yes' : undefined;
+    },
+  };
+  try {
+    const values = withDefaults(operation.fields, await withSecrets(operation.fields, call.given));
+    if (operation.plan && (dryRun || operation.effect === 'destroys')) {
+      const plan = await operation.plan(values, context);
+      if (dryRun) return showPlan(plan, context);
+      progress.end();
+      if (plan.confirm) await confirmPlan(plan.confirm, yes);
+    }
+    const run = () => operation.run(values, context);
+    return isRepeated ? await watch(run, operation.repeats === 'always') : await run();
+  } finally {
+    progress.end();
+  }
+}
+
+/** Reads the secrets from the terminal or stdin, as the last step before the operation. */
+async function withSecrets(fields: Fields, given: Call['given']): Promise<Record<string, unknown>> {
+  const values = { ...given };
+  for (const [name, { kind, prompt = '', isRequired }] of Object.entries(fields))
+    if (kind === 'secret' && (isRequired || given[name])) values[name] = await readSecret(prompt);
+  return values;
+}
+
+function showPlan({ document, text, isLines, hasFailed }: Plan, { output }: Context): boolean {
+  if (isLines && output.wantsDocuments && Array.isArray(document)) for (const each of document) output.part(each, text);
+  else output.result(document, text);
+  return !hasFailed;
+}

@@ -1,0 +1,130 @@
+import { OperatorError } from '../../operator-error.ts';
+import { countText } from '../count-text.ts';
+import { baseBackupOperation } from './backup-base-operation.ts';
+import { pruneOperation } from './backup-prune-operation.ts';
+import { archiveRow, checkText, drillText, outcomeText, reportText } from './backup-text.ts';
+import { openBackupTarget } from './open-backup-target.ts';
+import { defineOperation } from './operation.ts';
+import { argumentList, flag, option, optionalArgument } from './operation-fields.ts';
+import { parsePositive } from './parse-positive.ts';
+
+const defaultDrills = 5;
+const json = 'print JSON lines on stdout, the last one with the totals';
+const slug = optionalArgument('slug', { description: 'only those of one tenant' });
+
+const run = defineOperation({
+  name: 'backup run',
+  description: 'archive the tenants that have changed, and the control database',
+  fields: {
+    slug: argumentList('slug', { description: 'only these tenants' }),
+    all: flag('every tenant'),
+    concurrency: option('<n>', 'tenants archived at the same time', { parse: parsePositive, default: 4 }),
+  },
+  examples: ['backup run --all', 'backup run acme globex'],
+  help: `Archives each tenant that has changed since its last archive, in a snapshot of its own, while it is served; then the
+control database. The counters of PostgreSQL prove which tenants have not changed. Each archive is compressed, and
+encrypted with the key of its tenant. Afterwards removes the archives that BACKUP_KEEP does not keep.
+
+Run it again after an interruption of any kind. Only one run is in progress at a time.
+
+Exit code: 0 when every database is archived, 1 when one failed, 2 for wrong usage.`,
+  access: 'installation',
+  effect: 'changes',
+  isUnrecorded: true,
+  json,
+  interrupt: { text: 'the running archives' },
+  async run({ slug: slugs, all, concurrency }, { installation, output, progress, signal }) {
+    const target = await openBackupTarget();
+    if (slugs.length === 0 && !all) throw new OperatorError('Name tenants, or give --all', { usage: true });
+    const { runBackup } = await import('../backup/run-backup.ts');
+    const { readConfig } = await import('../../config.ts');
+    const request = { slugs: all ? undefined : slugs, concurrency, keep: readConfig().backup.keep };
+    const report = await runBackup(installation, target, request, {
+      signal,
+      onStart: total => progress.start(total),
+      onOutcome: outcome => {
+        progress.advance(outcome.state === 'failed');
+        if (output.wantsDocuments || outcome.state !== 'unchanged') output.part(outcome, () => outcomeText(outcome));
+      },
+    });
+    output.part({ ...report, target: target.description }, () => reportText(report, target.description));
+    return report.failed === 0;
+  },
+});
+
+const list = defineOperation({
+  name: 'backup list',
+  description: 'list the archives, the newest first',
+  fields: { slug },
+  examples: ['backup list', 'backup list acme -o wide'],
+  access: 'installation',
+  effect: 'reads',
+  isList: true,
+  async run({ slug }, { installation, output }) {
+    const target = await openBackupTarget();
+    const { listArchives } = await import('../backup/list-archives.ts');
+    output.list(await listArchives(installation, target, slug), {
+      row: archiveRow,
+      wide: ({ id, fault }) => ({ id, fault }),
+      name: ({ id }) => id,
+      empty: `${target.description} has no archive. Make one: npx backoffice backup run --all`,
+    });
+  },
+});
+
+const verify = defineOperation({
+  name: 'backup verify',
+  description: 'check every byte of the archives, and name each one that is missing or was changed',
+  fields: { slug },
+  examples: ['backup verify', 'backup verify acme'],
+  access: 'installation',
+  effect: 'reads',
+  json,
+  async run({ slug }, { installation, output, progress }) {
+    const target = await openBackupTarget();
+    const { verifyArchives } = await import('../backup/verify-archives.ts');
+    const checks = await verifyArchives(installation, target, slug, {
+      onStart: total => progress.start(total),
+      onCheck: check => {
+        progress.advance(check.fault !== null);
+        if (output.wantsDocuments || check.fault !== null) output.part(check, () => checkText(check));
+      },
+    });
+    const faulty = checks.filter(({ fault }) => fault !== null).length;
+    const bytes = checks.reduce((sum, check) => sum + check.bytes, 0);
+    const total = { archives: checks.length, faulty, bytes };
+    output.part(total, () => `${countText(checks.length, 'archive')} checked, ${faulty} faulty.`);
+    return faulty === 0;
+  },
+});
+
+const drill = defineOperation({
+  name: 'backup drill',
+  description: 'restore archives into scratch databases, and compare every table: proves that they can be restored',
+  fields: {
+    count: option('<n>', 'tenants, those that were proved longest ago first', {
+      parse: parsePositive,
+      default: defaultDrills,
+    }),
+  },
+  examples: ['backup drill --count 3'],
+  access: 'installation',
+  effect: 'reads',
+  json,
+  async run({ count }, { installation, output, progress }) {
+    const target = await openBackupTarget();
+    const { drillArchives } = await import('../backup/drill.ts');
+    const outcomes = await drillArchives(installation, target, count, {
+      onStart: total => progress.start(total),
+      onOutcome: outcome => {
+        progress.advance(outcome.state === 'failed');
+        output.part(outcome, () => drillText(outcome));
+      },
+    });
+    const failed = outcomes.filter(({ state }) => state === 'failed').length;
+    output.text(() => `${outcomes.length - failed} proved, ${failed} failed.`);
+    return failed === 0;
+  },
+});
+
+export const operations = [run, list, verify, drill, pruneOperation, baseBackupOperation];

@@ -1,0 +1,60 @@
+import type { BaseRetention } from '../../config-values.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { countText } from '../count-text.ts';
+import type { PrunedBases } from '../restore/moment/prune-base-backups.ts';
+import { heldText } from './backup-text.ts';
+import { openBackupTarget } from './open-backup-target.ts';
+import { defineOperation } from './operation.ts';
+import { flag, option } from './operation-fields.ts';
+import { parseBaseRetention } from './parse-base-retention.ts';
+
+interface ServerBases extends PrunedBases {
+  server: string;
+}
+
+export const pruneOperation = defineOperation({
+  name: 'backup prune',
+  description: 'remove the archives that BACKUP_KEEP does not keep, as each run does, and those of purged tenants',
+  fields: {
+    base: flag('instead, the base backups that BASE_BACKUP_KEEP does not keep, and their write-ahead log'),
+    keep: option('<number|time>', 'with --base: which base backups stay', { parse: parseBaseRetention }),
+  },
+  examples: ['backup prune', 'backup prune --base --keep 7d # base backups and their write-ahead log'],
+  access: 'installation',
+  effect: 'changes',
+  async run({ base, keep }, { installation, output }) {
+    if (keep && !base) throw new OperatorError('--keep needs --base', { usage: true });
+    if (base) {
+      const { servers, folder } = await pruneBases(keep);
+      const none = `${folder} has no base backup.`;
+      return output.result({ servers }, () => servers.map(prunedText).join('\n') || none);
+    }
+    const { pruneArchives } = await import('../backup/prune.ts');
+    const { withBackupLease } = await import('../backup/lease.ts');
+    const { readConfig } = await import('../../config.ts');
+    const target = await openBackupTarget();
+    const removed = await withBackupLease(installation.controlUrl, 'archives', control =>
+      pruneArchives(control, target, readConfig().backup.keep),
+    );
+    return output.result({ removed }, () => `${countText(removed, 'archive')} removed.`);
+  },
+});
+
+async function pruneBases(keep: BaseRetention | undefined): Promise<{ servers: ServerBases[]; folder: string }> {
+  const { readConfig } = await import('../../config.ts');
+  const { baseFolder, listBaseFolders } = await import('../restore/moment/base-folder.ts');
+  const { pruneBaseBackups } = await import('../restore/moment/prune-base-backups.ts');
+  const { baseBackupDir: folder, baseBackupKeep } = readConfig();
+  const servers: ServerBases[] = [];
+  for (const server of await listBaseFolders(folder)) {
+    const pruned = await pruneBaseBackups(baseFolder(folder, server), keep ?? baseBackupKeep, new Date());
+    servers.push({ server, ...pruned });
+  }
+  return { servers, folder };
+}
+
+function prunedText({ server, baseBackups, segments, held, from }: ServerBases): string {
+  const removed = `${countText(baseBackups, 'base backup')} and ${countText(segments, 'segment')} removed.`;
+  const reachable = from ? `Moments from ${from} on can be restored.` : 'It has no base backup.';
+  return [`${server}: ${removed}`, ...held.map(heldText), reachable].join(' ');
+}

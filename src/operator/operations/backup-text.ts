@@ -1,0 +1,57 @@
+import type { BackupOutcome } from '../backup/backup-request.ts';
+import type { DrillOutcome } from '../backup/drill.ts';
+import type { ArchiveSummary } from '../backup/list-archives.ts';
+import type { BackupReport } from '../backup/run-backup.ts';
+import type { ArchiveCheck } from '../backup/verify-archives.ts';
+import { countText } from '../count-text.ts';
+import type { PrunedBases } from '../restore/moment/prune-base-backups.ts';
+import { sizeText } from './size-text.ts';
+
+const controlName = '(control database)';
+
+/** Formats the result of a run for one database as one line. */
+export function outcomeText({ slug, state, rows, bytes, ms, error }: BackupOutcome): string {
+  const name = slug ?? controlName;
+  if (state === 'failed') return `${name}: failed: ${error}`;
+  if (state === 'unchanged') return `${name}: unchanged`;
+  return `${name}: archived ${countText(rows, 'row')}, ${sizeText(bytes)} (${ms} ms)`;
+}
+
+/** Formats the end of a run. */
+export function reportText({ archived, unchanged, failed, bytes, removed, ms }: BackupReport, target: string): string {
+  const counts = [`${archived} archived (${sizeText(bytes)})`, `${unchanged} unchanged`, `${failed} failed`];
+  if (removed > 0) counts.push(`${countText(removed, 'old archive')} removed`);
+  return `${target}: ${counts.join(', ')} in ${(ms / 1_000).toFixed(1)} s.`;
+}
+
+/** Returns a row of `backup list`. */
+export function archiveRow(archive: ArchiveSummary): object {
+  const { slug, snapshotAt, rows, bytes, unchangedAt, verifiedAt, provedAt, fault, file } = archive;
+  return {
+    tenant: slug ?? controlName,
+    snapshot: snapshotAt,
+    'unchanged until': unchangedAt,
+    size: sizeText(bytes),
+    rows,
+    verified: verifiedAt,
+    proved: provedAt,
+    state: fault === null ? 'ready' : 'failed',
+    file,
+  };
+}
+
+/** Formats a faulty archive as one line. */
+export function checkText({ slug, file, fault, message }: ArchiveCheck): string {
+  return `${slug ?? controlName}: ${file}: ${fault === null ? 'right' : `${fault}: ${message}`}`;
+}
+
+/** Formats the result of a drill for one archive as one line. */
+export function drillText({ slug, file, state, rows, ms, error }: DrillOutcome): string {
+  if (state === 'failed') return `${slug}: ${file}: failed: ${error}`;
+  return `${slug}: proved, ${countText(rows, 'row')} restored and compared (${ms} ms)`;
+}
+
+/** Returns the sentence about a base backup that stays only because a restore reads it. */
+export function heldText({ id, pid }: PrunedBases['held'][number]): string {
+  return `Base backup ${id} stays, because process ${pid} restores from it: run backup prune --base afterwards.`;
+}

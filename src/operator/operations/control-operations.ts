@@ -1,0 +1,90 @@
+import { countText } from '../count-text.ts';
+import { afterRestoreOperation } from './after-restore-operation.ts';
+import { confirmBlocking, despiteRunning } from './confirm-blocking.ts';
+import { defineOperation } from './operation.ts';
+import { restoreControlOperation } from './restore-control-operation.ts';
+import { withBudget } from './with-budget.ts';
+
+const migrate = defineOperation({
+  name: 'control migrate',
+  description: 'bring the control database to the version of this build; create it if it does not exist',
+  fields: { despiteRunning },
+  examples: ['control migrate'],
+  access: 'unchecked',
+  effect: 'changes',
+  async run({ despiteRunning }, context) {
+    const { installation, output } = context;
+    const { processesBlockingControl } = await import('../migrations/blocking-processes.ts');
+    const { createControlDatabase, migrateControl } = await import('../migrations/migrate-control.ts');
+    const { requireMasterKey } = await import('../require-master-key.ts');
+    const { fillServerAddresses } = await import('../tenants/servers.ts');
+    const { controlUrl } = installation;
+    const applied = await withBudget(installation, output.warn, async () => {
+      await createControlDatabase(controlUrl);
+      await confirmBlocking(await processesBlockingControl(installation), despiteRunning, context);
+      const names = await migrateControl(controlUrl);
+      await requireMasterKey(installation.statements, installation.secrets);
+      await fillServerAddresses(installation);
+      return names;
+    });
+    output.result({ applied }, () => (applied.length ? `Applied ${applied.join(', ')}.` : 'Nothing to do.'));
+  },
+});
+
+const serviceLogin = defineOperation({
+  name: 'control service-login',
+  description:
+    'create the login of the service, which can neither create databases nor grant rights, or change its password',
+  fields: {},
+  examples: ['control service-login'],
+  access: 'installation',
+  effect: 'changes',
+  async run(_, { installation, output }) {
+    const { createServiceLogin } = await import('../service-login.ts');
+    const { generatePassword } = await import('../tenants/users.ts');
+    const databaseUrl = await createServiceLogin(installation.controlUrl, generatePassword());
+    output.result({ databaseUrl }, () => serviceLoginText(databaseUrl));
+  },
+});
+
+const registerKey = defineOperation({
+  name: 'control register-key',
+  description:
+    'let processes start with the key in MASTER_KEY_PREVIOUS as their MASTER_KEY: the first step of a change of the key',
+  fields: {},
+  examples: ['control register-key'],
+  access: 'installation',
+  effect: 'changes',
+  async run(_, { installation, output }) {
+    const { registerNextKey } = await import('../master-key-change.ts');
+    const registered = await registerNextKey(installation);
+    const state = registered ? 'is now' : 'was already';
+    output.result({ registered }, () => `The key in MASTER_KEY_PREVIOUS ${state} registered.`);
+  },
+});
+
+const reseal = defineOperation({
+  name: 'control reseal',
+  description: 'encrypt every secret again under MASTER_KEY, and refuse all other keys: the last step of a change',
+  fields: {},
+  examples: ['control reseal'],
+  access: 'installation',
+  effect: 'changes',
+  async run(_, { installation, output }) {
+    const { resealSecrets } = await import('../master-key-change.ts');
+    const secrets = await resealSecrets(installation);
+    output.result({ secrets }, () => `${countText(secrets, 'secret is', 'secrets are')} sealed under MASTER_KEY.`);
+  },
+});
+
+export const operations = [migrate, serviceLogin, registerKey, reseal, restoreControlOperation, afterRestoreOperation];
+
+function serviceLoginText(databaseUrl: string): string {
+  return [
+    'Start the service with this URL, which is shown only once:',
+    '',
+    `  DATABASE_URL=${databaseUrl}`,
+    '',
+    'The command line goes on with the URL of the operator.',
+  ].join('\n');
+}

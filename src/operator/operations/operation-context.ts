@@ -1,0 +1,74 @@
+import type { Installation, InstallationAccess } from '../../installation.ts';
+import type { Statements } from '../../postgres/statements.ts';
+
+/** What an operation needs that only runs statements on the control database. */
+export interface ControlStatements extends InstallationAccess {
+  readonly statements: Statements;
+}
+
+/** What an operation can have opened for it, by what it needs. */
+export interface Installations {
+  /** The control database at head with its entity manager, within the connection budget. */
+  installation: Installation;
+  /**
+   * One connection to the control database at head, in the room that the connection budget leaves for that: it starts
+   * sooner, and works while the budget is used up.
+   */
+  statements: ControlStatements;
+  /** The control database may be missing, or at any version. */
+  unchecked: Installation;
+  /** Nothing is opened. */
+  nothing: undefined;
+}
+
+export type Access = keyof Installations;
+
+/** How a list appears as text. */
+export interface ListText<Item> {
+  /** The columns of an item. */
+  readonly row: (item: Item) => object;
+  /** Further columns, where there is room for all. */
+  readonly wide?: (item: Item) => object;
+  /** What other operations call an item. */
+  readonly name: (item: Item) => string | number;
+  /** The text without any item. */
+  readonly empty: string;
+}
+
+/** Takes what an operation returns: a document for programs, or text for people. */
+export interface Output {
+  /** True where documents are taken, and no text. */
+  readonly wantsDocuments: boolean;
+  /** Takes the result. */
+  result(document: unknown, text: () => string): void;
+  /** Takes one of several results as soon as it is known. */
+  part(document: unknown, text: () => string): void;
+  /** Takes text that no document is the counterpart of. */
+  text(text: () => string): void;
+  /** Takes the items of a list. @param isWide true to show all columns */
+  list<Item extends object>(items: readonly Item[], text: ListText<Item>, isWide?: boolean): void;
+  warn(message: string): void;
+}
+
+/** Takes how far an operation is. */
+export interface Progress {
+  /** True where somebody sees it: what it says need not be said again. */
+  readonly isVisible: boolean;
+  /** Begins a step. */
+  step(text: string): void;
+  /** Begins to count. */
+  start(total: number): void;
+  /** Counts one more. */
+  advance(hasFailed: boolean): void;
+}
+
+/** What an operation runs in: on a terminal, in a script, or in a service. */
+export interface Context<A extends Access = Access> {
+  readonly installation: Installations[A];
+  readonly output: Output;
+  readonly progress: Progress;
+  /** Aborts when the operation is to end early: see `Operation.interrupt`. */
+  readonly signal: AbortSignal;
+  /** Asks a question that yes or no is the answer to. @returns undefined where nobody can be asked */
+  agree(question: string): Promise<boolean | undefined>;
+}

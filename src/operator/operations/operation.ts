@@ -1,0 +1,73 @@
+import type { Access, Context } from './operation-context.ts';
+import type { Fields, Values } from './operation-fields.ts';
+
+/** What an operation does: it reads, it makes changes, or it destroys what cannot be had back easily. */
+export type Effect = 'reads' | 'changes' | 'destroys';
+
+/** What an operation would do. */
+export interface Plan {
+  readonly document: unknown;
+  readonly text: () => string;
+  /** True for a document that is an array, and printed as JSON lines. */
+  readonly isLines?: boolean;
+  /** True if the operation would fail. */
+  readonly hasFailed?: boolean;
+  /** What an operator confirms before it is done. */
+  readonly confirm?: Confirmation | undefined;
+}
+
+interface Confirmation {
+  /** What the operator types. */
+  readonly name: string;
+  readonly kind?: 'slug' | 'name' | 'address';
+  /** Completes a sentence that begins with the name: "will not be served". */
+  readonly consequence: string;
+}
+
+/**
+ * What an operator can do. The command line makes a command of it. It knows neither the terminal nor the arguments of
+ * the process, and imports what it needs when it runs, because most of the time of a short command is the loading of
+ * modules.
+ */
+export interface Operation<F extends Fields = Fields, A extends Access = Access> {
+  /** The words of the command, such as `user add`. */
+  readonly name: string;
+  readonly description: string;
+  readonly fields: F;
+  /** Command lines as they follow the name of the program. What begins with `#` is a comment of the shell. */
+  readonly examples: readonly string[];
+  /** Further help, which follows the options. */
+  readonly help?: string;
+  /** What is opened for it, which can depend on the fields. */
+  readonly access: A | ((fields: Values<F>) => A);
+  readonly effect: Effect;
+  /** Fields that make a change of an operation that reads: `doctor --fix`. */
+  readonly changingFields?: readonly (keyof F & string)[];
+  /** True if the log of operators has no entry: there is another record, and a timer makes hundreds a day. */
+  readonly isUnrecorded?: boolean;
+  /** True if it returns a list. */
+  readonly isList?: boolean;
+  /** What `--json` prints, if that is not one document; false without documents. */
+  readonly json?: string | false;
+  /** What `--dry-run` shows, if the general sentence is not enough. */
+  readonly dryRun?: string;
+  /** `sometimes`: it can be repeated, to watch it. `always`: it is repeated until it does not return `again`. */
+  readonly repeats?: 'sometimes' | 'always';
+  /** How an operation that looks at `signal` ends early. */
+  readonly interrupt?: {
+    /** What it waits for. */
+    readonly text: string;
+    /** True if it can be ended at once as long as its progress does not count. */
+    readonly isIdleBeforeCount?: boolean;
+  };
+  /** Returns what `run` would do, and changes nothing. An operation that destroys has one. */
+  plan?(fields: Values<F>, context: Context<A>): Promise<Plan>;
+  /** @returns false when it has failed and said why; `again` to be repeated */
+  // biome-ignore lint/suspicious/noConfusingVoidType: most operations return nothing
+  run(fields: Values<F>, context: Context<A>): Promise<boolean | 'again' | void>;
+}
+
+/** Returns the operation, with the types of its fields checked. */
+export function defineOperation<const F extends Fields, A extends Access>(operation: Operation<F, A>): Operation {
+  return operation as unknown as Operation;
+}

@@ -1,0 +1,124 @@
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import type { BackupTarget } from '../backup/targets/backup-target.ts';
+import { countText } from '../count-text.ts';
+import type { ControlArchiveAccess } from '../restore/control/control-archive.ts';
+import type { ControlSource } from '../restore/control/control-source.ts';
+import type { PurgedTenants } from '../restore/control/remove-purged.ts';
+import type { LostTenant } from '../restore/lost/restore-lost-tenants.ts';
+import { defineOperation } from './operation.ts';
+import type { Context } from './operation-context.ts';
+import { flag, option, type Values } from './operation-fields.ts';
+import { parsePositive } from './parse-positive.ts';
+import { withBudget } from './with-budget.ts';
+
+const fields = {
+  archive: option('<file>', 'file of the archive, or a part of its name (default: the newest)'),
+  at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs backup base'),
+  all: flag('also every tenant whose database is missing'),
+  concurrency: option('<n>', 'tenants restored at the same time', { parse: parsePositive, default: 4 }),
+};
+
+export const restoreControlOperation = defineOperation({
+  name: 'control restore',
+  description: 'restore the control database from an archive into an empty one, and with --all the lost tenants',
+  fields,
+  examples: [
+    'control restore # the control database is lost, the tenants are not',
+    'control restore --all # everything is lost: a new machine, the archives and the master key',
+    'control restore --at 2026-11-21T14:05:00Z # its state of that moment; needs backup base',
+  ],
+  help: `Restores the newest archive of the control database in BACKUP_TARGET, or with --at its state of a moment, into an empty
+control database, with the MASTER_KEY that the installation had, and makes it safe as after-restore does. With --all, then
+restores every tenant whose database is missing. Run it again after an interruption: it continues. Start the service
+afterwards, with the same MASTER_KEY.`,
+  access: 'unchecked',
+  effect: 'changes',
+  json: 'print JSON lines on stdout, the last one with the totals',
+  async run({ all, concurrency, ...moment }, context) {
+    const { installation, output, progress } = context;
+    const { readConfig } = await import('../../config.ts');
+    const { openTarget } = await import('../backup/targets/open-target.ts');
+    const { readKeyring } = await import('../restore/control/keyring.ts');
+    const { restoreControl } = await import('../restore/control/restore-control.ts');
+    const { endRestore } = await import('../restore/control/restoring-database.ts');
+    const startedAt = performance.now();
+    const onStep = (step: string): void => progress.step(step);
+    const target = openTarget(readConfig().backup);
+    const access = { target, keys: await readKeyring(target), secrets: installation.secrets };
+    const source = await chooseSource(installation, access, moment, onStep);
+    const { file, report } = await restoreControl(installation, access, source, onStep);
+    output.part({ file, ...report }, () => restoredText(file, report?.purged));
+    const tenants = all
+      ? await withBudget(installation, output.warn, () => restoreAll(context, target, concurrency))
+      : [];
+    const failed = tenants.filter(({ state }) => state === 'failed').length;
+    const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
+    const totals = { tenants: tenants.length, failed, seconds };
+    if (failed === 0) await endRestore(installation);
+    output.part(totals, () => totalText(totals, report?.newestChange));
+    return failed === 0;
+  },
+});
+
+async function chooseSource(
+  installation: Installation,
+  access: ControlArchiveAccess,
+  { archive, at }: Pick<Values<typeof fields>, 'archive' | 'at'>,
+  onStep: (step: string) => void,
+): Promise<ControlSource> {
+  if (at === undefined) {
+    const { archivedControl } = await import('../restore/control/control-source.ts');
+    return archivedControl(access, archive);
+  }
+  if (archive !== undefined) throw new OperatorError('Give either --at or --archive', { usage: true });
+  const { readConfig } = await import('../../config.ts');
+  const { controlAtMoment } = await import('../restore/control/control-at-moment.ts');
+  return controlAtMoment(installation, { root: readConfig().baseBackupDir, at, onStep });
+}
+
+function restoredText(file: string, { removed, withheld }: PurgedTenants = { removed: [], withheld: [] }): string {
+  const lines = [`Restored the control database from ${file}.`];
+  if (removed.length > 0) lines.push(`Purged since, and removed again: ${removed.join(', ')}.`);
+  if (withheld.length > 0)
+    lines.push(
+      `Purged since, but the database is still there, or its server cannot be reached: ${withheld.join(', ')}. ` +
+        'They are deleted. Purge them: npx backoffice purge <slug>',
+    );
+  return lines.join('\n');
+}
+
+async function restoreAll(
+  { installation, output, progress }: Context<'unchecked'>,
+  target: BackupTarget,
+  concurrency: number,
+): Promise<LostTenant[]> {
+  const { restoreLostTenants } = await import('../restore/lost/restore-lost-tenants.ts');
+  return restoreLostTenants(installation, target, {
+    concurrency,
+    onStart: total => progress.start(total),
+    onOutcome: outcome => {
+      progress.advance(outcome.state === 'failed');
+      output.part(outcome, () => outcomeText(outcome));
+    },
+  });
+}
+
+function outcomeText({ slug, state, snapshotAt, ms, error }: LostTenant): string {
+  return state === 'restored'
+    ? `${slug}: restored, its data is of ${snapshotAt} (${ms} ms)`
+    : `${slug}: failed: ${error}`;
+}
+
+function totalText(
+  { tenants, failed, seconds }: { tenants: number; failed: number; seconds: number },
+  newestChange: string | null | undefined,
+): string {
+  return [
+    `${countText(tenants - failed, 'tenant')} restored, ${failed} failed, in ${seconds} s.`,
+    ...(newestChange ? [`What was revoked after ${newestChange} is not known: disable and revoke it again.`] : []),
+    failed > 0
+      ? 'Run the command again for the tenants that failed.'
+      : 'Everybody logs in again. Start the service with the same MASTER_KEY. Check: npx backoffice doctor',
+  ].join('\n');
+}

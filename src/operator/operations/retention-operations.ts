@@ -1,0 +1,67 @@
+import { OperatorError } from '../../operator-error.ts';
+import { parseAge } from '../retention/retention-age.ts';
+import { defineOperation } from './operation.ts';
+import { flag, option, optionalArgument } from './operation-fields.ts';
+import { applyRetentionOperation } from './retention-apply-operation.ts';
+import { removalRow, retentionRow } from './retention-text.ts';
+import { tableText } from './text-table.ts';
+
+const retention = defineOperation({
+  name: 'retention',
+  description: 'show or set how long a tenant keeps activities and audit entries',
+  fields: {
+    slug: optionalArgument('slug', { description: 'without it: all tenants' }),
+    default: flag('the default of all tenants'),
+    activity: option('<age>', 'how long activities are kept: 90d, 18m, 2y or forever', { parse: parseAgeField }),
+    audit: option('<age>', 'how long audit entries are kept', { parse: parseAgeField }),
+  },
+  examples: [
+    'retention # show all tenants',
+    'retention acme --activity 2y --audit 7y # set one',
+    'retention --default --activity 5y # set the default of all tenants',
+  ],
+  help: `Without a retention, activities and audit entries are kept for ever. Ages are days, months or years (90d, 18m, 2y), at
+least 30 days, or forever; "default" gives a tenant the default again. Setting one removes nothing: retention apply does.`,
+  access: 'statements',
+  effect: 'reads',
+  changingFields: ['activity', 'audit'],
+  async run({ slug, default: isDefault, activity, audit }, { installation, output }) {
+    if (slug !== undefined && isDefault)
+      throw new OperatorError('Name a tenant, or give --default: not both', { usage: true });
+    const { readDefault, readRetention, setRetention } = await import('../retention/policies.ts');
+    if (activity !== undefined || audit !== undefined) {
+      if (slug === undefined && !isDefault)
+        throw new OperatorError('Name a tenant, or give --default for all of them', { usage: true });
+      await setRetention(installation, slug ?? null, { activity, audit });
+    }
+    const defaults = await readDefault(installation);
+    const document = { activity: defaults.activity ?? 'forever', audit: defaults.audit ?? 'forever' };
+    if (isDefault) return output.result(document, () => tableText([{ tenant: '(default)', ...document }], ''));
+    const tenants = await readRetention(installation, slug);
+    return output.result(slug === undefined ? { default: document, tenants } : tenants[0], () =>
+      tableText([retentionRow({ slug: '(default)', ...document }), ...tenants.map(retentionRow)], ''),
+    );
+  },
+});
+
+const log = defineOperation({
+  name: 'retention log',
+  description: 'list what was removed, the newest first, and the archives that have it',
+  fields: { slug: optionalArgument('slug', { description: 'only from one tenant' }) },
+  examples: ['retention log', 'retention log acme'],
+  access: 'statements',
+  effect: 'reads',
+  async run({ slug }, { installation, output }) {
+    const { listRemovals } = await import('../retention/list-removals.ts');
+    const removals = await listRemovals(installation, slug);
+    output.result(removals, () => tableText(removals.map(removalRow), 'Nothing was removed.'));
+  },
+});
+
+export const operations = [retention, applyRetentionOperation, log];
+
+function parseAgeField(text: string): string {
+  const age = text === 'default' ? text : parseAge(text);
+  if (age === undefined) throw new OperatorError('Give 90d, 18m, 2y or such, at least 30 days, or forever.');
+  return age;
+}

@@ -1,0 +1,83 @@
+import type { RoleSummary } from '../tenants/roles.ts';
+import { defineOperation, type Operation } from './operation.ts';
+import { argument, argumentList } from './operation-fields.ts';
+import { fieldsText } from './text-table.ts';
+
+const list = defineOperation({
+  name: 'role list',
+  description: 'list the roles of a tenant with their permissions',
+  fields: { slug: argument('slug') },
+  examples: ['role list acme'],
+  access: 'statements',
+  effect: 'reads',
+  isList: true,
+  async run({ slug }, { installation, output }) {
+    const { listRoles } = await import('../tenants/roles.ts');
+    const roles = await listRoles(installation, slug);
+    output.list(roles, { row: shown, name: ({ name }) => name, empty: 'No roles.' });
+  },
+});
+
+const add = defineOperation({
+  name: 'role add',
+  description: 'add a role',
+  fields: { slug: argument('slug'), role: argument('text'), permissions: argumentList('permission') },
+  examples: ['role add acme Buyer orders.read orders.write'],
+  access: 'installation',
+  effect: 'changes',
+  async run({ slug, role, permissions }, { installation, output }) {
+    const { addRole } = await import('../tenants/roles.ts');
+    const added = await addRole(installation, slug, role, permissions);
+    output.result(added, () => fieldsText(shown(added)));
+  },
+});
+
+const defineChange = (change: 'grant' | 'revoke', more: Pick<Operation, 'description' | 'examples'>): Operation =>
+  defineOperation({
+    ...more,
+    name: `role ${change}`,
+    fields: {
+      slug: argument('slug'),
+      role: argument('role'),
+      permissions: argumentList('permission', { isRequired: true }),
+    },
+    access: 'installation',
+    effect: 'changes',
+    async run({ slug, role, permissions }, { installation, output }) {
+      const { changePermissions } = await import('../tenants/roles.ts');
+      const changed = await changePermissions(installation, slug, role, permissions, change);
+      output.result(changed, () => fieldsText(shown(changed)));
+    },
+  });
+
+const remove = defineOperation({
+  name: 'role remove',
+  description: 'remove a role that no user has',
+  fields: { slug: argument('slug'), role: argument('role') },
+  examples: ['role remove acme Buyer'],
+  access: 'installation',
+  effect: 'changes',
+  async run({ slug, role }, { installation, output }) {
+    const { removeRole } = await import('../tenants/roles.ts');
+    await removeRole(installation, slug, role);
+    output.result({ name: role, state: 'removed' }, () => `Role ${role} is removed.`);
+  },
+});
+
+export const operations = [
+  list,
+  add,
+  defineChange('grant', {
+    description: 'add permissions to a role; users have them from their next token on',
+    examples: ['role grant acme Buyer pricing.read'],
+  }),
+  defineChange('revoke', {
+    description: 'remove permissions from a role; every process refuses them within a second',
+    examples: ['role revoke acme Buyer orders.write'],
+  }),
+  remove,
+];
+
+function shown({ permissions, ...role }: RoleSummary) {
+  return { ...role, permissions: permissions.join(' ') || '–' };
+}
