@@ -14,6 +14,23 @@ const concurrentRemovals = 8;
  * @returns the number of archives that were removed
  */
 export async function pruneArchives(control: Queryable, target: BackupTarget, keep: Retention): Promise<number> {
+  const { removing, removable, isReadable } = await chooseArchives(control, target, keep);
+  const marked = removable.length > 0 ? await markRemoving(control, removable, isReadable) : [];
+  await removeArchives(control, target, [...removing, ...marked]);
+  return removing.length + marked.length;
+}
+
+/** Returns the archives that `pruneArchives` would remove, and changes nothing. */
+export async function planPrune(control: Queryable, target: BackupTarget, keep: Retention): Promise<LedgerEntry[]> {
+  const { removing, removable, isReadable } = await chooseArchives(control, target, keep);
+  const now = new Date();
+  const isNeeded = (archive: LedgerEntry): boolean =>
+    archive.keptUntil !== null && archive.keptUntil >= now && isReadable(archive);
+  return [...removing, ...removable.filter(archive => !isNeeded(archive))];
+}
+
+/** Returns the archives whose removal was begun, and those that need not be kept. */
+async function chooseArchives(control: Queryable, target: BackupTarget, keep: Retention) {
   const ledger = await readLedger(control, target.description);
   const { rows } = await control.query<{ fingerprint: string }>('select fingerprint from backup_keys');
   const keys = new Set(rows.map(({ fingerprint }) => fingerprint));
@@ -24,10 +41,7 @@ export async function pruneArchives(control: Queryable, target: BackupTarget, ke
     const kept = archivesToKeep(archives, keep);
     removable.push(...archives.filter(archive => !kept.has(archive)));
   }
-  const marked = removable.length > 0 ? await markRemoving(control, removable, isReadable) : [];
-  const removing = [...ledger.filter(({ state }) => state === 'removing'), ...marked];
-  await removeArchives(control, target, removing);
-  return removing.length;
+  return { removing: ledger.filter(({ state }) => state === 'removing'), removable, isReadable };
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { BaseRetention } from '../../config-values.ts';
+import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { countText } from '../count-text.ts';
 import type { PrunedBases } from '../restore/moment/prune-base-backups.ts';
@@ -22,8 +23,16 @@ export const pruneOperation = defineOperation({
   examples: ['backup prune', 'backup prune --base --keep 7d # base backups and their write-ahead log'],
   access: 'installation',
   effect: 'changes',
+  async plan({ base, keep }, { installation }) {
+    requireBase(base, keep);
+    const removed = base ? await planBases(keep) : await planArchives(installation);
+    return {
+      document: { state: 'planned', removed },
+      text: () => removed.join('\n') || 'Nothing would be removed.',
+    };
+  },
   async run({ base, keep }, { installation, output }) {
-    if (keep && !base) throw new OperatorError('--keep needs --base', { usage: true });
+    requireBase(base, keep);
     if (base) {
       const { servers, folder } = await pruneBases(keep);
       const none = `${folder} has no base backup.`;
@@ -39,6 +48,34 @@ export const pruneOperation = defineOperation({
     return output.result({ removed }, () => `${countText(removed, 'archive')} removed.`);
   },
 });
+
+function requireBase(base: boolean, keep: BaseRetention | undefined): void {
+  if (keep && !base) throw new OperatorError('--keep needs --base', { usage: true });
+}
+
+/** @returns the files that would be removed */
+async function planArchives({ controlUrl }: Installation): Promise<string[]> {
+  const { planPrune } = await import('../backup/prune.ts');
+  const { readConfig } = await import('../../config.ts');
+  const { withConnection } = await import('../../postgres/connection.ts');
+  const target = await openBackupTarget();
+  const archives = await withConnection(controlUrl, client => planPrune(client, target, readConfig().backup.keep));
+  return archives.map(({ file }) => file);
+}
+
+/** @returns the base backups that would be removed, each after its server */
+async function planBases(keep: BaseRetention | undefined): Promise<string[]> {
+  const { readConfig } = await import('../../config.ts');
+  const { baseFolder, listBaseFolders } = await import('../restore/moment/base-folder.ts');
+  const { planBasePrune } = await import('../restore/moment/prune-base-backups.ts');
+  const { baseBackupDir: folder, baseBackupKeep } = readConfig();
+  const removed: string[] = [];
+  for (const server of await listBaseFolders(folder)) {
+    const ids = await planBasePrune(baseFolder(folder, server), keep ?? baseBackupKeep, new Date());
+    removed.push(...ids.map(id => `${server} ${id}`));
+  }
+  return removed;
+}
 
 async function pruneBases(keep: BaseRetention | undefined): Promise<{ servers: ServerBases[]; folder: string }> {
   const { readConfig } = await import('../../config.ts');

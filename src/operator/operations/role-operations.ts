@@ -1,3 +1,4 @@
+import { countText } from '../count-text.ts';
 import type { RoleSummary } from '../tenants/roles.ts';
 import { defineOperation, type Operation } from './operation.ts';
 import { argument, argumentList } from './operation-fields.ts';
@@ -43,6 +44,16 @@ const defineChange = (change: 'grant' | 'revoke', more: Pick<Operation, 'descrip
     },
     access: 'installation',
     effect: 'changes',
+    async plan({ slug, role, permissions }, { installation }) {
+      const { planPermissions } = await import('../tenants/roles.ts');
+      const { changed, users } = await planPermissions(installation, slug, role, permissions, change);
+      const verb = change === 'grant' ? 'get' : 'lose';
+      return {
+        document: { name: role, users, [change]: changed, state: 'planned' },
+        text: () =>
+          `${countText(users, 'user')} with the role ${role} would ${verb}: ${changed.join(' ') || 'nothing'}.`,
+      };
+    },
     async run({ slug, role, permissions }, { installation, output }) {
       const { changePermissions } = await import('../tenants/roles.ts');
       const changed = await changePermissions(installation, slug, role, permissions, change);

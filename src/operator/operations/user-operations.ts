@@ -1,7 +1,8 @@
 import { scopes } from '../../control/scopes.ts';
+import { countText } from '../count-text.ts';
 import type { UserSummary } from '../tenants/read-tenants.ts';
-import { defineOperation, type Operation } from './operation.ts';
-import type { Output } from './operation-context.ts';
+import { defineOperation } from './operation.ts';
+import type { Context, Output } from './operation-context.ts';
 import { argument, flag, option, optionalArgument, optionalSecret } from './operation-fields.ts';
 import { parsePositive } from './parse-positive.ts';
 import { fieldsText } from './text-table.ts';
@@ -112,19 +113,33 @@ const role = defineOperation({
   },
 });
 
-const defineState = (state: 'disable' | 'enable', more: Pick<Operation, 'description' | 'examples'>): Operation =>
-  defineOperation({
-    ...more,
-    name: `user ${state}`,
-    fields: user,
-    access: 'installation',
-    effect: 'changes',
-    async run({ slug, email: address }, { installation, output }) {
-      const { setDisabled } = await import('../tenants/users.ts');
-      const { guid, email } = await setDisabled(installation, slug, address, state === 'disable');
-      output.result({ guid, email, state: `${state}d` }, () => `${email} is ${state}d.`);
-    },
-  });
+const disable = defineOperation({
+  name: 'user disable',
+  description: 'refuse the logins of a user and end all their sessions',
+  fields: user,
+  examples: ['user disable acme bob@acme.test --reason "left the company"'],
+  access: 'installation',
+  effect: 'changes',
+  async plan({ slug, email }, { installation }) {
+    const { planSessionRevocation } = await import('../tenants/plan-revocations.ts');
+    const sessions = await planSessionRevocation(installation, slug, { email });
+    return {
+      document: { email, sessions, state: 'planned' },
+      text: () => `The logins of ${email} would be refused, and ${countText(sessions.length, 'open session')} end.`,
+    };
+  },
+  run: ({ slug, email }, context) => setState(context, slug, email, 'disabled'),
+});
+
+const enable = defineOperation({
+  name: 'user enable',
+  description: 'allow the logins of a disabled user again',
+  fields: user,
+  examples: ['user enable acme bob@acme.test'],
+  access: 'installation',
+  effect: 'changes',
+  run: ({ slug, email }, context) => setState(context, slug, email, 'enabled'),
+});
 
 const setPassword = defineOperation({
   name: 'user password',
@@ -142,22 +157,18 @@ const setPassword = defineOperation({
   },
 });
 
-export const operations = [
-  add,
-  list,
-  change,
-  role,
-  defineState('disable', {
-    description: 'refuse the logins of a user and end all their sessions',
-    examples: ['user disable acme bob@acme.test --reason "left the company"'],
-  }),
-  defineState('enable', {
-    description: 'allow the logins of a disabled user again',
-    examples: ['user enable acme bob@acme.test'],
-  }),
-  setPassword,
-  removeUserOperation,
-];
+export const operations = [add, list, change, role, disable, enable, setPassword, removeUserOperation];
+
+async function setState(
+  { installation, output }: Context<'installation'>,
+  slug: string,
+  address: string,
+  state: 'disabled' | 'enabled',
+): Promise<void> {
+  const { setDisabled } = await import('../tenants/users.ts');
+  const { guid, email } = await setDisabled(installation, slug, address, state === 'disabled');
+  output.result({ guid, email, state }, () => `${email} is ${state}.`);
+}
 
 /** What an operator looks for comes first: a narrow terminal omits the last columns. */
 function userRow({ guid, email, role, scope, state, ...others }: UserSummary): object {

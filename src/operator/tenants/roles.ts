@@ -83,6 +83,24 @@ export async function changePermissions(
   return role;
 }
 
+/**
+ * Returns which permissions a change would add or remove, and how many users have the role. Changes nothing.
+ * @throws {OperatorError} when there is no such role, or a permission is unknown
+ */
+export async function planPermissions(
+  installation: Installation,
+  slug: string,
+  name: string,
+  named: string[],
+  change: 'grant' | 'revoke',
+): Promise<{ changed: string[]; users: number }> {
+  if (change === 'grant') requirePermissions(named);
+  const role = (await listRoles(installation, slug)).find(each => each.name === name);
+  if (!role) throw noSuchRole(slug, name);
+  const changed = named.filter(permission => role.permissions.includes(permission) === (change === 'revoke'));
+  return { changed, users: role.users };
+}
+
 const deleteRole = `
   delete from roles r where tenant_id = $1 and name = $2 and not exists (select from users u where u.role_id = r.id)
   returning name`;

@@ -26,17 +26,27 @@ export async function pruneBaseBackups(folder: BaseFolder, keep: BaseRetention, 
   return withRemovalLease(folder, readers => removeUnneeded(folder, keep, now, readers));
 }
 
+/** Returns the ids of the base backups that `BASE_BACKUP_KEEP` does not keep, and changes nothing. */
+export async function planBasePrune(folder: BaseFolder, keep: BaseRetention, now: Date): Promise<string[]> {
+  const { bases, kept } = await chooseBases(folder, keep, now);
+  return bases.filter(base => !kept.has(base)).map(({ id }) => id);
+}
+
+async function chooseBases(folder: BaseFolder, keep: BaseRetention, now: Date) {
+  const bases = await listBaseBackups(folder);
+  const archives = new Map<string, Awaited<ReturnType<typeof readSegments>>>();
+  for (const { walArchive } of bases)
+    archives.set(walArchive, archives.get(walArchive) ?? (await readSegments(walArchive)));
+  return { bases, kept: basesToKeep(bases, keep, now, (from, to) => isContinuous(archives, from, to)) };
+}
+
 async function removeUnneeded(
   folder: BaseFolder,
   keep: BaseRetention,
   now: Date,
   readers: ReadonlyMap<string, number>,
 ): Promise<PrunedBases> {
-  const bases = await listBaseBackups(folder);
-  const archives = new Map<string, Awaited<ReturnType<typeof readSegments>>>();
-  for (const { walArchive } of bases)
-    archives.set(walArchive, archives.get(walArchive) ?? (await readSegments(walArchive)));
-  const kept = basesToKeep(bases, keep, now, (from, to) => isContinuous(archives, from, to));
+  const { bases, kept } = await chooseBases(folder, keep, now);
   const held = bases.flatMap(base => {
     const pid = readers.get(base.id);
     return pid === undefined || kept.has(base) ? [] : [{ base, pid }];
