@@ -2,7 +2,7 @@ import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
 import type { Field, Fields } from '../operations/operation-fields.ts';
 
 /** An argument of a command, made of a field. */
-export class FieldArgument extends Argument {
+class FieldArgument extends Argument {
   readonly field: Field;
 
   constructor(name: string, field: Field) {
@@ -16,7 +16,7 @@ export class FieldArgument extends Argument {
 }
 
 /** An option of a command, made of a field. */
-export class FieldOption extends Option {
+class FieldOption extends Option {
   readonly field: Field;
 
   constructor(name: string, field: Field) {

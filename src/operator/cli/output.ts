@@ -10,7 +10,7 @@ export const formats = ['json', 'yaml', 'wide', 'name'] as const;
  * Returns the format that the command line asks for: known also when its options are wrong.
  * @param args with or without the program and the script
  */
-export function outputFormat(args: readonly string[] = process.argv): (typeof formats)[number] | 'text' {
+function outputFormat(args: readonly string[] = process.argv): (typeof formats)[number] | 'text' {
   if (args.includes('--json')) return 'json';
   const at = args.findIndex(arg => /^(-o|--output)/.test(arg));
   const value = /^(?:-o|--output=?)(.*)$/.exec(args[at] ?? '')?.[1] || args[at + 1];

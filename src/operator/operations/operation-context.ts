@@ -2,7 +2,7 @@ import type { Installation, InstallationAccess } from '../../installation.ts';
 import type { Statements } from '../../postgres/statements.ts';
 
 /** What an operation needs that only runs statements on the control database. */
-export interface ControlStatements extends InstallationAccess {
+interface ControlStatements extends InstallationAccess {
   readonly statements: Statements;
 }
 
@@ -24,7 +24,7 @@ export interface Installations {
 export type Access = keyof Installations;
 
 /** How a list appears as text. */
-export interface ListText<Item> {
+interface ListText<Item> {
   /** The columns of an item. */
   readonly row: (item: Item) => object;
   /** Further columns, where there is room for all. */

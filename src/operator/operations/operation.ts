@@ -2,7 +2,7 @@ import type { Access, Context } from './operation-context.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
 /** What an operation does: it reads, it makes changes, or it destroys what cannot be had back easily. */
-export type Effect = 'reads' | 'changes' | 'destroys';
+type Effect = 'reads' | 'changes' | 'destroys';
 
 /** What an operation would do. */
 export interface Plan {
