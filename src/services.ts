@@ -131,7 +131,7 @@ export async function createServices({
   const { smtpUrl, mailFrom, dataDir, publicUrl } = config;
   const mails = countMails(createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log }));
   const unsentResponses = new UnsentResponses(maxUnsentBytes);
-  const sizes = new SizeSampler({ store: usageStore, directory, databases });
+  const sizes = new SizeSampler({ store: usageStore, directory, databases, log });
   const tracing = await startTracing(config.tracing, log);
   const metrics = createMetrics({
     databases,

@@ -1,17 +1,22 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { Directory } from '../control/directory.ts';
+import { describeError } from '../describe-error.ts';
 import type { UsageStore } from './usage-store.ts';
 
 interface SizeSamplerOptions {
   store: Pick<UsageStore, 'claimSample' | 'releaseSamples' | 'recordSize' | 'removeOld'>;
   directory: Pick<Directory, 'tenant'>;
   databases: Pick<TenantDatabases, 'open' | 'usage'>;
+  log: Pick<Logger, 'warn'>;
 }
 
 const sampleMs = 1_000;
 /** While there is nothing to sample, or another process samples. */
 const idleMs = 10_000;
+/** While the control database does not respond: twice as long after each attempt, up to this. */
+const maxFailingMs = 300_000;
 /** The start of the service needs its connections for requests. */
 const firstMs = 60_000;
 const removeEveryMs = 60_000;
@@ -30,6 +35,7 @@ const databaseSize = {
  *
  * The size is read on a connection of the tenant, because the service has no other login that may. It is not read while
  * requests wait for connections. A tenant whose database does not respond has no size of that round: `doctor` says why.
+ * An outage of the control database is logged once, and ends the sampling until an attempt succeeds.
  */
 export class SizeSampler {
   readonly #options: SizeSamplerOptions;
@@ -37,6 +43,8 @@ export class SizeSampler {
   #running: Promise<void> = Promise.resolve();
   #isStopped = false;
   #removedAt = Number.NEGATIVE_INFINITY;
+  /** Attempts in a row that the control database has failed. */
+  #failures = 0;
 
   constructor(options: SizeSamplerOptions) {
     this.#options = options;
@@ -46,18 +54,36 @@ export class SizeSampler {
     this.#schedule(firstMs);
   }
 
-  /** Samples one database, if it is the turn of this process. @returns false when there is nothing to sample now */
+  /**
+   * Samples one database, if it is the turn of this process.
+   * @returns false when there is nothing to sample now. Rejects when the control database does not respond
+   */
   async sample(): Promise<boolean> {
     const { store, directory, databases } = this.#options;
-    if (databases.usage.waiting > 0) return false;
     const guid = await store.claimSample();
     if (guid === undefined) return false;
     await this.#removeOld();
     const tenant = await directory.tenant(guid);
-    if (!tenant) return true;
-    const [row] = await databases.open(tenant).read(databaseSize);
-    await store.recordSize(guid, Number(row?.bytes));
+    const bytes = tenant && (await readSize(databases, tenant));
+    if (bytes !== undefined) await store.recordSize(guid, bytes);
     return true;
+  }
+
+  /** Samples one database, unless requests wait. Never rejects. @returns after how many milliseconds to do so again */
+  async takeTurn(): Promise<number> {
+    if (this.#options.databases.usage.waiting > 0) return idleMs;
+    try {
+      const isMore = await this.sample();
+      this.#failures = 0;
+      return isMore ? sampleMs : idleMs;
+    } catch (error) {
+      if (this.#failures === 0)
+        this.#options.log.warn(
+          { event: 'sizes_not_sampled', err: describeError(error) },
+          'the sizes of databases are sampled again when the control database responds',
+        );
+      return Math.min(maxFailingMs, idleMs * 2 ** this.#failures++);
+    }
   }
 
   /** Lets another process sample. Resolves after 1 s at the latest, because the turn also ends by itself. */
@@ -71,9 +97,7 @@ export class SizeSampler {
   #schedule(ms: number): void {
     if (this.#isStopped) return;
     this.#timer = setTimeout(() => {
-      this.#running = this.sample()
-        .catch(() => true)
-        .then(isMore => this.#schedule(isMore ? sampleMs : idleMs));
+      this.#running = this.takeTurn().then(next => this.#schedule(next));
     }, ms).unref();
   }
 
@@ -83,4 +107,16 @@ export class SizeSampler {
     this.#removedAt = now;
     await this.#options.store.removeOld();
   }
+}
+
+/** Returns the size of a tenant's database in bytes; undefined when it does not respond. */
+async function readSize(
+  databases: Pick<TenantDatabases, 'open'>,
+  tenant: Parameters<TenantDatabases['open']>[0],
+): Promise<number | undefined> {
+  const rows = await databases
+    .open(tenant)
+    .read(databaseSize)
+    .catch(() => []);
+  return rows[0] && Number(rows[0].bytes);
 }

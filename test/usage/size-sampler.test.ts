@@ -26,7 +26,7 @@ describe('sizes of databases in the usage ledger', () => {
     const { control, installation, log } = world;
     const store = createUsageStore(control, newProcess('service'), randomUUID());
     const directory = { tenant: (guid: string) => loadTenant(guid, { ...installation, log }) };
-    return new SizeSampler({ store, directory, databases: world.service.databases });
+    return new SizeSampler({ store, directory, databases: world.service.databases, log });
   }
 
   it('one process samples each database once an hour, at most one in a second, and another one takes over', async () => {
@@ -59,6 +59,39 @@ describe('sizes of databases in the usage ledger', () => {
     expect(await sampler.sample()).to.equal(true);
     expect((await sizes()).map(({ slug }) => slug)).to.deep.equal(['globex']);
     await execute(`update tenants set status = 'active' where slug = 'acme'`);
+  });
+
+  it('while the control database fails, sampling is tried less and less often, and logged once until it succeeds', async () => {
+    const warnings = (): number => world.logs.filter(line => line.includes('"sizes_not_sampled"')).length;
+    const sampler = createSampler();
+    const turns = async (count: number): Promise<number[]> => {
+      const seconds: number[] = [];
+      for (let turn = 0; turn < count; turn++) seconds.push((await sampler.takeTurn()) / 1_000);
+      return seconds;
+    };
+    for (const logged of [1, 2]) {
+      await execute('alter table usage_sampling rename to usage_sampling_away');
+      expect(await turns(7)).to.deep.equal([10, 20, 40, 80, 160, 300, 300]);
+      await execute('alter table usage_sampling_away rename to usage_sampling');
+      expect(warnings()).to.equal(logged);
+      await pass('1 hour');
+      expect(await turns(1)).to.deep.equal([1]);
+    }
+  });
+
+  it('a tenant whose database does not respond delays no other one, and has no size', async () => {
+    const [server] = await execute<{ database_name: string }>(`select database_name from tenants where slug = 'acme'`);
+    await execute(`update tenants set database_name = 'gone', updated_at = now() where slug = 'acme'`);
+    await execute('update tenant_usage set database_bytes = null');
+    const sampler = createSampler();
+    for (let turn = 0; turn < 2; turn++) {
+      await pass('1 hour');
+      expect(await sampler.takeTurn()).to.equal(1_000);
+    }
+    expect((await sizes()).map(({ slug }) => slug)).to.deep.equal(['globex']);
+    await execute(
+      `update tenants set database_name = '${server?.database_name}', updated_at = now() where slug = 'acme'`,
+    );
   });
 
   it('hours and processes of more than 100 days ago are removed, and younger ones stay', async () => {
