@@ -13,7 +13,8 @@ Examples:
   npx backoffice migrate --all --canary 2
   npx backoffice doctor
 
-Each command has examples and all of its options in its own help: npx backoffice move --help
+Each command has examples and all of its options in its own help, such as
+npx backoffice move --help
 Exit codes: 0 done, 1 failed, 2 wrong usage. The handbook is docs/operators.md.`;
 
 /**

@@ -24,8 +24,10 @@ export function reportText({ state, outcomes, skipped }: RunReport): string {
   return [
     ...(failures.length > 0 ? ['', tableText(failures, ''), ''] : []),
     `${state === 'halted' ? 'Halted: ' : ''}${counts.join(', ')}.`,
-    ...(failures.length > 0 ? ['Migrate the failed tenants again: npx backoffice migrate --retry-failed'] : []),
-    ...(skipped > 0 ? ['Migrate the rest: npx backoffice migrate --all'] : []),
+    ...(failures.length > 0
+      ? ['When the cause is gone, migrate the failed tenants again:', '  npx backoffice migrate --retry-failed']
+      : []),
+    ...(skipped > 0 ? ['Migrate the rest:', '  npx backoffice migrate --all'] : []),
   ].join('\n');
 }
 

@@ -28,13 +28,15 @@ function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
     const counts = Object.entries(outcomes).map(([name, count]) => `${count} ${name}`);
     lines.push('', `Last run: ${id}, ${state}, ${startedAt} by ${requestedBy}: ${counts.join(', ')}`);
   }
-  if (failing.length > 0) {
-    const command = 'npx backoffice migrate --retry-failed';
+  if (failing.length > 0)
     lines.push(
       '',
-      `The last migration of these tenants failed. Migrate them again: ${command}`,
+      'The last migration of these tenants failed:',
+      '',
       tableText(failing, ''),
+      '',
+      'When the cause is gone, migrate them again:',
+      '  npx backoffice migrate --retry-failed',
     );
-  }
   return lines.join('\n');
 }

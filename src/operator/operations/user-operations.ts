@@ -17,6 +17,8 @@ const password = optionalSecret(
 const scopeText = 'data that the user may use: of the own entity, or all';
 const entityText = 'entity that the user belongs to';
 
+const remedy = 'Change that: user change --entity, or --scope All.';
+
 const add = defineOperation({
   name: 'user add',
   description: 'add a user; the password is generated and shown only once',
@@ -47,6 +49,8 @@ const add = defineOperation({
     const shown = { guid: added.guid, email: added.email, role, scope, entityId: login.entityId };
     returnLogin(output, shown, login.password, given !== undefined);
     output.text(() => `\nThe person logs in with the tenant ${tenant.guid} (header X-Tenant).`);
+    if (scope === 'Self' && entity === undefined)
+      output.text(() => `The scope Self shows what belongs to the user's entity, and there is none. ${remedy}`);
   },
 });
 
