@@ -28,7 +28,6 @@ const steps = [
   'open target',
   'switched',
 ];
-const thereAndBack = Number(process.env.MOVES ?? 20);
 
 describe('drill: moves of a tenant', () => {
   let world: World;
@@ -113,18 +112,6 @@ describe('drill: moves of a tenant', () => {
     const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
     return { url: `http://127.0.0.1:${port}`, running };
   }
-
-  it('a tenant is moved there and back again and again, and no request fails', async function () {
-    this.timeout(thereAndBack * 30_000);
-    failures = [];
-    const pauses: number[] = [];
-    for (let count = 0; count < thereAndBack; count++) pauses.push((await move()).pauseMs ?? 0);
-    await expectAllWrites();
-    expect(failures).to.deep.equal([]);
-    pauses.sort((a, b) => a - b);
-    const p50 = pauses[pauses.length >> 1];
-    console.log({ moves: pauses.length, p50, worst: pauses.at(-1), writes: acknowledged.size });
-  });
 
   for (const step of steps)
     it(`a command that is killed before the step ${step} is replaced by the next one, and no write is lost`, async function () {

@@ -38,10 +38,16 @@ export async function sendSteadily(
 /** Returns the numbers of requests and of each failure, and percentiles of the times in ms. */
 export function summaryOf(served: readonly Served[]): Record<string, number> {
   const times = served.map(({ ms }) => ms).sort((a, b) => a - b);
-  const at = (share: number): number => Math.round(times[Math.floor((times.length - 1) * share)] ?? Number.NaN);
+  const at = (share: number): number =>
+    Math.round((times[Math.floor((times.length - 1) * share)] ?? Number.NaN) * 10) / 10;
   const failures = served.flatMap(({ status }) => (typeof status === 'string' ? [status] : []));
   const counts = Object.fromEntries(Object.entries(Object.groupBy(failures, text => text)).map(countOf));
   return { requests: times.length, failed: failures.length, ...counts, p50: at(0.5), p99: at(0.99), max: at(1) };
+}
+
+/** Returns how many requests failed. */
+export function failuresOf(served: readonly Served[]): number {
+  return served.filter(({ status }) => typeof status === 'string').length;
 }
 
 function countOf([text, all]: [string, unknown[] | undefined]): [string, number] {

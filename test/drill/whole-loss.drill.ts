@@ -1,0 +1,80 @@
+import { rm } from 'node:fs/promises';
+import { expect } from 'chai';
+import { databaseUrl } from '../../src/control/server-urls.ts';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import { Client } from '../support/client.ts';
+import { type RunningScript, runScript, startScript } from '../support/command-line.ts';
+import { createDedicatedServer } from '../support/dedicated-server.ts';
+import { eventually } from '../support/eventually.ts';
+import { largeTenantSql } from '../support/large-tenant.ts';
+import { runCommand } from '../support/run-command.ts';
+import { makeServerFolder } from '../support/server-folder.ts';
+import { quickSettings } from '../support/test-server.ts';
+
+const tenants = Number(process.env.TENANTS ?? 50);
+/** One of them has about 10 MB of rows and indexes. */
+const rows = Number(process.env.ROWS ?? 3_800);
+
+describe('drill: loss of a whole machine', () => {
+  let archives: string;
+  let folder: string;
+  let machine: EmbeddedPostgres | undefined;
+  let service: RunningScript | undefined;
+
+  after(async () => {
+    service?.process.kill('SIGKILL');
+    await service?.ended;
+    await machine?.leave();
+    for (const path of [archives, folder]) await rm(path, { recursive: true, force: true });
+  });
+
+  it('all tenants are served again from the archives and the master key, and the time of that is printed', async function () {
+    this.timeout(600_000);
+    archives = await makeServerFolder('archives');
+    const lost = await createDedicatedServer();
+    const logins: { guid: string; email: string; password: string }[] = [];
+    for (let number = 0; number < tenants; number++) {
+      const { tenant, logins: found } = await lost.provision(`tenant-${number}`);
+      logins.push({ email: '', password: '', ...found[0], guid: tenant.guid });
+      const fill = number === 0 ? largeTenantSql(rows) : [`insert into currencies (code, name) values ('EUR', 'Euro')`];
+      await lost.sql(fill.join(';\n'), tenant.databaseName);
+    }
+    const { MASTER_KEY = '' } = lost.environment;
+    const backup = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], {
+      ...lost.environment,
+      BACKUP_TARGET: archives,
+    });
+    expect(backup.code, backup.stderr).to.equal(0);
+    await lost.close(); // deletes its data folder
+
+    const startedAt = performance.now();
+    const passed = (): number => Math.round(performance.now() - startedAt) / 1_000;
+    folder = await makeServerFolder('new');
+    machine = await startEmbeddedPostgres(folder, { settings: quickSettings });
+    const settings = { DATABASE_URL: databaseUrl(machine.url, 'office'), MASTER_KEY, BACKUP_TARGET: archives };
+    const server = passed();
+    const restored = await runScript('scripts/control.ts', ['restore', '--all', '--json'], settings);
+    expect(restored.code, restored.stderr + restored.stdout).to.equal(0);
+    const command = passed();
+    const running = startScript('src/main.ts', [], {
+      ...settings,
+      PORT: '0',
+      MANAGEMENT_PORT: '0',
+      RATE_LIMIT_LOGIN: '1000000/15m',
+    });
+    service = running;
+    const port = await eventually(() => /"port":(\d+)/.exec(running.output.stdout)?.[1], 60_000);
+    const anonymous = new Client(`http://127.0.0.1:${port}`);
+    for (const { guid, email, password } of logins) {
+      const login = await anonymous.post('/api/v1/auth/login', { email, password }, { 'X-Tenant': guid });
+      expect(login.status, JSON.stringify(login.body)).to.equal(200);
+      expect((await new Client(anonymous.url, login.body).get('/api/v1/Currency?limit=1')).status).to.equal(200);
+    }
+    console.log({
+      tenants,
+      'server started, s': server,
+      'databases restored, s': command,
+      'every tenant logged in and read, s': passed(),
+    });
+  });
+});
