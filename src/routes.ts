@@ -7,6 +7,7 @@ import { roleRoutes } from './people/role-routes.ts';
 import { userRoutes } from './people/user-routes.ts';
 import { resources } from './resources/index.ts';
 import type { TenantRoute } from './tenancy/define-route.ts';
+import { usageRoutes } from './usage/usage-routes.ts';
 
 /** The services that the routes use. */
 export interface RouteServices extends AuthServices, ImportServices {}
@@ -21,6 +22,7 @@ export function apiRoutes(parts: RouteServices): TenantRoute[] {
     ...importRoutes(parts),
     ...activityRoutes(),
     ...auditRoutes(parts),
+    ...usageRoutes(parts),
   ];
 }
 

@@ -1208,6 +1208,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/Usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What the tenant used, by day or by hour
+         * @description Has an entry for each day (or hour) in UTC with requests, the oldest first. Needs the scope `All`. Requests are added within 10 seconds, and kept for 100 days.
+         *
+         *     Needs a token with the permission `users.manage`.
+         */
+        get: operations["getUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1598,6 +1620,26 @@ export interface components {
             IPAddress: string | null;
             /** @description The `X-Request-Id` of the request that made the change; null for a change of the operator. */
             TraceId: string | null;
+        };
+        /** Usage */
+        Usage: {
+            /**
+             * Format: date-time
+             * @description The begin of the hour or day, in UTC.
+             */
+            StartsAt: string;
+            /** @description The requests of authenticated users and clients that ended in this time. */
+            Requests: number;
+            /** @description Of these, the ones with status 429 or 503. */
+            Refused: number;
+            /** @description Of these, the ones with `POST`, `PUT` or `DELETE` that succeeded. */
+            Writes: number;
+            /** @description The bytes of the response bodies, as they were sent. */
+            ResponseBytes: number;
+            /** @description The time in which connections to the tenant's database were in use, in milliseconds. */
+            DatabaseMs: number;
+            /** @description The last known size of the database in this time; null if none is known. */
+            DatabaseBytes: number | null;
         };
         /** @description Problem details (RFC 9457). */
         Problem: {
@@ -7436,6 +7478,54 @@ export interface operations {
                     "application/json": components["schemas"]["AuditEntry"][];
                     /** @example Id,CreatedAt,UserId,UserGuid,Action,Resource,Key,Before,After,IPAddress,TraceId */
                     "text/csv": string;
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            410: components["responses"]["Problem410"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getUsage: {
+        parameters: {
+            query?: {
+                /** @description From the hour of this time on. Without it, from the begin of this month on, in UTC. */
+                from?: string;
+                /** @description Until before the hour of this time. Without it, until now. */
+                to?: string;
+                /** @description Sums of hours or of days. */
+                by?: "hour" | "day";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "StartsAt": "2026-01-05T09:30:00.000Z",
+                     *         "Requests": 1,
+                     *         "Refused": 1,
+                     *         "Writes": 1,
+                     *         "ResponseBytes": 1,
+                     *         "DatabaseMs": 1,
+                     *         "DatabaseBytes": null
+                     *       }
+                     *     ]
+                     */
+                    "application/json": components["schemas"]["Usage"][];
                 };
             };
             400: components["responses"]["Problem400"];

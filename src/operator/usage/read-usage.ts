@@ -1,5 +1,6 @@
 import { isoTime } from '../../postgres/iso-time.ts';
 import type { Statements } from '../../postgres/statements.ts';
+import { usageSums } from '../../usage/usage-sums.ts';
 import { noSuchTenant } from '../tenants/read-tenants.ts';
 
 /** The lengths of the periods that usage is summed over. */
@@ -57,10 +58,7 @@ export async function readUsage(
   if (slug !== undefined) await requireTenant(statements, slug);
   return statements.execute(
     `select slug as tenant, guid, to_char(hour at time zone 'UTC', '${formats[by]}') as period,
-            sum(requests)::float8 as requests, sum(refused)::float8 as refused, sum(writes)::float8 as writes,
-            sum(response_bytes)::float8 as "responseBytes", round(sum(database_ms)) as "databaseMs",
-            (array_agg(database_bytes order by hour desc) filter (where database_bytes is not null))[1]::float8
-              as "databaseBytes"
+            ${usageSums}
        from tenant_usage join tenants on tenants.id = tenant_id
       where hour >= date_trunc('hour', ?::timestamptz, 'UTC') and hour < date_trunc('hour', ?::timestamptz, 'UTC')
             ${slug === undefined ? '' : 'and slug = ?'}

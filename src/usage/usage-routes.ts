@@ -1,0 +1,86 @@
+import { z } from 'zod';
+import type { ControlDatabase } from '../control/database.ts';
+import { queryList } from '../control/tenant-turns.ts';
+import { problem } from '../errors.ts';
+import { describeFields } from '../http/describe-fields.ts';
+import { moment, timestamp } from '../http/fields.ts';
+import { isoTime } from '../postgres/iso-time.ts';
+import { preparedStatement } from '../postgres/statement.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { usageSums } from './usage-sums.ts';
+
+const periods = ['hour', 'day'] as const;
+
+const count = () => z.int().min(0);
+const view = describeFields(
+  {
+    StartsAt: timestamp(),
+    Requests: count(),
+    Refused: count(),
+    Writes: count(),
+    ResponseBytes: count(),
+    DatabaseMs: count(),
+    DatabaseBytes: count().nullable(),
+  },
+  {
+    StartsAt: 'The begin of the hour or day, in UTC.',
+    Requests: 'The requests of authenticated users and clients that ended in this time.',
+    Refused: 'Of these, the ones with status 429 or 503.',
+    Writes: 'Of these, the ones with `POST`, `PUT` or `DELETE` that succeeded.',
+    ResponseBytes: 'The bytes of the response bodies, as they were sent.',
+    DatabaseMs: "The time in which connections to the tenant's database were in use, in milliseconds.",
+    DatabaseBytes: 'The last known size of the database in this time; null if none is known.',
+  },
+).meta({ title: 'Usage' });
+
+const query = describeFields(
+  { from: moment().optional(), to: moment().optional(), by: z.enum(periods).default('day') },
+  {
+    from: 'From the hour of this time on. Without it, from the begin of this month on, in UTC.',
+    to: 'Until before the hour of this time. Without it, until now.',
+    by: 'Sums of hours or of days.',
+  },
+);
+
+/** Reads the rows of one tenant by their primary key: at most 2,400, because the ledger has 100 days. */
+const selectUsage = `
+  select ${isoTime(`date_trunc($2, hour, 'UTC')`)} as "startsAt", ${usageSums}
+    from tenant_usage
+   where tenant_id = $1 and hour >= date_trunc('hour', coalesce($3::timestamptz, date_trunc('month', now(), 'UTC')), 'UTC')
+     and ($4::timestamptz is null or hour < date_trunc('hour', $4::timestamptz, 'UTC'))
+   group by 1 order by 1`;
+
+/** What the tenant of the caller uses, for its administrators. */
+export function usageRoutes({ control }: { control: ControlDatabase }): TenantRoute[] {
+  return [
+    defineRoute({
+      method: 'GET',
+      path: '/api/v1/Usage',
+      access: 'users.manage',
+      tag: 'Usage',
+      summary: 'What the tenant used, by day or by hour',
+      description:
+        'Has an entry for each day (or hour) in UTC with requests, the oldest first. Needs the scope `All`. Requests are ' +
+        'added within 10 seconds, and kept for 100 days.',
+      query,
+      response: z.array(view),
+      handler: async ({ query: { from = null, to = null, by } }, context) => {
+        if (context.caller.scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
+        const rows = await queryList(
+          control,
+          context,
+          preparedStatement(selectUsage, [context.tenant.id, by, from, to]),
+        );
+        return rows.map(row => ({
+          StartsAt: row.startsAt as string,
+          Requests: row.requests as number,
+          Refused: row.refused as number,
+          Writes: row.writes as number,
+          ResponseBytes: row.responseBytes as number,
+          DatabaseMs: row.databaseMs as number,
+          DatabaseBytes: row.databaseBytes as number | null,
+        }));
+      },
+    }),
+  ];
+}
