@@ -98,7 +98,7 @@ export function activityRoutes(): TenantRoute[] {
       response: view,
       handler: async ({ params }, context) => {
         const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
-        const [row] = id ? await context.read(table.selectJson([['id = ?', id], visible(context.caller)])) : [];
+        const [row] = id ? await context.read(table.selectRecord([['id = ?', id], visible(context.caller)])) : [];
         if (!row) throw problem('not_found');
         return Representation.ofText(row.json as string) as never;
       },

@@ -24,6 +24,11 @@ export class LargeReads {
     this.#memory = memory;
   }
 
+  /** True when the work has a large result in memory: it must not wait for other reads, which may wait for its end. */
+  isHeldBy(work: Deadline | undefined): boolean {
+    return this.#memory.isHeldBy(work);
+  }
+
   /**
    * @param statement name of the statement
    * @param query must count the bytes that it receives as those of the read
@@ -32,8 +37,7 @@ export class LargeReads {
   async run<T>(statement: string, query: (read: Read) => Promise<T>, deadline?: Deadline): Promise<T> {
     const run = () => this.#run(statement, query, deadline);
     const isLarge = (this.#largeUntil.get(statement) ?? 0) >= performance.now();
-    // Other reads wait for the end of work with a large read, so its next read must not wait for them.
-    if (!isLarge || this.#memory.isHeldBy(deadline)) return run();
+    if (!isLarge || this.isHeldBy(deadline)) return run();
     const reading = this.#last.then(run);
     this.#last = reading.catch(() => {});
     return reading;

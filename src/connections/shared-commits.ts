@@ -1,7 +1,7 @@
-import { type Deadline, DeadlineError } from '../deadline.ts';
-import { PoolError } from '../postgres/database-error.ts';
+import type { Deadline } from '../deadline.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import { commitTogether } from './commit-together.ts';
+import { QueryGroups } from './query-groups.ts';
 import { resourceLockKey } from './resource-lock.ts';
 import type { TenantClient } from './tenant-client.ts';
 
@@ -33,11 +33,8 @@ interface SharedCommitsOptions {
 }
 
 const maxGroupSize = 8;
-/** A change with less time left is committed alone: its deadline destroys the connection of the whole group. */
-const minTimeLeftMs = 1_000;
 /** Changes that are committed alone after a group that failed: while many are refused, few are made twice. */
 const aloneAfterFailure = 64;
-const maxWaiting = 2_000; // as in the queue for connections
 
 /**
  * Commits changes of one tenant together: those that arrive in one turn of the event loop, or wait for a connection at
@@ -57,64 +54,30 @@ const maxWaiting = 2_000; // as in the queue for connections
  */
 export class SharedCommits {
   readonly #options: SharedCommitsOptions;
-  #waiting: Waiting[] = [];
-  /** Connections that are being waited for. */
-  #connecting = 0;
-  #isScheduled = false;
+  readonly #groups: QueryGroups<Waiting>;
   /** Changes that are yet to be committed alone. */
   #alone = 0;
 
   constructor(options: SharedCommitsOptions) {
     this.#options = options;
+    this.#groups = new QueryGroups({
+      connect: options.connect,
+      run: (client, group) => this.#commit(client, group),
+      canJoin: ({ resource }, first) => resource === first.resource,
+      maxGroupSize: () => (this.#alone > 0 ? 1 : maxGroupSize),
+    });
   }
 
   /** Makes a change. @returns the rows of its statement */
   change(change: SingleChange): Promise<RowValues[]> {
-    if (this.#waiting.length >= maxWaiting)
-      return Promise.reject(new PoolError('POOL_TIMEOUT', 'too many changes wait for a connection'));
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ ...change, resolve, reject });
-      this.#schedule();
+      this.#groups.add({ ...change, resolve, reject });
     });
   }
 
-  /** At the end of this turn of the event loop, so that the changes of the turn are committed together. */
-  #schedule(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    setImmediate(() => {
-      this.#isScheduled = false;
-      while (this.#waiting.length > this.#connecting * this.#groupSize) void this.#commitNext();
-    });
-  }
-
-  /** Commits the changes that wait when a connection is free. Never rejects. */
-  async #commitNext(): Promise<void> {
-    this.#connecting++;
-    const waiting = this.#waiting.at(-1);
-    let client: TenantClient;
-    try {
-      client = await this.#options.connect();
-    } catch (error) {
-      this.#connecting--;
-      this.#refuse(waiting, error);
-      return;
-    }
-    this.#connecting--;
-    const group = this.#take();
-    if (this.#waiting.length > 0) this.#schedule(); // before this commit, which may wait for a lock
-    try {
-      if (group.length > 0) await this.#commit(client, group);
-    } catch (error) {
-      for (const { reject } of group) reject(error);
-    } finally {
-      client.release();
-    }
-  }
-
-  async #commit(client: TenantClient, group: Waiting[]): Promise<void> {
+  async #commit(client: TenantClient, group: readonly Waiting[]): Promise<void> {
     const options = this.#options;
-    for (const { deadline } of group) if (deadline) client.endAt(deadline);
+    if (this.#alone > 0) this.#alone--;
     const [first] = group as [Waiting];
     if (first.resource !== undefined) await client.locks.hold(resourceLockKey(first.resource), first.announce);
     if (group.length === 1) {
@@ -129,39 +92,4 @@ export class SharedCommits {
       else options.changeAlone(change).then(change.resolve, change.reject);
     }
   }
-
-  get #groupSize(): number {
-    return this.#alone > 0 ? 1 : maxGroupSize;
-  }
-
-  /** Takes the change that waits longest, and those that wait and can share its transaction. */
-  #take(): Waiting[] {
-    const group: Waiting[] = [];
-    const others: Waiting[] = [];
-    const mayJoin = (change: Waiting, [first]: Waiting[]): boolean =>
-      !first ||
-      (group.length < this.#groupSize && change.resource === first.resource && hasTime(change) && hasTime(first));
-    for (const change of this.#waiting) {
-      if (change.deadline?.passed) change.reject(new DeadlineError());
-      else if (mayJoin(change, group)) group.push(change);
-      else others.push(change);
-    }
-    this.#waiting = others;
-    if (group.length > 0 && this.#alone > 0) this.#alone--;
-    return group;
-  }
-
-  /**
-   * Refuses the changes that the connection was for: of those up to `last`, which have waited for it, as many as a
-   * group has. The others have a connection of their own to wait for.
-   */
-  #refuse(last: Waiting | undefined, error: unknown): void {
-    const count = last ? Math.min(this.#waiting.indexOf(last) + 1, this.#groupSize) : 0;
-    for (const { reject } of this.#waiting.splice(0, count)) reject(error);
-    if (this.#waiting.length > 0) this.#schedule();
-  }
-}
-
-function hasTime({ deadline }: SingleChange): boolean {
-  return !deadline || deadline.leftMs >= minTimeLeftMs;
 }

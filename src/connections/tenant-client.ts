@@ -49,8 +49,8 @@ export class TenantClient extends pg.Client {
   #usedSince = 0;
   #forgetDeadlines: (() => void)[] = [];
   readonly #described = new DescribedStatements();
-  /** The read that the connection receives rows for. */
-  #read: Read | undefined;
+  /** The reads that the connection receives rows for, in the order of their queries. */
+  readonly #reads: Read[] = [];
 
   constructor(pool: PoolState<TenantClient>) {
     super(pool.options);
@@ -98,7 +98,7 @@ export class TenantClient extends pg.Client {
     }
     this.openedAt = performance.now();
     const stream = this.#stream;
-    stream.on('data', (chunk: Buffer) => this.#read?.receive(chunk.length));
+    stream.on('data', (chunk: Buffer) => this.#reads[0]?.receive(chunk.length));
     // Not as a callback of `setTimeout`, which would be called once only: an idle connection is silent, too.
     stream.setTimeout(silenceMs).on('timeout', () => {
       // Without the code of a lost connection, which would cause a retry that takes as long again.
@@ -121,15 +121,18 @@ export class TenantClient extends pg.Client {
     }
   }
 
-  /** Runs a query and counts the bytes that it receives as those of `read`, which may pause the connection. */
+  /**
+   * Runs a query and counts the bytes that it receives as those of `read`, which may pause the connection. A chunk with
+   * the results of several queries counts for the first one.
+   */
   async receiveFor<T>(read: Read, query: () => Promise<T>): Promise<T> {
     const stream = this.#stream;
-    this.#read = read;
+    this.#reads.push(read);
     read.source = stream;
     try {
       return await query();
     } finally {
-      this.#read = undefined;
+      this.#reads.splice(this.#reads.indexOf(read), 1);
       read.source = undefined;
       stream.resume(); // the last bytes of a result may have paused it
     }

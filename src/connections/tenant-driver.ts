@@ -9,6 +9,7 @@ import { LargeReads } from './large-reads.ts';
 import type { ReadMemory } from './read-memory.ts';
 import { type ResourceState, resourceLockKey, resourceState } from './resource-lock.ts';
 import { SharedCommits } from './shared-commits.ts';
+import { SharedReads } from './shared-reads.ts';
 import type { TenantClient } from './tenant-client.ts';
 import { TenantConnection } from './tenant-connection.ts';
 import type { ExpectedTenant } from './tenant-identity.ts';
@@ -72,6 +73,11 @@ export class TenantDriver extends PostgreSqlDriver {
   /** The URL of the database, with the tenant's login. */
   readonly url: string;
   readonly #largeReads: LargeReads;
+  readonly #sharedReads = new SharedReads({
+    connect: () => this.pool.connect(),
+    readAlone: ({ select, read, deadline }) =>
+      this.#retryOnce(client => client.receiveFor(read, () => client.rows(select)), deadline),
+  });
   readonly #sharedCommits = new SharedCommits({
     connect: () => this.pool.connect(),
     commit: (client, { actor, change }) =>
@@ -100,9 +106,14 @@ export class TenantDriver extends PostgreSqlDriver {
     this.setMetadata(orm.getMetadata());
   }
 
-  /** Returns the rows of a reading statement. If the connection is lost meanwhile, reads once more on another one. */
-  async read(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
-    return this.#read(select, client => client.rows(select), deadline);
+  /**
+   * Returns the rows of a reading statement. If the connection is lost meanwhile, reads once more on another one. Reads
+   * of a short statement share a connection with others. A request that is traced reads alone.
+   */
+  read(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
+    if (!select.isShort || deadline?.trace || this.#largeReads.isHeldBy(deadline))
+      return this.#read(select, client => client.rows(select), deadline);
+    return this.#largeReads.run(select.name, read => this.#sharedReads.read({ select, read, deadline }), deadline);
   }
 
   /** Returns the rows of a reading statement of a resource, and whether they may be cached. Retries as `read` does. */

@@ -9,6 +9,8 @@ export interface Statement {
   readonly text: string;
   readonly values: unknown[];
   readonly types?: pg.CustomTypesConfig;
+  /** True when it reads few records, which it finds by an index. */
+  readonly isShort?: boolean;
   /** The same change as a statement that also sets its actor, so that it can be a transaction by itself. */
   readonly withActor?: (actor: string) => Statement;
 }

@@ -5,7 +5,9 @@ import { type Conditions, preparedStatement, type Statement, unpreparedStatement
 import { TableColumns } from './table-columns.ts';
 
 /** A list of at most so many records is read as one row. */
-const shortList = 100;
+const oneRowList = 100;
+/** A list of at most so many records is short. */
+const shortList = 20;
 
 interface SelectOptions {
   /** The direction of each property to order by. */
@@ -44,10 +46,15 @@ export class TableReads extends TableColumns {
     const records = this.#selectText(this.jsonFields, conditions, options, values);
     const { limit = Number.POSITIVE_INFINITY, isRowPerRecord = false } = options;
     const text =
-      limit <= shortList && !isRowPerRecord
+      limit <= oneRowList && !isRowPerRecord
         ? `select array_to_string(array(select row_to_json(record)::text from (${records}) record), ',') as json`
         : `select row_to_json(record)::text as json from (${records}) record`;
-    return preparedStatement(text, values);
+    return { ...preparedStatement(text, values), isShort: limit <= shortList };
+  }
+
+  /** Selects the record with a key, as `selectJson` does. */
+  selectRecord(conditions: Conditions): Statement {
+    return { ...this.selectJson(conditions), isShort: true };
   }
 
   /** Selects a page of records, in any order: see `pageText`. Each row has `json`, as in `selectJson`, and `keys`. */

@@ -43,7 +43,7 @@ function readRoute(
     handler: async ({ params, query }, context) => {
       const condition = find(params);
       if (!condition) throw problem('not_found');
-      const select = () => table.selectJson([condition, ...visibleTo(resource, context.caller, query)]);
+      const select = () => table.selectRecord([condition, ...visibleTo(resource, context.caller, query)]);
       const cacheKey = `${query.includeDeleted ? 'any ' : ''}${condition.join(' ')}`;
       return respondWith(resource, context, cacheKey, select, ([row]) => {
         if (!row) throw problem('not_found');

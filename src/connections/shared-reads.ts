@@ -1,0 +1,75 @@
+import type { Deadline } from '../deadline.ts';
+import { isConnectionLost, PoolError } from '../postgres/database-error.ts';
+import type { RowValues, Statement } from '../postgres/statement.ts';
+import { QueryGroups } from './query-groups.ts';
+import type { Read } from './read-memory.ts';
+import type { TenantClient } from './tenant-client.ts';
+
+/** A read of a short statement. */
+export interface SharedRead {
+  readonly select: Statement;
+  /** Counts the bytes of the result. */
+  readonly read: Read;
+  /** Of the request that reads. */
+  readonly deadline?: Deadline | undefined;
+}
+
+interface Waiting extends SharedRead {
+  resolve: (rows: RowValues[]) => void;
+  reject: (error: unknown) => void;
+}
+
+interface SharedReadsOptions {
+  connect: () => Promise<TenantClient>;
+  /** Reads as if there were no others: on a connection of its own. */
+  readAlone: (shared: SharedRead) => Promise<RowValues[]>;
+}
+
+/**
+ * Reads of one tenant that share a connection: those of one statement that arrive in one turn of the event loop, or
+ * wait for a connection at the same time. They are sent in one packet, and PostgreSQL executes one after the other. To
+ * acquire a connection, to send on it and to wake its process costs more than to read a record.
+ *
+ * Each read behaves as if it were alone:
+ *
+ *   1. Each is a transaction by itself, so one that fails does not fail the others.
+ *   2. Reads of one connection are of one statement, which is short: it finds few records by an index. So a read waits
+ *      for others for less than a millisecond, or for a lock on a table that it reads itself.
+ *   3. When the connection is lost, or destroyed because the deadline of another read has passed, a read is made again
+ *      on a connection of its own. A read with little time left does not share a connection (`QueryGroups`).
+ *   4. Work that has a large result in memory must not wait for other reads (`ReadMemory`), so it reads alone.
+ */
+export class SharedReads {
+  readonly #options: SharedReadsOptions;
+  readonly #groups: QueryGroups<Waiting>;
+
+  constructor(options: SharedReadsOptions) {
+    this.#options = options;
+    this.#groups = new QueryGroups({
+      connect: options.connect,
+      run: (client, group) => this.#run(client, group),
+      canJoin: ({ select }, first) => select.name === first.select.name,
+    });
+  }
+
+  /** Returns the rows of a short statement. */
+  read(shared: SharedRead): Promise<RowValues[]> {
+    return new Promise((resolve, reject) => {
+      this.#groups.add({ ...shared, resolve, reject });
+    });
+  }
+
+  async #run(client: TenantClient, group: readonly Waiting[]): Promise<void> {
+    const read = async (waiting: Waiting): Promise<void> => {
+      const { select, resolve, reject } = waiting;
+      try {
+        resolve(await client.receiveFor(waiting.read, () => client.rows(select)));
+      } catch (error) {
+        const isDestroyed = error instanceof PoolError && group.some(({ deadline }) => deadline?.passed);
+        if (isDestroyed || isConnectionLost(error)) this.#options.readAlone(waiting).then(resolve, reject);
+        else reject(error);
+      }
+    };
+    await client.sendTogether(() => group.map(read));
+  }
+}
