@@ -33,6 +33,8 @@ export class QueryGroups<Item extends Waiting> {
   #waiting: Item[] = [];
   /** Connections that are being waited for. */
   #connecting = 0;
+  /** Groups that run. */
+  #running = 0;
   #isScheduled = false;
 
   constructor(options: QueryGroupsOptions<Item>) {
@@ -49,14 +51,19 @@ export class QueryGroups<Item extends Waiting> {
     this.#schedule();
   }
 
-  /** At the end of this turn of the event loop, so that the items of the turn are in one group. */
+  /**
+   * At the end of this turn of the event loop, so that the items of the turn are in one group. An item that finds no
+   * other one under way does not wait for the end of the turn: a client that is alone would gain nothing by it.
+   */
   #schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    setImmediate(() => {
+    const runAll = (): void => {
       this.#isScheduled = false;
       while (this.#waiting.length > this.#connecting * this.#maxGroupSize) void this.#runNext();
-    });
+    };
+    if (this.#running + this.#connecting === 0) process.nextTick(runAll);
+    else setImmediate(runAll);
   }
 
   /** Runs a group of those that wait when a connection is free. Never rejects. */
@@ -73,6 +80,7 @@ export class QueryGroups<Item extends Waiting> {
       return;
     }
     this.#connecting--;
+    this.#running++;
     const group = this.#take();
     if (this.#waiting.length > 0) this.#schedule(); // before this group runs, which may wait for a lock
     try {
@@ -81,6 +89,7 @@ export class QueryGroups<Item extends Waiting> {
     } catch (error) {
       for (const { reject } of group) reject(error);
     } finally {
+      this.#running--;
       client.release();
     }
   }

@@ -70,6 +70,7 @@ export class SharedReads {
         else reject(error);
       }
     };
-    await client.sendTogether(() => group.map(read));
+    const [first, ...others] = group as [Waiting, ...Waiting[]];
+    await (others.length === 0 ? read(first) : client.sendTogether(() => group.map(read)));
   }
 }
