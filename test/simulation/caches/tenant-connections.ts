@@ -146,6 +146,10 @@ export class TenantConnection {
     );
   }
 
+  async rows(statement: Query): Promise<Result['rows']> {
+    return (await this.query(statement)).rows;
+  }
+
   async sendTogether<Queries extends readonly Promise<unknown>[] | []>(send: () => Queries) {
     const queries = send();
     await Promise.allSettled(queries);
