@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Context, Middleware } from 'koa';
+import ratelimit from 'koa-ratelimit';
 import { problem } from '../../errors.ts';
 import type { Trace } from '../../tracing/trace.ts';
 import { type CountedNetwork, countedNetworks } from '../client-address.ts';
@@ -68,41 +69,72 @@ interface LimitOptions {
 
 /** Sends the state of the limit in `RateLimit-*`, and rejects with 429 and `Retry-After`. Times are in seconds. */
 function limit({ name, rate, store, key, delay }: LimitOptions): Middleware {
-  const reject = async (ctx: Context, resetMs: number): Promise<never> => {
+  const count = ratelimit({
+    driver: 'redis',
+    db: driver(store) as never,
+    namespace: name,
+    max: rate.max,
+    duration: rate.windowMs,
+    id: ctx => ctx.state.rateLimitKey,
+    headers: { total: 'RateLimit-Limit', remaining: 'RateLimit-Remaining', reset: 'RateLimit-Reset' },
+    errorMessage: 'rejected', // replaced by the problem below
+  });
+  const reject = async (ctx: Context): Promise<never> => {
+    const { 'ratelimit-reset': reset } = ctx.response.headers;
     await delay?.(ctx);
-    throw problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Math.ceil(resetMs / 1000))) } });
+    throw problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Number(reset))) } });
   };
-  /** Rejects a request that exceeds the rate of a larger network, which the headers then describe. */
-  const countInLarger = async (ctx: Context, networks: CountedNetwork[]): Promise<void> => {
+  /** True when the request exceeds the rate of a larger network, which the headers then describe. */
+  const exceedsLarger = async (ctx: Context, networks: CountedNetwork[]): Promise<boolean> => {
     for (const network of networks) {
       const max = rate.max * network.factor;
       const { remaining, resetMs } = await store.hit(`${name}:${await key(ctx, network)}`, { ...rate, max });
       if (remaining > 0) continue;
       setRateHeaders(ctx, max, resetMs);
-      await reject(ctx, resetMs);
+      return true;
     }
+    return false;
   };
   return async (ctx, next) => {
     const [smallest, ...larger] = countedNetworks(ctx.state.ipAddress);
-    const counted = await key(ctx, smallest);
+    ctx.state.rateLimitKey = await key(ctx, smallest);
     const trace: Trace | undefined = ctx.state.trace;
     const startedAt = trace ? performance.now() : 0;
-    const { remaining, resetMs } = await store.hit(`${name}:${counted}`, rate);
-    setRateHeaders(ctx, rate.max, resetMs, Math.max(0, remaining - 1));
-    // A request that the smallest network rejects does not count for the larger ones, which other clients share.
-    if (remaining === 0) await reject(ctx, resetMs);
-    if (larger.length > 0) await countInLarger(ctx, larger);
-    trace?.addStep('rate limit', startedAt, performance.now());
-    await next();
+    await count(ctx, async () => {
+      // A request that the smallest network rejects does not count for the larger ones, which other clients share.
+      if (larger.length > 0 && (await exceedsLarger(ctx, larger))) await reject(ctx);
+      trace?.addStep('rate limit', startedAt, performance.now());
+      await next();
+    });
+    if (ctx.state.rateLimit) await reject(ctx); // koa-ratelimit sets it only when it does not call `next`
   };
 }
 
-/** Describes a limit. @param resetMs until it admits requests again @param remaining requests that are left */
-export function setRateHeaders({ res }: Context, max: number, resetMs: number, remaining = 0): void {
-  // Not `ctx.set` with an object, which takes three times as long.
-  res.setHeader('RateLimit-Limit', String(max));
-  res.setHeader('RateLimit-Remaining', String(remaining));
-  res.setHeader('RateLimit-Reset', String(Math.ceil(resetMs / 1000)));
+/** Describes the limit that rejects a request. @param resetMs until the limit admits requests again */
+export function setRateHeaders(ctx: Context, max: number, resetMs: number): void {
+  ctx.set({
+    'RateLimit-Limit': String(max),
+    'RateLimit-Remaining': '0',
+    'RateLimit-Reset': String(Math.ceil(resetMs / 1000)),
+  });
+}
+
+/**
+ * The only method that koa-ratelimit calls on its Redis client. koa-ratelimit takes the second number for a time of day
+ * and sends it unchanged in `RateLimit-Reset`; so it is the number of seconds until the reset.
+ */
+function driver(store: RateLimitStore) {
+  return {
+    ratelimiter: async (
+      key: string,
+      _now: number,
+      windowMs: number,
+      max: number,
+    ): Promise<[number, number, number]> => {
+      const { remaining, resetMs } = await store.hit(key, { max, windowMs });
+      return [remaining, Math.ceil(resetMs / 1000), max];
+    },
+  };
 }
 
 /** Hashes the parts of a key, so that no e-mail address leaves the process and no character is special to Redis. */
