@@ -1,3 +1,6 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { type ScriptResult, startScript } from '../../support/command-line.ts';
@@ -85,5 +88,37 @@ describe('errors of the command line', () => {
       expect(performance.now() - startedAt).to.be.below(2_000);
       await client.query('rollback');
     });
+  });
+
+  it('SIGTERM lets backup run end the running archive, and begin that of no other tenant', async () => {
+    const target = await mkdtemp(join(tmpdir(), 'backoffice-target-'));
+    await withConnection(world.acme.adminUrl, async client => {
+      await client.query('begin; lock table countries in access exclusive mode');
+      const backup = startScript('scripts/tenant.ts', ['backup', 'run', '--all', '--concurrency', '1', '--json'], {
+        ...world.environment,
+        BACKUP_TARGET: target,
+      });
+      const waiting = `
+        select 1 from pg_locks where relation = 'countries'::regclass and not granted
+           and database = (select oid from pg_database where datname = current_database())`;
+      await eventually(async () => (await client.query(waiting)).rows.length > 0, 30_000);
+      backup.process.kill('SIGTERM');
+      const text = 'Interrupted: waiting for the running archives.';
+      await eventually(async () => backup.output.stderr.includes(text), 10_000);
+      await client.query('rollback');
+      const { stdout, code } = await backup.ended;
+      const outcomes = stdout
+        .trim()
+        .split('\n')
+        .slice(0, -1)
+        .map(line => JSON.parse(line));
+      const [first, second, control] = outcomes;
+      expect([first.slug, first.state]).to.deep.equal(['acme', 'archived']);
+      expect([second.slug, second.state]).to.deep.equal(['globex', 'failed']);
+      expect(second.error).to.include('interrupted before this tenant');
+      expect([control.slug, control.state]).to.deep.equal([null, 'archived']); // it has what was archived
+      expect(code).to.equal(1);
+    });
+    await rm(target, { recursive: true });
   });
 });
