@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { startScript } from '../test/support/command-line.ts';
+import { type RunningScript, startScript } from '../test/support/command-line.ts';
 
 /** A run of the command line, with its duration in ms and its peak memory in MB (NaN except on Linux). */
 export interface RunningCommand {
@@ -22,8 +22,12 @@ const memoryPollMs = 20;
 
 /** Starts a script, and measures its duration and memory. */
 export function startCommand(script: string, args: string[], environment: Record<string, string>): RunningCommand {
+  return measureCommand(startScript(script, args, environment));
+}
+
+/** Measures the duration and the memory of a program that has just been started. */
+export function measureCommand({ process: child, ended, output }: RunningScript): RunningCommand {
   const startedAt = performance.now();
-  const { process: child, ended, output } = startScript(script, args, environment);
   child.stdin.end();
   let peakMb = Number.NaN;
   const poll = setInterval(async () => {
