@@ -8,6 +8,7 @@ import { type Fields, withDefaults } from '../operations/operation-fields.ts';
 import { exitUsage } from './command.ts';
 import { confirmPlan } from './confirm-plan.ts';
 import { interruptSignal } from './interrupt-signal.ts';
+import { withLowPriority } from './low-priority.ts';
 import { createOutput, printError, printWarning } from './output.ts';
 import { canAsk, readAnswer } from './read-answer.ts';
 import { readSecret } from './read-secret.ts';
@@ -38,7 +39,9 @@ export async function perform(call: Call): Promise<void> {
     const { access } = call.operation;
     const values = withDefaults(call.operation.fields, call.given);
     const opener = openers[typeof access === 'function' ? access(values) : access];
-    if ((await opener(call, installation => performOn(call, installation))) === false) process.exitCode = exitFailed;
+    const work = () => opener(call, installation => performOn(call, installation));
+    const isPatient = call.operation.isPatient?.(values) ?? false;
+    if ((await (isPatient ? withLowPriority(work) : work())) === false) process.exitCode = exitFailed;
   } catch (error) {
     printError(error);
     process.exitCode = error instanceof OperatorError && error.usage ? exitUsage : exitFailed;

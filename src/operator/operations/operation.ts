@@ -45,6 +45,8 @@ export interface Operation<F extends Fields = Fields, A extends Access = Access>
   readonly changingFields?: readonly (keyof F & string)[];
   /** True if the log of operators has no entry: there is another record, and a timer makes hundreds a day. */
   readonly isUnrecorded?: boolean;
+  /** True if it uses much CPU time, and can wait while the service, which may be on the same machine, needs it. */
+  readonly isPatient?: (fields: Values<F>) => boolean;
   /** True if it returns a list. */
   readonly isList?: boolean;
   /** What `--json` prints, if that is not one document; false without documents. */

@@ -31,6 +31,7 @@ const restore = defineOperation({
 changed and removed since, restore swap puts the restored data in place, and restore back undoes that.`,
   access: values => (isUndelete(values) ? 'statements' : 'installation'),
   effect: 'changes',
+  isPatient: ({ to }) => to !== undefined,
   async run(values, { installation, ...context }) {
     if (!('control' in installation)) {
       const { slug } = values;

@@ -1,0 +1,24 @@
+import { constants, getPriority, setPriority } from 'node:os';
+
+/**
+ * Runs `work` with a lower priority than the service, which may run on the same machine; the processes that it starts
+ * have that, too. It takes longer only while others need the processor.
+ */
+export async function withLowPriority<T>(work: () => Promise<T>): Promise<T> {
+  const before = getPriority();
+  changePriority(Math.max(before, constants.priority.PRIORITY_BELOW_NORMAL));
+  try {
+    return await work();
+  } finally {
+    changePriority(before);
+  }
+}
+
+/** Only root may raise a priority; the command ends then, anyway. */
+function changePriority(priority: number): void {
+  try {
+    setPriority(priority);
+  } catch {
+    // A container may forbid it. The command runs at the priority that it has.
+  }
+}
