@@ -24,7 +24,10 @@ function addOperation(command: Command, operation: Operation): void {
   const { description, fields, help, examples, plan, effect, repeats, json } = operation;
   command.description(description);
   addFields(command, fields);
-  if (plan) command.option('--dry-run', operation.dryRun ?? 'show what would be changed, and change nothing');
+  if (plan) {
+    command.option('--dry-run', operation.dryRun ?? 'show what would be changed, and change nothing');
+    command.addOption(new Option('--plan', 'another name of --dry-run').implies({ dryRun: true }).hideHelp());
+  }
   if (effect === 'destroys') command.option('--yes', 'do not ask for confirmation');
   if (repeats === 'sometimes') command.option('--watch', 'show it again every 2 seconds, until Ctrl-C');
   if (json !== false) addOutputOptions(command, operation);

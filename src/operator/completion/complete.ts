@@ -40,7 +40,7 @@ async function candidatesAt(
 }
 
 function optionsOf(command: Command, before: readonly string[]): Candidate[] {
-  const unused = command.options.filter(option => !before.some(word => isNamed(option, word)));
+  const unused = command.options.filter(option => !option.hidden && !before.some(word => isNamed(option, word)));
   const help = { value: '--help', description: 'show the help of the command' };
   return [...unused.map(({ long, description }) => ({ value: long ?? '', description })), help];
 }

@@ -119,7 +119,7 @@ describe('operations', () => {
     }
     expect(await json('pool', 'drain', '--dry-run')).to.deep.equal([{ server: 'default', dropped: 0 }]);
     expect(await json('move', 'settle', '--dry-run')).to.deep.equal([]);
-    expect(await json('server', 'rebalance', '--dry-run')).to.deep.equal([]);
+    for (const name of ['--dry-run', '--plan']) expect(await json('server', 'rebalance', name), name).to.deep.equal([]);
     expect(await controlDigests()).to.deep.equal(before);
   });
 
