@@ -25,6 +25,11 @@ interface SharedReadsOptions {
   readAlone: (shared: SharedRead) => Promise<RowValues[]>;
 }
 
+/** Reads that share a connection and take longer than this together, in ms, delay each other. */
+const slowMs = 100;
+/** The reads of their statement are alone for this long, in ms. */
+const rememberMs = 10_000;
+
 /**
  * Reads of one tenant that share a connection: those of one statement that arrive in one turn of the event loop, or
  * wait for a connection at the same time. They are sent in one packet, and PostgreSQL executes one after the other. To
@@ -34,29 +39,44 @@ interface SharedReadsOptions {
  *
  *   1. Each is a transaction by itself, so one that fails does not fail the others.
  *   2. Reads of one connection are of one statement, which is short: it finds few records by an index. So a read waits
- *      for others for less than a millisecond, or for a lock on a table that it reads itself.
- *   3. When the connection is lost, or destroyed because the deadline of another read has passed, a read is made again
- *      on a connection of its own. A read with little time left does not share a connection (`QueryGroups`).
+ *      for others for less than a millisecond, or for a lock on a table that it reads itself. A statement can be slow
+ *      all the same, when many records match one of its conditions and few match all: after the first slow group, its
+ *      reads are alone for a while.
+ *   3. When the connection is lost or cannot be opened, or is destroyed because the deadline of another read has passed,
+ *      a read is made again on a connection of its own. A read with little time left does not share a connection
+ *      (`QueryGroups`).
  *   4. Work that has a large result in memory must not wait for other reads (`ReadMemory`), so it reads alone.
  */
 export class SharedReads {
   readonly #options: SharedReadsOptions;
   readonly #groups: QueryGroups<Waiting>;
+  /** The time until which the reads of a statement are alone, by `performance.now()`. Bounded as the names are. */
+  readonly #aloneUntil = new Map<string, number>();
 
   constructor(options: SharedReadsOptions) {
     this.#options = options;
     this.#groups = new QueryGroups({
       connect: options.connect,
       run: (client, group) => this.#run(client, group),
-      canJoin: ({ select }, first) => select.name === first.select.name,
+      canJoin: ({ select }, first) => select.name === first.select.name && !this.#isAlone(select),
     });
   }
 
   /** Returns the rows of a short statement. */
   read(shared: SharedRead): Promise<RowValues[]> {
+    const { readAlone } = this.#options;
+    if (this.#isAlone(shared.select)) return readAlone(shared);
     return new Promise((resolve, reject) => {
-      this.#groups.add({ ...shared, resolve, reject });
+      const fail = (error: unknown): void => {
+        if (isConnectionLost(error)) readAlone(shared).then(resolve, reject);
+        else reject(error);
+      };
+      this.#groups.add({ ...shared, resolve, reject: fail });
     });
+  }
+
+  #isAlone({ name }: Statement): boolean {
+    return (this.#aloneUntil.get(name) ?? 0) > performance.now();
   }
 
   async #run(client: TenantClient, group: readonly Waiting[]): Promise<void> {
@@ -66,11 +86,15 @@ export class SharedReads {
         resolve(await client.receiveFor(waiting.read, () => client.rows(select)));
       } catch (error) {
         const isDestroyed = error instanceof PoolError && group.some(({ deadline }) => deadline?.passed);
-        if (isDestroyed || isConnectionLost(error)) this.#options.readAlone(waiting).then(resolve, reject);
+        if (isDestroyed) this.#options.readAlone(waiting).then(resolve, reject);
         else reject(error);
       }
     };
     const [first, ...others] = group as [Waiting, ...Waiting[]];
-    await (others.length === 0 ? read(first) : client.sendTogether(() => group.map(read)));
+    if (others.length === 0) return read(first);
+    const startedAt = performance.now();
+    await client.sendTogether(() => group.map(read));
+    const endedAt = performance.now();
+    if (endedAt - startedAt > slowMs) this.#aloneUntil.set(first.select.name, endedAt + rememberMs);
   }
 }

@@ -1,4 +1,6 @@
 import { expect } from 'chai';
+import { Read, ReadMemory } from '../../src/connections/read-memory.ts';
+import { SharedReads } from '../../src/connections/shared-reads.ts';
 import type { TenantDriver } from '../../src/connections/tenant-driver.ts';
 import { withDeadline } from '../../src/deadline.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
@@ -80,6 +82,24 @@ describe('connections that reads share', () => {
     const wait = (seconds: number, ms?: number) =>
       outcomeOf(read(statement('select 1 as value, pg_sleep($1)', [seconds]), ms));
     expect(await Promise.all([wait(5, 1_100), wait(0)])).to.deep.equal(['DEADLINE', 1]);
+  });
+
+  it('reads of a statement that turns out to be slow do not wait for each other', async () => {
+    const slow = () => read(statement('select pg_backend_pid() as pid, pg_sleep(0.1)'));
+    const pids = async () => new Set((await Promise.all([slow(), slow()])).flat().map(({ pid }) => pid));
+    expect((await pids()).size).to.equal(1);
+    expect((await pids()).size).to.equal(2);
+  });
+
+  it('reads are made again, each on its own, when the connection that they wait for is lost while it opens', async () => {
+    const lost = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+    const reads = new SharedReads({
+      connect: () => Promise.reject(lost),
+      readAlone: async ({ select }) => [{ value: select.values[0] }],
+    });
+    const read = new Read(new ReadMemory(0), {}, {});
+    const values = [1, 2].map(value => outcomeOf(reads.read({ select: statement(pidOf, [value]), read })));
+    expect(await Promise.all(values)).to.deep.equal([1, 2]);
   });
 
   it('reads of a locked table do not hold up reads of another statement that arrive with them', async () => {
