@@ -8,5 +8,10 @@ const maxLength = 300;
  */
 export function errorText(error: unknown): string {
   const text = error instanceof Error ? error.message || (sqlState(error) ?? error.name) : String(error);
-  return withoutUrls(text).replace(/\s+/g, ' ').trim().slice(0, maxLength);
+  // PostgreSQL stores neither half a character nor the character 0: it would refuse all that is recorded with this.
+  return withoutUrls(text)
+    .replace(/[\s\0]+/g, ' ')
+    .trim()
+    .slice(0, maxLength)
+    .toWellFormed();
 }
