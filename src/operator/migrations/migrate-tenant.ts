@@ -1,9 +1,11 @@
 import type { LimitFunction } from 'p-limit';
+import { OperatorError } from '../../operator-error.ts';
 import { errorText } from '../error-text.ts';
 import { compatibleFrom } from '../schema/schema-steps.ts';
-import { bringToHead, type RecordedTenant, type Run } from './bring-to-head.ts';
+import { bringToHead, type Run } from './bring-to-head.ts';
 import type { TenantResult } from './migration-outcomes.ts';
 import type { Candidate } from './migration-runs.ts';
+import type { TenantRow } from './tenant-locks.ts';
 
 /**
  * Brings one tenant's database to head and compares it with the template. If they differ, everything is rolled back.
@@ -36,20 +38,18 @@ export async function migrateTenant(
   isHalted: () => boolean,
 ): Promise<TenantResult | 'busy' | 'halted' | undefined> {
   const { locks, head, ledger } = run;
-  const { id, serverId } = candidate;
-  const row = await locks.acquire(id);
-  if (row === 'busy') return 'busy';
+  const { id } = candidate;
+  const tenant = await locks.acquire(id);
+  if (tenant === 'busy') return 'busy';
   try {
-    const server = run.servers.get(serverId);
-    if (!row || !server) return undefined; // it has been purged
-    const recorded = { ...row, server };
-    const from = recorded.schemaVersion;
-    const fingerprint = run.fingerprints.get(serverId);
-    if (from === head && recorded.schemaFingerprint === fingerprint) {
+    if (!tenant) return undefined; // it has been purged
+    const from = tenant.schemaVersion;
+    const fingerprint = run.fingerprints.get(tenant.serverId);
+    if (from === head && tenant.schemaFingerprint === fingerprint) {
       await ledger.record(id, { state: 'current', from, to: head, ms: 0 });
       return undefined;
     }
-    const result = await connections(async () => (isHalted() ? undefined : migrateDatabase(run, recorded)));
+    const result = await connections(async () => (isHalted() ? undefined : migrateDatabase(run, tenant)));
     if (!result) return 'halted';
     const schema = { version: head, compatibleFrom: compatibleFrom(run.steps), fingerprint };
     await ledger.record(id, result, result.state === 'failed' ? undefined : schema);
@@ -60,12 +60,15 @@ export async function migrateTenant(
 }
 
 /** Counts a failure before the next tenant begins, so that a run halts in time. */
-async function migrateDatabase(run: Run, tenant: RecordedTenant): Promise<TenantResult> {
+async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResult> {
   const startedAt = performance.now();
   const elapsed = () => Math.round(performance.now() - startedAt);
   const from = tenant.schemaVersion;
   try {
-    const state = (await bringToHead(run, tenant)) || from !== run.head ? 'migrated' : 'current';
+    const server = run.servers.get(tenant.serverId);
+    if (!server || !run.fingerprints.has(tenant.serverId))
+      throw new OperatorError('it was moved to a server that had no tenants: run the command again');
+    const state = (await bringToHead(run, { ...tenant, server })) || from !== run.head ? 'migrated' : 'current';
     return { state, from, to: run.head, ms: elapsed() };
   } catch (error) {
     run.failures++;

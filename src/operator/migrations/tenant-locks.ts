@@ -5,6 +5,8 @@ import type { Queryable } from '../../postgres/shared-connection.ts';
 export interface TenantRow {
   id: number;
   guid: string;
+  /** The server that the tenant is on now: it may have been moved since the run began. */
+  serverId: number;
   databaseName: string;
   roleName: string;
   schemaVersion: string | null;
@@ -76,6 +78,7 @@ export function createTenantLocks(control: Queryable): TenantLocks {
 }
 
 const tenantsQuery = `
-  select id::int, guid, database_name as "databaseName", role_name as "roleName", schema_version as "schemaVersion",
-         schema_fingerprint as "schemaFingerprint", restoring is not null as "isRestoring"
+  select id::int, guid, server_id as "serverId", database_name as "databaseName", role_name as "roleName",
+         schema_version as "schemaVersion", schema_fingerprint as "schemaFingerprint",
+         restoring is not null as "isRestoring"
     from tenants where id = any ($1)`;

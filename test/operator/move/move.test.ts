@@ -6,6 +6,7 @@ import { Tenant } from '../../../src/control/fleet-entities.ts';
 import { owners } from '../../../src/control/secret-box.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
+import { migrateTenants } from '../../../src/operator/migrations/migrate-tenants.ts';
 import { moveTenant, resumeMove } from '../../../src/operator/move/moves.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
@@ -274,5 +275,26 @@ describe('move of a tenant', () => {
     expect(planned[0].slug).to.be.oneOf(['acme', 'globex']);
     const { stdout } = await run(['server', 'list', '--json']);
     expect(JSON.parse(stdout).map(({ tenants }: Record<string, unknown>) => tenants)).to.deep.equal([0, 2]);
+  });
+
+  it('a tenant that is moved while a migration run works on others is migrated on its new server', async () => {
+    await moveTenant(world.installation, 'acme', { ...request, to: 'default' });
+    await withConnection(world.installation.controlUrl, async client => {
+      const outdate = `update tenants set schema_fingerprint = 'old'`;
+      await client.query(outdate);
+      await client.query('select pg_advisory_lock($1, $2)', [lockSpaces.tenant, world.acme.id]);
+      const begun = Promise.withResolvers<void>();
+      const running = migrateTenants(world.installation, { canary: 1 }, { onStart: () => begun.resolve() });
+      await Promise.race([begun.promise, running]);
+      await moveTenant(world.installation, 'globex', { ...request, to: 'default' });
+      await client.query(outdate);
+      await client.query('select pg_advisory_unlock($1, $2)', [lockSpaces.tenant, world.acme.id]);
+      const { state, outcomes } = await running;
+      expect(outcomes.map(({ slug, state, error }) => [slug, error ?? state])).to.deep.equal([
+        ['acme', 'current'],
+        ['globex', 'current'],
+      ]);
+      expect(state).to.equal('succeeded');
+    });
   });
 });
