@@ -90,10 +90,11 @@ export class PreparedQuery extends BaseQuery {
   }
 
   handleDataRow({ fields }: { fields: (string | null)[] }): void {
-    if (!this.#format || this.#error) return;
-    const { names, parsers, empty } = this.#format;
-    const row: RowValues = { ...empty };
+    if (this.#error) return;
     try {
+      if (!this.#format) throw new Error(`the server has not described the rows of ${this.name}`);
+      const { names, parsers, empty } = this.#format;
+      const row: RowValues = { ...empty };
       for (let index = 0; index < fields.length; index++) {
         const text = fields[index] as string | null;
         if (text !== null) row[names[index] as string] = (parsers[index] as Parse)(text);

@@ -1,4 +1,5 @@
 import type { Installation } from '../../installation.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import { readTenant } from './read-tenants.ts';
 import { requirePurgeable } from './tenant-states.ts';
 import { findTenant } from './tenants.ts';
@@ -16,10 +17,11 @@ interface PurgePlan {
 
 /**
  * Returns what a purge of a tenant removes, and changes nothing.
- * @throws {OperatorError} when there is no such tenant, or it must be deleted first
+ * @throws {OperatorError} when `purgeTenant` would refuse it
  */
 export async function planPurge(installation: Installation, slug: string): Promise<PurgePlan> {
-  requirePurgeable(await findTenant(installation, slug));
+  const tenant = await findTenant(installation, slug);
+  await withConnection(installation.controlUrl, control => requirePurgeable(control, tenant));
   const { guid, id, database, server } = await readTenant(installation, slug);
   const [counts] = await installation.statements.execute<{ users: number; archives: number }[]>(
     `select (select count(*)::int from users where tenant_id = ?) as users,

@@ -15,10 +15,13 @@ import { readSchemaState } from '../schema/schema-steps.ts';
 import { type PurgeRecord, type SignedRecord, signPurgeRecord } from './purge-record.ts';
 import { findTenant } from './tenants.ts';
 
-/** @throws {OperatorError} when the tenant must be deleted before it can be purged */
-export function requirePurgeable({ slug, status }: Tenant): void {
+/** @throws {OperatorError} when the tenant must be deleted before it can be purged, or a move or swap of it to end */
+export async function requirePurgeable(control: pg.Client, tenant: Tenant): Promise<void> {
+  const { slug, status } = tenant;
   if (status !== 'deleted' && status !== 'provisioning')
     throw new OperatorError(`${slug} is ${status}. Delete it first: npx backoffice delete ${slug}`);
+  await requireNoMove(control, tenant);
+  await requireNoSwap(control, tenant);
 }
 
 /**
@@ -40,9 +43,7 @@ export async function purgeTenant(
     const { id } = await findTenant(installation, slug);
     await acquireLock(client, lockSpaces.tenant, id);
     const tenant = await findTenant(installation, slug);
-    requirePurgeable(tenant);
-    await requireNoMove(client, tenant);
-    await requireNoSwap(client, tenant);
+    await requirePurgeable(client, tenant);
     const removal = await createRemoval(installation, client, tenant);
     await takeSteps({ state: 'aside', fence: 'none' }, 'none', removal.effects, onStep);
     return removal.record();

@@ -130,9 +130,11 @@ describe('restores that are paused or killed', () => {
     await kill('swap', 'acme', 'exchange databases');
     await run('delete', 'acme-old', '--yes');
     expect(await titles()).to.deep.equal(['status 503']);
-    const purge = await command('purge', 'acme-old', '--yes');
-    expect(purge.code).to.equal(1);
-    expect(purge.stderr).to.include('npx backoffice restore back acme-old');
+    for (const option of ['--yes', '--dry-run']) {
+      const purge = await command('purge', 'acme-old', option);
+      expect(purge.code, option).to.equal(1);
+      expect(purge.stderr, option).to.include('npx backoffice restore back acme-old');
+    }
     const swap = await command('restore', 'swap', 'acme', '--yes');
     expect(swap.stderr).to.include('acme-old is deleted');
     await run('restore', 'back', 'acme', '--yes');
