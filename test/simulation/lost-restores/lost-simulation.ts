@@ -1,5 +1,4 @@
-import { Random } from '../random.ts';
-import { Scheduler } from '../scheduler.ts';
+import { createFencedWorld } from '../fenced-world.ts';
 import { ServingProcess } from '../serving-process.ts';
 import type { SimulationOptions } from '../simulation-options.ts';
 import { violation } from '../violation.ts';
@@ -17,51 +16,38 @@ const calmMs = 6_000;
  * run.
  * @throws {Violation} when an invariant is broken
  */
-export function simulateLostRestores({ seed, trace }: SimulationOptions): void {
-  new LostSimulation(seed, trace).run();
+export function simulateLostRestores(options: SimulationOptions): void {
+  new LostSimulation(options).run();
 }
 
 class LostSimulation {
-  readonly #scheduler = new Scheduler();
-  readonly #random: Random;
   readonly #world: LostWorld;
-  readonly #processes: ServingProcess<LosableDatabase>[] = [];
+  readonly #processes: ServingProcess<LosableDatabase>[];
   readonly #runs: LostRun[] = [];
   readonly #databases: LosableDatabase[] = [];
   /** Writes that a client knows to be done, with their database. */
   readonly #acknowledged = new Map<number, LosableDatabase>();
 
-  constructor(seed: number, trace: string[] | undefined) {
-    const [scheduler, processes] = [this.#scheduler, this.#processes];
-    this.#random = new Random(seed);
+  constructor(options: SimulationOptions) {
     const first = this.#newDatabase();
     first.exists = true;
     const control = new LostControl(first);
-    control.onChange = () => {
-      for (const process of processes) process.notify();
-    };
+    const world = createFencedWorld<LosableDatabase, LostControl>(control, options);
+    this.#processes = world.processes;
     this.#world = {
-      scheduler,
-      random: this.#random,
-      control,
-      processes,
+      ...world,
       acknowledge: (id, database) => {
         if (database !== control.current)
           violation(`write ${id} is acknowledged in ${database.name}, which the tenant has not`);
         this.#acknowledged.set(id, database);
       },
-      failed: 0,
-      isCalm: false,
       runs: 0,
-      writes: 0,
       newDatabase: () => this.#newDatabase(),
-      trace: line => void trace?.push(`${scheduler.now.toFixed(3)} ${line()}`),
-      fail: violation,
     };
   }
 
   run(): void {
-    for (let count = this.#random.integer(1, 3); count > 0; count--)
+    for (let count = this.#world.random.integer(1, 3); count > 0; count--)
       this.#processes.push(new ServingProcess(this.#world, `p${count}`));
     this.#repeat(200, 3_000, () => this.#lose());
     this.#repeat(30, 700, () => this.#operate());
@@ -83,14 +69,14 @@ class LostSimulation {
   }
 
   #advance(ms: number): void {
-    this.#scheduler.runUntil(this.#scheduler.now + ms, () => {
+    this.#world.scheduler.runUntil(this.#world.scheduler.now + ms, () => {
       if (this.#world.control.current.exists && this.#world.control.isRestoring) violation('a marked tenant is served');
     });
   }
 
   /** Runs `event` at random times until nothing goes wrong any more. */
   #repeat(minMs: number, maxMs: number, event: () => void): void {
-    this.#scheduler.after(this.#random.between(minMs, maxMs), () => {
+    this.#world.scheduler.after(this.#world.random.between(minMs, maxMs), () => {
       if (this.#world.isCalm) return;
       event();
       this.#repeat(minMs, maxMs, event);
@@ -111,7 +97,7 @@ class LostSimulation {
   }
 
   #fault(): void {
-    const random = this.#random;
+    const random = this.#world.random;
     const { control, trace } = this.#world;
     const run = random.pick(this.#runs.filter(({ state }) => state !== 'ended'));
     const process = random.pick(this.#processes);
@@ -124,12 +110,12 @@ class LostSimulation {
     } else if (kind === 3 && process) {
       trace(() => `stop ${process.name}`);
       process.stop();
-      this.#scheduler.after(random.between(50, 5_000), () => process.continue());
+      this.#world.scheduler.after(random.between(50, 5_000), () => process.continue());
     } else if (kind === 4 && !control.isAway) {
       trace(() => 'the control database goes away');
       control.isAway = true;
       for (const each of this.#runs) each.disconnect();
-      this.#scheduler.after(random.between(50, 1_500), () => this.#returnControl());
+      this.#world.scheduler.after(random.between(50, 1_500), () => this.#returnControl());
     }
   }
 

@@ -1,9 +1,7 @@
 import { isAtEnd, type MoveGoal } from '../../../src/operator/move/move-protocol.ts';
-import { Random } from '../random.ts';
-import { Scheduler } from '../scheduler.ts';
+import { createFencedWorld } from '../fenced-world.ts';
 import { ServingProcess } from '../serving-process.ts';
 import type { SimulationOptions } from '../simulation-options.ts';
-import { violation } from '../violation.ts';
 import type { MoveWorld } from './move-world.ts';
 import { SimulatedDatabase } from './simulated-databases.ts';
 import { SimulatedControl, type SimulatedMove } from './simulated-moves.ts';
@@ -19,44 +17,33 @@ const moveMs = 15_000;
  * run.
  * @throws {Violation} when an invariant is broken
  */
-export function simulateMoves({ seed, trace }: SimulationOptions): void {
-  new MoveSimulation(seed, trace).run();
+export function simulateMoves(options: SimulationOptions): void {
+  new MoveSimulation(options).run();
 }
 
 class MoveSimulation {
-  readonly #scheduler = new Scheduler();
-  readonly #random: Random;
   readonly #world: MoveWorld;
-  readonly #processes: ServingProcess<SimulatedDatabase>[] = [];
+  readonly #processes: ServingProcess<SimulatedDatabase>[];
   /** Writes that a client knows to be done. */
   readonly #acknowledged = new Set<number>();
   readonly #runs: SimulatedRun[] = [];
   readonly #databases: SimulatedDatabase[] = [];
 
-  constructor(seed: number, trace: string[] | undefined) {
-    const [scheduler, processes] = [this.#scheduler, this.#processes];
-    this.#random = new Random(seed);
-    const control = new SimulatedControl(this.#database(true));
-    control.onChange = () => {
-      for (const process of processes) process.notify();
-    };
+  constructor(options: SimulationOptions) {
+    const world = createFencedWorld<SimulatedDatabase, SimulatedControl>(
+      new SimulatedControl(this.#database(true)),
+      options,
+    );
+    this.#processes = world.processes;
     this.#world = {
-      scheduler,
-      random: this.#random,
-      control,
-      processes,
+      ...world,
       acknowledge: id => void this.#acknowledged.add(id),
-      failed: 0,
-      isCalm: false,
       epochs: 0,
-      writes: 0,
-      trace: line => void trace?.push(`${scheduler.now.toFixed(3)} ${line()}`),
-      fail: violation,
     };
   }
 
   run(): void {
-    for (let count = this.#random.integer(1, 3); count > 0; count--) this.#startProcess();
+    for (let count = this.#world.random.integer(1, 3); count > 0; count--) this.#startProcess();
     this.#operate();
     this.#scheduleFault();
     this.#advance(faultsMs);
@@ -78,9 +65,9 @@ class MoveSimulation {
 
   /** Lets an operator begin, resume, settle or abort a move whenever nobody works on the tenant. */
   #operate(): void {
-    this.#scheduler.after(this.#random.between(50, 1_500), () => {
+    this.#world.scheduler.after(this.#world.random.between(50, 1_500), () => {
       if (this.#world.isCalm) return;
-      if (!this.#world.control.lockedBy) this.#startRun(this.#random.chance(0.15) ? 'abort' : 'switch');
+      if (!this.#world.control.lockedBy) this.#startRun(this.#world.random.chance(0.15) ? 'abort' : 'switch');
       this.#operate();
     });
   }
@@ -92,7 +79,8 @@ class MoveSimulation {
     );
     const switched = control.moves.find(({ state }) => state === 'switched' || state === 'settling');
     if (unfinished) this.#runs.push(new SimulatedRun(this.#world, unfinished, goal));
-    else if (switched && this.#random.chance(0.5)) this.#runs.push(new SimulatedRun(this.#world, switched, 'settle'));
+    else if (switched && this.#world.random.chance(0.5))
+      this.#runs.push(new SimulatedRun(this.#world, switched, 'settle'));
     else this.#runs.push(new SimulatedRun(this.#world, this.#newMove(), 'switch'));
   }
 
@@ -106,7 +94,7 @@ class MoveSimulation {
   }
 
   #scheduleFault(): void {
-    this.#scheduler.after(this.#random.between(20, 800), () => {
+    this.#world.scheduler.after(this.#world.random.between(20, 800), () => {
       if (this.#world.isCalm) return;
       this.#fault();
       this.#scheduleFault();
@@ -114,7 +102,7 @@ class MoveSimulation {
   }
 
   #fault(): void {
-    const random = this.#random;
+    const random = this.#world.random;
     const run = this.#runs.findLast(({ state }) => state !== 'ended');
     const process = random.pick(this.#processes.filter(({ isDead }) => !isDead));
     const kind = random.integer(0, 6);
@@ -130,7 +118,7 @@ class MoveSimulation {
     } else if (kind === 5 && process) {
       this.#world.trace(() => `stop ${process.name}`);
       process.stop();
-      this.#scheduler.after(random.between(50, 5_000), () => process.continue());
+      this.#world.scheduler.after(random.between(50, 5_000), () => process.continue());
     }
   }
 
@@ -174,7 +162,7 @@ class MoveSimulation {
   }
 
   #advance(ms: number): void {
-    this.#scheduler.runUntil(this.#scheduler.now + ms, () => {
+    this.#world.scheduler.runUntil(this.#world.scheduler.now + ms, () => {
       const open = this.#databases.filter(({ isOpen, exists }) => isOpen && exists);
       if (open.length > 1) this.#world.fail(`${open.map(({ name }) => name).join(' and ')} are open`);
       const { fence, current } = this.#world.control;

@@ -1,6 +1,5 @@
 import type { RestoreGoal } from '../../../src/operator/restore/restore-protocol.ts';
-import { Random } from '../random.ts';
-import { Scheduler } from '../scheduler.ts';
+import { createFencedWorld } from '../fenced-world.ts';
 import { ServingProcess } from '../serving-process.ts';
 import type { SimulationOptions } from '../simulation-options.ts';
 import { violation } from '../violation.ts';
@@ -17,53 +16,40 @@ const calmMs = 6_000;
  * database, which goes away. Then each command runs once without faults. The same seed gives the same run.
  * @throws {Violation} when an invariant is broken
  */
-export function simulateRestores({ seed, trace }: SimulationOptions): void {
-  new RestoreSimulation(seed, trace).run();
+export function simulateRestores(options: SimulationOptions): void {
+  new RestoreSimulation(options).run();
 }
 
 class RestoreSimulation {
-  readonly #scheduler = new Scheduler();
-  readonly #random: Random;
   readonly #world: RestoreWorld;
-  readonly #processes: ServingProcess<RestoredDatabase>[] = [];
+  readonly #processes: ServingProcess<RestoredDatabase>[];
   readonly #runs: RestoreRun[] = [];
   readonly #databases: RestoredDatabase[] = [new RestoredDatabase('database 0', 'tenant')];
   /** Writes that a client knows to be done, with their database. */
   readonly #acknowledged = new Map<number, RestoredDatabase>();
 
-  constructor(seed: number, trace: string[] | undefined) {
-    const [scheduler, processes] = [this.#scheduler, this.#processes];
-    this.#random = new Random(seed);
+  constructor(options: SimulationOptions) {
     const control = new RestoreControl(this.#databases[0] as RestoredDatabase);
-    control.onChange = () => {
-      for (const process of processes) process.notify();
-    };
+    const world = createFencedWorld<RestoredDatabase, RestoreControl>(control, options);
+    this.#processes = world.processes;
     this.#world = {
-      scheduler,
-      random: this.#random,
-      control,
-      processes,
+      ...world,
       acknowledge: (id, database) => {
         if (database !== control.current)
           violation(`write ${id} is acknowledged in a database that the tenant has not`);
         this.#acknowledged.set(id, database);
       },
-      failed: 0,
-      isCalm: false,
       epochs: 0,
-      writes: 0,
       newDatabase: () => {
         const database = new RestoredDatabase(`database ${this.#databases.length}`, 'side');
         this.#databases.push(database);
         return database;
       },
-      trace: line => void trace?.push(`${scheduler.now.toFixed(3)} ${line()}`),
-      fail: violation,
     };
   }
 
   run(): void {
-    for (let count = this.#random.integer(1, 3); count > 0; count--) this.#startProcess();
+    for (let count = this.#world.random.integer(1, 3); count > 0; count--) this.#startProcess();
     this.#repeat(30, 700, () => this.#operate());
     this.#repeat(20, 700, () => this.#fault());
     this.#repeat(5, 60, () => this.#connectStranger());
@@ -80,7 +66,7 @@ class RestoreSimulation {
 
   /** Runs `event` at random times until nothing goes wrong any more. */
   #repeat(minMs: number, maxMs: number, event: () => void): void {
-    this.#scheduler.after(this.#random.between(minMs, maxMs), () => {
+    this.#world.scheduler.after(this.#world.random.between(minMs, maxMs), () => {
       if (this.#world.isCalm) return;
       event();
       this.#repeat(minMs, maxMs, event);
@@ -90,7 +76,7 @@ class RestoreSimulation {
   /** Lets an operator run one of the commands. */
   #operate(): void {
     const goals: readonly RestoreGoal[] = ['aside', 'aside', 'aside', 'swapped', 'swapped', 'none'];
-    if (!this.#world.control.isAway) this.#start(this.#random.pick(goals) ?? 'aside');
+    if (!this.#world.control.isAway) this.#start(this.#world.random.pick(goals) ?? 'aside');
   }
 
   /** Starts a run, unless another one has its locks. */
@@ -103,7 +89,7 @@ class RestoreSimulation {
   }
 
   #fault(): void {
-    const random = this.#random;
+    const random = this.#world.random;
     const { control, trace } = this.#world;
     const run = random.pick(this.#runs.filter(({ state }) => state !== 'ended'));
     const process = random.pick(this.#processes.filter(({ isDead }) => !isDead));
@@ -120,12 +106,12 @@ class RestoreSimulation {
     } else if (kind <= 6 && process) {
       trace(() => `stop ${process.name}`);
       process.stop();
-      this.#scheduler.after(random.between(50, 5_000), () => process.continue());
+      this.#world.scheduler.after(random.between(50, 5_000), () => process.continue());
     } else if (kind === 7 && !control.isAway) {
       trace(() => 'the control database goes away');
       control.isAway = true;
       for (const each of this.#runs) each.disconnect();
-      this.#scheduler.after(random.between(50, 1_500), () => this.#returnControl());
+      this.#world.scheduler.after(random.between(50, 1_500), () => this.#returnControl());
     }
   }
 
@@ -142,7 +128,7 @@ class RestoreSimulation {
     const database = this.#world.control.side?.database;
     const session = database?.connectStranger();
     if (!database || !session) return;
-    this.#scheduler.after(this.#random.between(1, 150), () => {
+    this.#world.scheduler.after(this.#world.random.between(1, 150), () => {
       database.strangers.delete(session);
       if (session.isAlive && database === this.#world.control.current)
         violation(`a session of the side writes to ${database.name} of the tenant`);
@@ -185,7 +171,7 @@ class RestoreSimulation {
   }
 
   #advance(ms: number): void {
-    this.#scheduler.runUntil(this.#scheduler.now + ms, () => {
+    this.#world.scheduler.runUntil(this.#world.scheduler.now + ms, () => {
       const open = this.#databases.filter(({ isOpen }) => isOpen);
       if (open.length > 1) violation(`${open.map(({ name }) => name).join(' and ')} are open for the tenant`);
       const { fence, current } = this.#world.control;
