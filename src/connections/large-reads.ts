@@ -29,21 +29,27 @@ export class LargeReads {
     return this.#memory.isHeldBy(work);
   }
 
+  /** True when the reads of the statement wait for each other. */
+  isLarge(statement: string): boolean {
+    return (this.#largeUntil.get(statement) ?? 0) >= performance.now();
+  }
+
   /**
+   * Runs a read in its turn.
    * @param statement name of the statement
    * @param query must count the bytes that it receives as those of the read
    * @param deadline of the work that holds the result; without one, the result counts only until it has arrived
    */
   async run<T>(statement: string, query: (read: Read) => Promise<T>, deadline?: Deadline): Promise<T> {
-    const run = () => this.#run(statement, query, deadline);
-    const isLarge = (this.#largeUntil.get(statement) ?? 0) >= performance.now();
-    if (!isLarge || this.isHeldBy(deadline)) return run();
+    const run = () => this.runAtOnce(statement, query, deadline);
+    if (!this.isLarge(statement) || this.isHeldBy(deadline)) return run();
     const reading = this.#last.then(run);
     this.#last = reading.catch(() => {});
     return reading;
   }
 
-  async #run<T>(statement: string, query: (read: Read) => Promise<T>, deadline?: Deadline): Promise<T> {
+  /** Like `run`, for a read that has a connection: it must not wait for its turn. */
+  async runAtOnce<T>(statement: string, query: (read: Read) => Promise<T>, deadline?: Deadline): Promise<T> {
     const read = new Read(this.#memory, this, deadline ?? {});
     try {
       return await query(read);

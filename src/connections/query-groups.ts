@@ -13,10 +13,10 @@ interface QueryGroupsOptions<Item> {
   connect: () => Promise<TenantClient>;
   /** Runs a group on a connection, and settles its items. If it rejects, those that are not settled are rejected. */
   run: (client: TenantClient, group: readonly Item[]) => Promise<void>;
-  /** True when an item can be in the group of another one. */
-  canJoin: (item: Item, first: Item) => boolean;
-  /** Default: 8. */
-  maxGroupSize?: () => number;
+  /** Items with the same key can be in one group. */
+  keyOf: (item: Item) => string;
+  /** Returns the current maximum for the group of an item. Default: 8. */
+  maxGroupSize?: (item: Item) => number;
 }
 
 const defaultGroupSize = 8;
@@ -25,103 +25,89 @@ const minTimeLeftMs = 1_000;
 const maxWaiting = 2_000; // as in the queue for connections
 
 /**
- * Groups of queries of one tenant, each of which uses one connection: those that arrive in one turn of the event loop,
- * or wait for a connection at the same time. An item whose deadline has passed is not run.
+ * Groups of queries of one tenant, each of which uses one connection: those of one key that arrive in one turn of the
+ * event loop, or wait for a connection at the same time. Each group waits for a connection of its own, so no query
+ * waits for those of another key. An item whose deadline has passed is not run.
  */
 export class QueryGroups<Item extends Waiting> {
   readonly #options: QueryGroupsOptions<Item>;
-  #waiting: Item[] = [];
-  /** Connections that are being waited for. */
-  #connecting = 0;
-  /** Groups that run. */
-  #running = 0;
-  #isScheduled = false;
+  /** The group of each key that further items join. It waits for a connection. */
+  readonly #open = new Map<string, Item[]>();
+  /** Items that wait for a connection. */
+  #waiting = 0;
+  /** Groups that wait for a connection, or run. */
+  #active = 0;
 
   constructor(options: QueryGroupsOptions<Item>) {
     this.#options = options;
   }
 
-  /** Rejects the item with `POOL_TIMEOUT` when too many wait. */
+  /**
+   * Adds the item to a group, which asks for its connection at the end of this turn of the event loop, so that the items
+   * of the turn are in one group. The first of all groups asks at once: a client that is alone would gain nothing by the
+   * delay. Rejects the item with `POOL_TIMEOUT` when too many wait.
+   */
   add(item: Item): void {
-    if (this.#waiting.length >= maxWaiting) {
+    if (this.#waiting >= maxWaiting) {
       item.reject(new PoolError('POOL_TIMEOUT', 'too many queries wait for a connection'));
       return;
     }
-    this.#waiting.push(item);
-    this.#schedule();
-  }
-
-  /**
-   * At the end of this turn of the event loop, so that the items of the turn are in one group. An item that finds no
-   * other one under way does not wait for the end of the turn: a client that is alone would gain nothing by it.
-   */
-  #schedule(): void {
-    if (this.#isScheduled) return;
-    this.#isScheduled = true;
-    const runAll = (): void => {
-      this.#isScheduled = false;
-      while (this.#waiting.length > this.#connecting * this.#maxGroupSize) void this.#runNext();
-    };
-    if (this.#running + this.#connecting === 0) process.nextTick(runAll);
-    else setImmediate(runAll);
-  }
-
-  /** Runs a group of those that wait when a connection is free. Never rejects. */
-  async #runNext(): Promise<void> {
-    const { connect, run } = this.#options;
-    this.#connecting++;
-    const waiting = this.#waiting.at(-1);
-    let client: TenantClient;
-    try {
-      client = await connect();
-    } catch (error) {
-      this.#connecting--;
-      this.#refuse(waiting, error);
+    this.#waiting++;
+    const key = this.#options.keyOf(item);
+    const open = this.#open.get(key);
+    if (open && open.length < this.#maxGroupSize(item) && hasTime(item)) {
+      open.push(item);
       return;
     }
-    this.#connecting--;
-    this.#running++;
-    const group = this.#take();
-    if (this.#waiting.length > 0) this.#schedule(); // before this group runs, which may wait for a lock
+    const group = [item];
+    if (hasTime(item)) this.#open.set(key, group);
+    if (this.#active++ === 0) process.nextTick(() => this.#run(group));
+    else setImmediate(() => this.#run(group));
+  }
+
+  /** Runs a group when it has a connection. Never rejects. */
+  async #run(group: Item[]): Promise<void> {
+    const { connect, run } = this.#options;
+    let items: readonly Item[] = group;
     try {
-      for (const { deadline } of group) if (deadline) client.endAt(deadline);
-      if (group.length > 0) await run(client, group);
+      const client = await connect().finally(() => this.#close(group));
+      items = this.#split(group);
+      try {
+        for (const { deadline } of items) if (deadline) client.endAt(deadline);
+        if (items.length > 0) await run(client, items);
+      } finally {
+        client.release();
+      }
     } catch (error) {
-      for (const { reject } of group) reject(error);
+      for (const { reject } of items) reject(error);
     } finally {
-      this.#running--;
-      client.release();
+      this.#active--;
     }
   }
 
-  get #maxGroupSize(): number {
-    return this.#options.maxGroupSize?.() ?? defaultGroupSize;
+  /** No more items join the group. */
+  #close(group: readonly Item[]): void {
+    this.#waiting -= group.length;
+    const [first] = group as [Item];
+    const key = this.#options.keyOf(first);
+    if (this.#open.get(key) === group) this.#open.delete(key);
   }
 
-  /** Takes the item that waits longest, and those that can join it. */
-  #take(): Item[] {
-    const { canJoin } = this.#options;
-    const group: Item[] = [];
-    const others: Item[] = [];
+  /** Returns the items of a group that can run together now. Those that cannot get groups of their own. */
+  #split(group: readonly Item[]): Item[] {
+    const together: Item[] = [];
     const mayJoin = (item: Item, [first]: Item[]): boolean =>
-      !first || (group.length < this.#maxGroupSize && hasTime(item) && hasTime(first) && canJoin(item, first));
-    for (const item of this.#waiting) {
+      !first || (together.length < this.#maxGroupSize(first) && hasTime(item) && hasTime(first));
+    for (const item of group) {
       if (item.deadline?.passed) item.reject(new DeadlineError());
-      else if (mayJoin(item, group)) group.push(item);
-      else others.push(item);
+      else if (mayJoin(item, together)) together.push(item);
+      else this.add(item);
     }
-    this.#waiting = others;
-    return group;
+    return together;
   }
 
-  /**
-   * Refuses the items that the connection was for: of those up to `last`, which have waited for it, as many as a group
-   * has. The others have a connection of their own to wait for.
-   */
-  #refuse(last: Item | undefined, error: unknown): void {
-    const count = last ? Math.min(this.#waiting.indexOf(last) + 1, this.#maxGroupSize) : 0;
-    for (const { reject } of this.#waiting.splice(0, count)) reject(error);
-    if (this.#waiting.length > 0) this.#schedule();
+  #maxGroupSize(item: Item): number {
+    return this.#options.maxGroupSize?.(item) ?? defaultGroupSize;
   }
 }
 

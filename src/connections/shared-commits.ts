@@ -63,7 +63,7 @@ export class SharedCommits {
     this.#groups = new QueryGroups({
       connect: options.connect,
       run: (client, group) => this.#commit(client, group),
-      canJoin: ({ resource }, first) => resource === first.resource,
+      keyOf: ({ resource = '' }) => resource,
       maxGroupSize: () => (this.#alone > 0 ? 1 : maxGroupSize),
     });
   }

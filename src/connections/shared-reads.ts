@@ -2,14 +2,11 @@ import type { Deadline } from '../deadline.ts';
 import { isConnectionLost, PoolError } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import { QueryGroups } from './query-groups.ts';
-import type { Read } from './read-memory.ts';
 import type { TenantClient } from './tenant-client.ts';
 
 /** A read of a short statement. */
 export interface SharedRead {
   readonly select: Statement;
-  /** Counts the bytes of the result. */
-  readonly read: Read;
   /** Of the request that reads. */
   readonly deadline?: Deadline | undefined;
 }
@@ -21,11 +18,14 @@ interface Waiting extends SharedRead {
 
 interface SharedReadsOptions {
   connect: () => Promise<TenantClient>;
+  /** Reads on a connection in use. */
+  readOn: (client: TenantClient, shared: SharedRead) => Promise<RowValues[]>;
   /** Reads as if there were no others: on a connection of its own. */
   readAlone: (shared: SharedRead) => Promise<RowValues[]>;
 }
 
-/** Reads that share a connection and take longer than this together, in ms, delay each other. */
+const maxGroupSize = 8;
+/** After so many ms, reads no longer wait for others of their connection. */
 const slowMs = 100;
 /** The reads of their statement are alone for this long, in ms. */
 const rememberMs = 10_000;
@@ -39,13 +39,15 @@ const rememberMs = 10_000;
  *
  *   1. Each is a transaction by itself, so one that fails does not fail the others.
  *   2. Reads of one connection are of one statement, which is short: it finds few records by an index. So a read waits
- *      for others for less than a millisecond, or for a lock on a table that it reads itself. A statement can be slow
- *      all the same, when many records match one of its conditions and few match all: after the first slow group, its
- *      reads are alone for a while.
- *   3. When the connection is lost or cannot be opened, or is destroyed because the deadline of another read has passed,
+ *      for others for less than a millisecond, or for a lock on a table that it reads itself.
+ *   3. A statement can be slow all the same, when many records match one of its conditions and few match all, or when
+ *      its result is large and must wait for memory (`ReadMemory`). After 100 ms, the reads behind the one that runs are
+ *      made again, each on a connection of its own, and the first rows count. For a while, reads of the statement are
+ *      alone.
+ *   4. When the connection is lost or cannot be opened, or is destroyed because the deadline of another read has passed,
  *      a read is made again on a connection of its own. A read with little time left does not share a connection
  *      (`QueryGroups`).
- *   4. Work that has a large result in memory must not wait for other reads (`ReadMemory`), so it reads alone.
+ *   5. Work that has a large result in memory must not wait for other reads (`ReadMemory`), so it reads alone.
  */
 export class SharedReads {
   readonly #options: SharedReadsOptions;
@@ -58,7 +60,8 @@ export class SharedReads {
     this.#groups = new QueryGroups({
       connect: options.connect,
       run: (client, group) => this.#run(client, group),
-      canJoin: ({ select }, first) => select.name === first.select.name && !this.#isAlone(select),
+      keyOf: ({ select }) => select.name,
+      maxGroupSize: ({ select }) => (this.#isAlone(select) ? 1 : maxGroupSize),
     });
   }
 
@@ -80,21 +83,32 @@ export class SharedReads {
   }
 
   async #run(client: TenantClient, group: readonly Waiting[]): Promise<void> {
+    const { readOn, readAlone } = this.#options;
+    const running = new Set(group);
+    const readAgain = (waiting: Waiting): void => {
+      running.delete(waiting);
+      readAlone(waiting).then(waiting.resolve, waiting.reject);
+    };
     const read = async (waiting: Waiting): Promise<void> => {
-      const { select, resolve, reject } = waiting;
       try {
-        resolve(await client.receiveFor(waiting.read, () => client.rows(select)));
+        waiting.resolve(await readOn(client, waiting));
       } catch (error) {
+        if (!running.has(waiting)) return; // it is made again
         const isDestroyed = error instanceof PoolError && group.some(({ deadline }) => deadline?.passed);
-        if (isDestroyed) this.#options.readAlone(waiting).then(resolve, reject);
-        else reject(error);
+        if (isDestroyed) readAgain(waiting);
+        else waiting.reject(error);
+      } finally {
+        running.delete(waiting);
       }
     };
     const [first, ...others] = group as [Waiting, ...Waiting[]];
     if (others.length === 0) return read(first);
-    const startedAt = performance.now();
+    const timer = setTimeout(() => {
+      this.#aloneUntil.set(first.select.name, performance.now() + rememberMs);
+      const [, ...behind] = running;
+      for (const waiting of behind) readAgain(waiting);
+    }, slowMs);
     await client.sendTogether(() => group.map(read));
-    const endedAt = performance.now();
-    if (endedAt - startedAt > slowMs) this.#aloneUntil.set(first.select.name, endedAt + rememberMs);
+    clearTimeout(timer);
   }
 }

@@ -1,30 +1,19 @@
 import { type EntityManager, type MikroORM, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import type { Deadline } from '../deadline.ts';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
-import { isConnectionLost } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { Trace } from '../tracing/trace.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
-import { LargeReads } from './large-reads.ts';
 import type { ReadMemory } from './read-memory.ts';
-import { type ResourceState, resourceLockKey, resourceState } from './resource-lock.ts';
+import { resourceLockKey } from './resource-lock.ts';
 import { SharedCommits } from './shared-commits.ts';
-import { SharedReads } from './shared-reads.ts';
 import type { TenantClient } from './tenant-client.ts';
 import { TenantConnection } from './tenant-connection.ts';
 import type { ExpectedTenant } from './tenant-identity.ts';
 import { type Relocate, TenantPool } from './tenant-pool.ts';
+import { type ReadResult, TenantReads } from './tenant-reads.ts';
 import { TenantTransaction } from './tenant-transaction.ts';
 import { traceConnect, traceQuery } from './trace-steps.ts';
-
-/** The rows of a read, whether they may be cached, and the database that they came from. */
-export interface ReadResult {
-  readonly rows: RowValues[];
-  /** True when no write of the resource was under way when the read began. */
-  readonly cacheable: boolean;
-  /** The database; see `sourceExpression`. */
-  readonly source: string;
-}
 
 interface TenantDriverOptions {
   url: string;
@@ -72,12 +61,7 @@ export class TenantDriver extends PostgreSqlDriver {
   readonly pool: TenantPool;
   /** The URL of the database, with the tenant's login. */
   readonly url: string;
-  readonly #largeReads: LargeReads;
-  readonly #sharedReads = new SharedReads({
-    connect: () => this.pool.connect(),
-    readAlone: ({ select, read, deadline }) =>
-      this.#retryOnce(client => client.receiveFor(read, () => client.rows(select)), deadline),
-  });
+  readonly #reads: TenantReads;
   readonly #sharedCommits = new SharedCommits({
     connect: () => this.pool.connect(),
     commit: (client, { actor, change }) =>
@@ -89,7 +73,11 @@ export class TenantDriver extends PostgreSqlDriver {
     super(orm.config);
     const { url, expected, budget, readMemory, connectTimeoutMs, processId, relocate, onUsed } = options;
     this.url = url;
-    this.#largeReads = new LargeReads(readMemory);
+    this.#reads = new TenantReads({
+      connect: () => this.pool.connect(),
+      withClient: (query, deadline) => this.#withClient(query, deadline),
+      memory: readMemory,
+    });
     const { pathname } = new URL(url);
     this.connection = new TenantConnection(orm.config, { dbName: decodeURIComponent(pathname.slice(1)) });
     const settings = {
@@ -106,29 +94,14 @@ export class TenantDriver extends PostgreSqlDriver {
     this.setMetadata(orm.getMetadata());
   }
 
-  /**
-   * Returns the rows of a reading statement. If the connection is lost meanwhile, reads once more on another one. Reads
-   * of a short statement share a connection with others. A request that is traced reads alone.
-   */
+  /** As `TenantReads.read`. */
   read(select: Statement, deadline?: Deadline): Promise<RowValues[]> {
-    if (!select.isShort || deadline?.trace || this.#largeReads.isHeldBy(deadline))
-      return this.#read(select, client => client.rows(select), deadline);
-    return this.#largeReads.run(select.name, read => this.#sharedReads.read({ select, read, deadline }), deadline);
+    return this.#reads.read(select, deadline);
   }
 
-  /** Returns the rows of a reading statement of a resource, and whether they may be cached. Retries as `read` does. */
-  async readCacheable(select: Statement, resource: string, deadline?: Deadline): Promise<ReadResult> {
-    const key = resourceLockKey(resource);
-    return this.#read(
-      select,
-      async client => {
-        // In one round trip, but one after the other: the lock is tried before the rows are read.
-        const [[state], rows] = await client.sendTogether(() => [client.rows(resourceState(key)), client.rows(select)]);
-        const { free = false, source = '' } = (state ?? {}) as Partial<ResourceState>;
-        return { rows, cacheable: free && !client.locks.has(key), source };
-      },
-      deadline,
-    );
+  /** As `TenantReads.readCacheable`. */
+  readCacheable(select: Statement, resource: string, deadline?: Deadline): Promise<ReadResult> {
+    return this.#reads.readCacheable(select, resource, deadline);
   }
 
   /**
@@ -166,26 +139,6 @@ export class TenantDriver extends PostgreSqlDriver {
   /** Creates an entity manager on this database. It ignores the entity manager of MikroORM's async context. */
   entityManager(): EntityManager {
     return this.createEntityManager(false) as EntityManager;
-  }
-
-  /** Reads on a connection, in turn if the statement has large results (`LargeReads`). */
-  #read<T>(select: Statement, query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
-    const trace = deadline?.trace;
-    const run = trace ? (client: TenantClient) => traceQuery(trace, select, () => query(client)) : query;
-    return this.#largeReads.run(
-      select.name || (select.group ?? ''),
-      read => this.#retryOnce(client => client.receiveFor(read, () => run(client)), deadline),
-      deadline,
-    );
-  }
-
-  async #retryOnce<T>(query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
-    try {
-      return await this.#withClient(query, deadline);
-    } catch (error) {
-      if (!isConnectionLost(error)) throw error;
-      return this.#withClient(query, deadline);
-    }
   }
 
   async #withClient<T>(query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {

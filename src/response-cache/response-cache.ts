@@ -1,4 +1,4 @@
-import type { ReadResult } from '../connections/tenant-driver.ts';
+import type { ReadResult } from '../connections/tenant-reads.ts';
 import type { Announce } from '../control/announcer.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import { changeTopics } from '../control/change-topics.ts';

@@ -1,11 +1,11 @@
 import { expect } from 'chai';
-import { Read, ReadMemory } from '../../src/connections/read-memory.ts';
 import { SharedReads } from '../../src/connections/shared-reads.ts';
 import type { TenantDriver } from '../../src/connections/tenant-driver.ts';
 import { withDeadline } from '../../src/deadline.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { RowValues, Statement } from '../../src/postgres/statement.ts';
 import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 
 const maxConnections = 2;
@@ -78,27 +78,37 @@ describe('connections that reads share', () => {
     expect(await Promise.all([end(false), end(true), end(false)])).to.deep.equal([null, '57P01', null]);
   });
 
-  it('a read whose deadline passes does not fail the reads behind it', async () => {
-    const wait = (seconds: number, ms?: number) =>
-      outcomeOf(read(statement('select 1 as value, pg_sleep($1)', [seconds]), ms));
-    expect(await Promise.all([wait(5, 1_100), wait(0)])).to.deep.equal(['DEADLINE', 1]);
+  const sleep = (seconds: number, ms?: number) =>
+    outcomeOf(read(statement('select 1 as value, pg_sleep($1)', [seconds]), ms));
+
+  it('a read does not wait for a slow read of its statement that arrived with it', async () => {
+    const ended: string[] = [];
+    const slow = sleep(1).then(() => ended.push('slow'));
+    const quick = sleep(0).then(() => ended.push('quick'));
+    await Promise.all([slow, quick]);
+    expect(ended).to.deep.equal(['quick', 'slow']);
   });
 
-  it('reads of a statement that turns out to be slow do not wait for each other', async () => {
-    const slow = () => read(statement('select pg_backend_pid() as pid, pg_sleep(0.1)'));
-    const pids = async () => new Set((await Promise.all([slow(), slow()])).flat().map(({ pid }) => pid));
-    expect((await pids()).size).to.equal(1);
-    expect((await pids()).size).to.equal(2);
+  it('a read whose deadline passes does not fail a read that shared its connection', async () => {
+    const [value] = await Promise.all([sleep(2), sleep(5, 1_100)]);
+    expect(value).to.equal(1);
+  });
+
+  it('reads of a statement that turned out to be slow use a connection each', async () => {
+    const slow = () => read(statement('select pg_backend_pid() as pid, pg_sleep(0.2)'));
+    await Promise.all([slow(), slow()]);
+    const pids = (await Promise.all([slow(), slow()])).flat().map(({ pid }) => pid);
+    expect(new Set(pids).size).to.equal(2);
   });
 
   it('reads are made again, each on its own, when the connection that they wait for is lost while it opens', async () => {
     const lost = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
     const reads = new SharedReads({
       connect: () => Promise.reject(lost),
+      readOn: () => Promise.reject(lost),
       readAlone: async ({ select }) => [{ value: select.values[0] }],
     });
-    const read = new Read(new ReadMemory(0), {}, {});
-    const values = [1, 2].map(value => outcomeOf(reads.read({ select: statement(pidOf, [value]), read })));
+    const values = [1, 2].map(value => outcomeOf(reads.read({ select: statement(pidOf, [value]) })));
     expect(await Promise.all(values)).to.deep.equal([1, 2]);
   });
 
@@ -110,6 +120,19 @@ describe('connections that reads share', () => {
       expect((await Promise.all(others)).flat().map(({ number }) => number)).to.deep.equal([1, 2]);
       await session.query('rollback');
       for (const rows of await Promise.all(locked)) expect(rows).to.deep.equal([{ name: null }]);
+    });
+  });
+
+  it('reads of different statements that wait for a connection do not wait for each other', async () => {
+    await withConnection(world.acme.adminUrl, async session => {
+      await session.query('begin; lock table probes');
+      const locked = Array.from({ length: maxConnections }, () => read(statement('select id from probes', [], false)));
+      await eventually(() => world.service.databases.usage.inUse === maxConnections);
+      const texts = [1, 2, 3].map(number => `${pidOf}, ${number} as other`);
+      const waiting = texts.flatMap(text => [1, 2].map(number => read(statement(text, [number]))));
+      await eventually(() => world.service.databases.usage.waiting === texts.length);
+      await session.query('rollback');
+      await Promise.all([...locked, ...waiting]);
     });
   });
 

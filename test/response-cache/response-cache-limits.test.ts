@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import type { ReadResult } from '../../src/connections/tenant-driver.ts';
+import type { ReadResult } from '../../src/connections/tenant-reads.ts';
 import { createAnnouncer } from '../../src/control/announcer.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
 import type { TenantRecord } from '../../src/control/records.ts';
