@@ -1,3 +1,4 @@
+import { readdirSync } from 'node:fs';
 import { constants, getPriority, setPriority } from 'node:os';
 
 /**
@@ -16,9 +17,22 @@ export async function withLowPriority<T>(work: () => Promise<T>): Promise<T> {
 
 /** Only root may raise a priority; the command ends then, anyway. */
 function changePriority(priority: number): void {
+  for (const thread of listThreads())
+    try {
+      setPriority(thread, priority);
+    } catch {
+      // The thread has ended, or a container forbids it. The command runs at the priority that it has.
+    }
+}
+
+/**
+ * Returns the threads of this process. Linux gives each thread a priority of its own, and those that collect garbage
+ * for V8 began before. Elsewhere 0, which is the process.
+ */
+function listThreads(): number[] {
   try {
-    setPriority(priority);
+    return readdirSync('/proc/self/task').map(Number);
   } catch {
-    // A container may forbid it. The command runs at the priority that it has.
+    return [0];
   }
 }

@@ -21,6 +21,7 @@ export const baseBackupOperation = defineOperation({
   ],
   access: 'installation',
   effect: 'changes',
+  isPatient: () => true,
   async run({ server: name = 'default', wal, ...values }, { installation, output, progress }) {
     const { readConfig } = await import('../../config.ts');
     const { makeBaseBackup } = await import('../restore/moment/base-backup.ts');

@@ -30,6 +30,7 @@ Run it again after an interruption of any kind. Only one run is in progress at a
 Exit code: 0 when every database is archived, 1 when one failed, 2 for wrong usage.`,
   access: 'installation',
   effect: 'changes',
+  isPatient: () => true,
   isUnrecorded: true,
   json,
   interrupt: { text: 'the running archives' },
@@ -79,6 +80,7 @@ const verify = defineOperation({
   examples: ['backup verify', 'backup verify acme'],
   access: 'installation',
   effect: 'reads',
+  isPatient: () => true,
   json,
   async run({ slug }, { installation, output, progress }) {
     const target = await openBackupTarget();
@@ -110,6 +112,7 @@ const drill = defineOperation({
   examples: ['backup drill --count 3'],
   access: 'installation',
   effect: 'reads',
+  isPatient: () => true,
   json,
   async run({ count }, { installation, output, progress }) {
     const target = await openBackupTarget();

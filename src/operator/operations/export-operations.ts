@@ -10,6 +10,7 @@ const exportData = defineOperation({
   examples: ['export acme --to acme.tar'],
   access: 'installation',
   effect: 'changes',
+  isPatient: () => true,
   async run({ slug, to }, { installation, output, progress }) {
     const { exportTenant } = await import('../export/export-tenant.ts');
     progress.step(`exporting ${slug}`);

@@ -29,6 +29,7 @@ you name the tenant and give --yes. Run it again after an interruption of any ki
 Exit code: 0 when the retention of every tenant is applied, 1 when it failed for one, 2 for wrong usage.`,
   access: 'installation',
   effect: 'changes',
+  isPatient: () => true,
   json: 'print JSON lines on stdout, the last one with the totals',
   dryRun: 'check everything and show what would be removed, and remove nothing',
   interrupt: { text: 'the running batches of rows' },
