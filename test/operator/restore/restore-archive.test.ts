@@ -119,6 +119,22 @@ describe('restore of a tenant from an archive', () => {
     expect((await admin.post('/api/v1/Currency', { Code: 'SEK', Name: 'Krona' })).status).to.equal(201);
   });
 
+  it('a database that was renamed, to be kept, loses its login role when its tenant is restored in a new one', async () => {
+    const { database } = (await tenant(['show', 'acme'])).document;
+    const onServer = (text: string) => withConnection(postgresUrl(), client => client.query(text));
+    await onServer(`
+      select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '${database}'`);
+    await onServer(`alter database "${database}" rename to "${database}_broken"`);
+    const { code, document } = await tenant(['restore', 'acme', '--lost']);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    const { rows } = await onServer(`
+      select exists (select from pg_roles where rolname = '${database}') as role,
+             exists (select from pg_database where datname = '${database}_broken') as database`);
+    expect(rows).to.deep.equal([{ role: false, database: true }]);
+    expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
+    await onServer(`drop database "${database}_broken"`);
+  });
+
   it('a half restored database is neither served nor migrated nor archived, and doctor names the command', async () => {
     const states = (text: string): Promise<unknown> => world.control.em.fork().execute(text);
     await states(`update tenants set restoring = 'an archive', schema_version = null where slug = 'acme'`);

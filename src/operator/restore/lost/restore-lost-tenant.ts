@@ -93,11 +93,12 @@ async function removeRemains({ servers }: Installation, tenant: Tenant): Promise
     if (hasRole) await admin.query(`grant ${role} to current_user`);
     if (isHalfDropped || (tenant.restoring && hasRole))
       await admin.query(`drop database if exists ${database} with (force)`);
-    if (hasRole) await admin.query(`drop role if exists ${role}`).catch(ignoreDependent);
+    // A database that an operator has renamed still lets the role connect. The role owns nothing.
+    if (hasRole) await admin.query(`drop owned by ${role}; drop role ${role}`).catch(ignoreDependent);
   });
 }
 
-/** A database that an operator has renamed still grants the role rights. */
+/** An operator has granted the role rights on objects of another database. */
 function ignoreDependent(error: unknown): void {
   if (sqlState(error) !== '2BP01') throw error;
 }
