@@ -9,7 +9,9 @@ import type { FencedCommand, GuardMessage } from './fence-guard.ts';
 
 /** A server that was killed may take minutes to recover. */
 const maxRetryMs = 15 * 60_000;
-const retryMs = 500;
+const minDelayMs = 500;
+/** Each attempt takes CPU time, and the server may be gone for long. */
+const maxDelayMs = 5_000;
 const protectedSlugs = new Map<string, FencedCommand>();
 
 process.on('message', ({ command, slug, isProtected }: GuardMessage) => {
@@ -18,7 +20,10 @@ process.on('message', ({ command, slug, isProtected }: GuardMessage) => {
 });
 process.on('disconnect', async () => {
   const deadline = Date.now() + maxRetryMs;
-  for (; protectedSlugs.size > 0 && Date.now() < deadline; await sleep(retryMs)) await retreatAll().catch(() => {}); // as while a server restarts
+  for (let delayMs = minDelayMs; protectedSlugs.size > 0 && Date.now() < deadline; delayMs *= 2) {
+    await retreatAll().catch(() => {}); // as while a server restarts
+    await sleep(Math.min(delayMs, maxDelayMs));
+  }
   process.exit();
 });
 process.send?.('started', () => {}); // the other process may be gone already

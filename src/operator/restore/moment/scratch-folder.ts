@@ -7,6 +7,8 @@ import { type BaseBackup, type BaseFolder, unfinished } from './base-folder.ts';
 import { removeOldLeases } from './base-leases.ts';
 import { databaseOf } from './copy-cluster.ts';
 
+const maxRemovalRetries = 10;
+
 /** The databases that PostgreSQL itself makes have OIDs below this; they are small. */
 const firstUserOid = 16_384;
 
@@ -66,10 +68,14 @@ export async function removeLeftovers(folder: BaseFolder): Promise<void> {
   }
 }
 
-/** Removes base backups that a killed run has not completed, or not wholly removed. */
+/**
+ * Removes base backups that a killed run has not completed, or not wholly removed. A run that was paused and has lost its
+ * lock may write into its folder meanwhile: a folder that is not empty after all is emptied again.
+ */
 export async function removeUnfinished(folder: BaseFolder): Promise<void> {
   for (const name of await readdir(folder.root))
-    if (name.endsWith(unfinished)) await rm(join(folder.root, name), { recursive: true, force: true });
+    if (name.endsWith(unfinished))
+      await rm(join(folder.root, name), { recursive: true, force: true, maxRetries: maxRemovalRetries });
 }
 
 function isRunning(pid: number): boolean {
