@@ -47,7 +47,7 @@ async function texts(): Promise<string[][]> {
     await readFile(join(root, 'docs/deploy.md'), 'utf8'),
   ];
   const lines = files.flatMap(file => [
-    ...file.replaceAll(/ \\\n +/g, ' ').matchAll(/scripts\/backoffice\.ts ([^|`\n]+)/g),
+    ...file.replaceAll(/ \\\n +/g, ' ').matchAll(/(?:scripts\/backoffice\.ts|bin\/backoffice) ([^|`\n]+)/g),
   ]);
   return lines.map(([, words = '']) => words.trim().split(/\s+/));
 }
