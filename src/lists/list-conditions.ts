@@ -1,6 +1,6 @@
 import { camelCase } from '../casing.ts';
 import type { Filter } from '../http/lists/list-filters.ts';
-import type { ListQuery } from '../http/lists/list-query.ts';
+import { type ListQuery, textSeparator } from '../http/lists/list-query.ts';
 import type { Condition } from '../postgres/statement.ts';
 import type { TableStatements } from '../postgres/table-statements.ts';
 
@@ -17,23 +17,31 @@ export function listConditions(
   const conditionOf = (filter: Filter) => filterCondition(filter, columns.sourceOf(camelCase(filter.field.name)));
   const searches = filters.filter(isSearch).map(conditionOf);
   if (q !== undefined) {
-    const isRead = !(hasTrigrams && q.length >= minTrigram) && isAscii(q);
-    const conditionOn = isRead ? containsAscii : contains;
-    const pattern = `%${literal(isRead ? q.toLowerCase() : q)}%`;
-    const sql = search.map(({ name }) => conditionOn(columns.sourceOf(camelCase(name)))).join(' or ');
-    searches.push([`(${sql})`, ...search.map(() => pattern)]);
+    const sources = search.map(({ name }) => columns.sourceOf(camelCase(name)));
+    searches.push(hasTrigrams && q.length >= minTrigram ? findText(sources, q) : readText(sources, q));
   }
   return { conditions: filters.filter(filter => !isSearch(filter)).map(conditionOf), searches };
 }
 
 /** Characters of the shortest text that a trigram index finds. */
 const minTrigram = 3;
-const contains = (sql: string): string => `${sql} ilike ?`;
+
+/** The condition that one of the texts contains another, as their trigram indexes find it. */
+function findText(sources: readonly string[], text: string): Condition {
+  const pattern = `%${literal(text)}%`;
+  return [`(${sources.map(sql => `${sql} ilike ?`).join(' or ')})`, ...sources.map(() => pattern)];
+}
+
 /**
- * The same for a text of ASCII characters in lower case, where no index helps: letters beyond ASCII stay as they are,
- * which takes two thirds of the time of `ilike`.
+ * The same where no index helps, in half the time: the texts are compared as one, with `textSeparator` between them.
+ * For a text of ASCII characters, letters beyond ASCII need not be changed to lower case.
  */
-const containsAscii = (sql: string): string => `lower((${sql}) collate "C") like ?`;
+function readText(sources: readonly string[], text: string): Condition {
+  const joined = sources.map(sql => `coalesce(${sql}, '')`).join(` || '${textSeparator}' || `);
+  if (!isAscii(text)) return [`(${joined}) ilike ?`, `%${literal(text)}%`];
+  return [`lower((${joined}) collate "C") like ?`, `%${literal(text.toLowerCase())}%`];
+}
+
 const isAscii = (text: string): boolean => /^[ -~]*$/.test(text);
 
 /**

@@ -23,6 +23,7 @@ const list = listContract({
   order: { Id: 'asc' },
   key: 'Id',
   search: ['Email', 'FirstName', 'LastName'],
+  hasTrigrams: false, // in the control database, each login would update them
 });
 
 /** The users of a tenant, for its administrators. */

@@ -67,6 +67,7 @@ describe('list parameters', () => {
   it('q finds a text in codes and names in any letter case, and an empty q finds every record', async () => {
     expect(await list('q=EURO')).to.deep.equal(['EUR']);
     expect(await list('q=kr')).to.deep.equal(['DKK', 'SEK']);
+    expect(await list('q=RE')).to.deep.equal([]); // the end of a code and the begin of its name
     expect(await list('q=')).to.deep.equal(['DKK', 'EUR', 'JPY', 'SEK']);
   });
 
@@ -151,6 +152,7 @@ describe('list parameters', () => {
       ['filter[CreatedAt]=0000-01-01T00:00:00Z', 'out_of_range'],
       ['filter[Code][prefix]=%00', 'invalid_text'],
       ['q=%00', 'invalid_text'],
+      ['q=R%01E', 'invalid_text'],
       ['sort=Nothing', 'unknown'],
       ['sort=', 'unknown'],
       ['sort=Code,-Code', 'ambiguous'],

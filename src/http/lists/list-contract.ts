@@ -19,7 +19,7 @@ export interface ListContract {
   readonly key: ListField;
   /** The fields that `q` searches. */
   readonly search: readonly ListField[];
-  /** Whether the fields of `search` have trigram indexes, if the server has the extension: those of large tables do. */
+  /** Whether the fields of `search` have trigram indexes, if the server has the extension. */
   readonly hasTrigrams: boolean;
   /** The parameters that the list has without `sort`, `filter`, `q` and a cursor. */
   readonly query: z.ZodObject;
@@ -38,6 +38,8 @@ interface ListOptions {
   key: string;
   /** The fields that `q` searches: codes and names. */
   search: readonly string[];
+  /** Default: true if the plain list is paged, as those of large tables in tenant databases are. */
+  hasTrigrams?: boolean;
   /**
    * The fields that the list can neither be sorted nor filtered by, because they are read from another table.
    */
@@ -49,6 +51,7 @@ interface ListOptions {
 /** @throws when an option names a field that is not in the view, or that has no order */
 export function listContract(options: ListOptions): ListContract {
   const { view, query = z.object({}), order, key, search, computed = [], longTexts = [] } = options;
+  const { hasTrigrams = Object.hasOwn(query.shape, 'limit') } = options;
   const fields = new Map<string, ListField>();
   for (const [name, schema] of Object.entries(view.shape)) {
     const field = computed.includes(name)
@@ -70,7 +73,7 @@ export function listContract(options: ListOptions): ListContract {
     order: withKey(keys, named(key)),
     key: named(key),
     search: search.map(named),
-    hasTrigrams: Object.hasOwn(query.shape, 'limit'),
+    hasTrigrams,
     query,
     otherParameters: z.object(
       Object.fromEntries(Object.entries(query.shape).filter(([name]) => name !== 'limit' && name !== 'after')),

@@ -126,8 +126,12 @@ function readFlag(name: string, search: URLSearchParams, errors: FieldErrors): b
   return text === 'true';
 }
 
+/** A character that no search text contains, and that separates texts that are searched as one. */
+export const textSeparator = '\x01';
+
 function readSearchText(text: string | null, errors: FieldErrors): string | undefined {
-  if (text?.includes('\0')) errors.q ??= [{ message: 'must not contain control characters', code: 'invalid_text' }];
+  if (text?.includes('\0') || text?.includes(textSeparator))
+    errors.q ??= [{ message: 'must not contain control characters', code: 'invalid_text' }];
   return text?.normalize('NFC') || undefined;
 }
 
