@@ -102,12 +102,20 @@ export async function copyRows({ source, target }: Sides, { where, ...table }: T
   );
 }
 
-/** Compares rows of both sides. @returns their checksums @throws {OperatorError} when they differ */
+/**
+ * Compares rows of both sides.
+ * @param inTurn reads one side after the other, which leaves a processor to others if both are on one machine
+ * @returns their checksums
+ * @throws {OperatorError} when they differ
+ */
 export async function compareRows(
   { source, target }: Sides,
   parts: readonly TablePart[],
+  { inTurn = false } = {},
 ): Promise<Map<string, TableChecksum>> {
-  const [expected, found] = await Promise.all([readTableChecksums(source, parts), readTableChecksums(target, parts)]);
+  const expecting = readTableChecksums(source, parts);
+  if (inTurn) await expecting;
+  const [expected, found] = await Promise.all([expecting, readTableChecksums(target, parts)]);
   const differing = differingTables(expected, found);
   if (differing.length > 0) throw new OperatorError(`the copy differs from the original: ${differing.join(', ')}`);
   return expected;
