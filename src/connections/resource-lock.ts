@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { sourceExpression } from '../postgres/server-address.ts';
 
 const keys = new Map<string, string>();
 
@@ -14,19 +13,13 @@ export function resourceLockKey(resource: string): string {
 }
 
 export interface ResourceState {
-  /**
-   * True when no other connection holds the lock: a writer holds it, shared, until its change is committed. False on a
-   * standby, which does not have the locks of the primary, and may lack commits of the primary.
-   */
+  /** True when no other connection holds the lock: a writer holds it, shared, until its change is committed. */
   readonly free: boolean;
-  /** The database that the connection leads to; see `sourceExpression`. */
-  readonly source: string;
 }
 
 /** Returns one `ResourceState`. The lock that it tries is exclusive, and released at the end of the statement. */
 export const resourceState = (key: string) => ({
   name: 'resource_state',
-  text: `select not pg_is_in_recovery() and pg_try_advisory_xact_lock($1) as free,
-                ${sourceExpression()} as source`,
+  text: 'select pg_try_advisory_xact_lock($1) as free',
   values: [key],
 });

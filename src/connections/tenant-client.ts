@@ -37,6 +37,8 @@ export class TenantClient extends pg.Client {
   idleSince = 0;
   /** Statements that the server has executed. The commit of the last one may still follow. */
   executed = 0;
+  /** The database that the connection reads (`sourceExpression`); undefined until it is open, and on a standby. */
+  source: string | undefined;
   /** True once `close` has been called. */
   closing = false;
   /** True once the server has closed its side. */
@@ -92,7 +94,7 @@ export class TenantClient extends pg.Client {
     for (const event of loginEvents) (this.connection as unknown as EventEmitter).prependListener(event, check);
     try {
       await this.connect();
-      await verifyTenant(this, expected);
+      this.source = await verifyTenant(this, expected);
     } finally {
       clearTimeout(timer);
     }

@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { canServe, type SchemaVersion } from '../control/schema-version.ts';
 import { sqlState } from '../postgres/database-error.ts';
+import { type OwnSource, ownSource, ownSourceColumns } from '../postgres/server-address.ts';
 
 /** What a new connection must find inside the database: the tenant, and a schema that the build can serve. */
 export interface ExpectedTenant {
@@ -21,13 +22,21 @@ class TenantVersionError extends Error {
   readonly code = 'TENANT_VERSION';
 }
 
+interface Identity extends SchemaVersion, OwnSource {
+  guid: string;
+  isStandby: boolean;
+}
+
 /**
  * Verifies that a connection leads to the database of the expected tenant, whose schema this build can serve.
+ * @returns the source of what the connection reads (`sourceExpression`); undefined on a standby, which does not have the
+ *   locks of the primary, and may lack commits of the primary
  * @throws {TenantIdentityError | TenantVersionError}
  */
-export async function verifyTenant(client: pg.Client, expected: ExpectedTenant): Promise<void> {
-  const identity = client.query<SchemaVersion & { guid: string }>(
-    'select guid, schema_version as "schemaVersion", compatible_from as "compatibleFrom" from tenant_identity',
+export async function verifyTenant(client: pg.Client, expected: ExpectedTenant): Promise<string | undefined> {
+  const identity = client.query<Identity>(
+    `select guid, schema_version as "schemaVersion", compatible_from as "compatibleFrom",
+            pg_is_in_recovery() as "isStandby", ${ownSourceColumns} from tenant_identity`,
   );
   const { rows } = await identity.catch(error => {
     const state = sqlState(error);
@@ -35,6 +44,8 @@ export async function verifyTenant(client: pg.Client, expected: ExpectedTenant):
     if (state === '42703') throw new TenantVersionError('the database has no version', { cause: error });
     throw error;
   });
-  if (rows[0]?.guid !== expected.guid) throw new TenantIdentityError('the database belongs to another tenant');
-  if (!canServe(expected.head, rows[0])) throw new TenantVersionError(`the database is at ${rows[0].schemaVersion}`);
+  const [found] = rows;
+  if (found?.guid !== expected.guid) throw new TenantIdentityError('the database belongs to another tenant');
+  if (!canServe(expected.head, found)) throw new TenantVersionError(`the database is at ${found.schemaVersion}`);
+  return found.isStandby ? undefined : ownSource(found);
 }

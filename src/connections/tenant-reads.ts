@@ -57,8 +57,9 @@ export class TenantReads {
       async client => {
         // In one round trip, but one after the other: the lock is tried before the rows are read.
         const [[state], rows] = await client.sendTogether(() => [client.rows(resourceState(key)), client.rows(select)]);
-        const { free = false, source = '' } = (state ?? {}) as Partial<ResourceState>;
-        return { rows, cacheable: free && !client.locks.has(key), source };
+        const { free = false } = (state ?? {}) as Partial<ResourceState>;
+        const { source = '', locks } = client;
+        return { rows, cacheable: free && source !== '' && !locks.has(key), source };
       },
       deadline,
     );

@@ -6,16 +6,34 @@ export function serverAddress(url: string): string {
   return `${searchParams.get('host') ?? hostname}:${searchParams.get('port') ?? (port || '5432')}`;
 }
 
-const ownOid = '(select oid from pg_database where datname = current_database())';
-
 /**
  * Returns an SQL expression that identifies one database under one name, during one run of one server. Its value is the
  * same for every address and every session. The name alone does not suffice: another database may have it for a while.
- * @param name SQL for the name of the database; by default of the connected one
+ * @param name SQL for the name of the database
  * @param oid SQL for its OID
  */
-export function sourceExpression(name = 'current_database()', oid = ownOid): string {
-  return `concat(pg_postmaster_start_time() at time zone 'UTC', ' ', ${oid}, ' ', ${name})`;
+export function sourceExpression(name: string, oid: string): string {
+  return `concat(pg_postmaster_start_time() at time zone 'UTC', '+00 ', ${oid}, ' ', ${name})`;
+}
+
+/**
+ * The columns from which `ownSource` makes the source of the connected database, in a query of any of its tables. They
+ * need few entries of the system catalogs: on a new connection, `sourceExpression` takes several times as long. The
+ * session must have `timezone = UTC` and `datestyle = ISO`.
+ */
+export const ownSourceColumns = `pg_postmaster_start_time()::text as "startedAt", current_database() as database,
+  pg_relation_filepath(tableoid) as path`;
+
+export interface OwnSource {
+  startedAt: string;
+  database: string;
+  /** `…/<OID of the database>/<file>` */
+  path: string;
+}
+
+/** Returns the value that `sourceExpression` has for the connected database. A session has the same one until it ends. */
+export function ownSource({ startedAt, database, path }: OwnSource): string {
+  return `${startedAt} ${path.split('/').at(-2)} ${database}`;
 }
 
 /** Returns the one row of `readServerIdentity`. */

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { requireServerVersion } from '../../src/operator/control-head.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import { sourceExpression } from '../../src/postgres/server-address.ts';
+import { type OwnSource, ownSource, ownSourceColumns, sourceExpression } from '../../src/postgres/server-address.ts';
 import { postgresUrl } from '../support/test-server.ts';
 
 describe('identity of databases and servers', () => {
@@ -18,10 +18,14 @@ describe('identity of databases and servers', () => {
 
   it('two databases that swap their names get other sources, until they are renamed back', async () => {
     const source = (name = '') =>
-      withConnection(databaseUrl(postgresUrl(), name), async client => {
-        const { rows } = await client.query<{ source: string }>(`select ${sourceExpression()} as source`);
-        return rows[0]?.source;
-      });
+      withConnection(
+        databaseUrl(postgresUrl(), name),
+        async client => {
+          const { rows } = await client.query<OwnSource>(`select ${ownSourceColumns} from pg_class limit 1`);
+          return rows[0] && ownSource(rows[0]);
+        },
+        { settings: { timezone: 'UTC', datestyle: 'ISO' } },
+      );
     const polled = (name = '') =>
       withConnection(postgresUrl(), async client => {
         const expression = sourceExpression('datname', 'datid');

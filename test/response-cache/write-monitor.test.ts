@@ -76,7 +76,8 @@ describe('write monitor', () => {
     const control = openControlDatabase(`${controlUrl}?options=-c%20timezone%3DAsia/Tokyo`);
     const monitor = new WriteMonitor({ control, controlUrl, databases: service.databases, log, everyMs: 5 });
     await euro.cacheAndDisconnect();
-    const [source] = await sql<{ source: string }>(world.acme, `select ${sourceExpression()} as source`);
+    const select = `select ${sourceExpression('datname', 'oid')} as source from pg_database`;
+    const [source] = await sql<{ source: string }>(world.acme, `${select} where datname = current_database()`);
     const until = () => monitor.unchangedUntil(source?.source ?? '', performance.now());
     let uses = 0;
     const using = setInterval(() => uses++, 5);

@@ -75,6 +75,7 @@ export class TenantConnection {
   readonly locks: WriteLocks;
   /** Statements that the server has executed. */
   executed = 0;
+  source: string | undefined;
   readonly #world: CacheWorld;
   readonly #process: VirtualProcess;
   readonly #database: TenantDatabase;
@@ -117,7 +118,11 @@ export class TenantConnection {
             return this.#down.send(() => reject(new PoolError('ETIMEDOUT', 'the server cannot be reached')));
           this.#session = this.#database.openSession(this.#process.name, () => this.#onServerEnd());
           if (this.#process.isDead) this.#session.end();
-          this.#down.send(() => resolve());
+          const { source } = this.#database;
+          this.#down.send(() => {
+            this.source = source;
+            resolve();
+          });
         }),
       );
     } catch (error) {
@@ -226,7 +231,7 @@ export class TenantConnection {
     const rows = (...found: object[]): Result => ({ rows: found, command: 'SELECT' });
     switch (name ?? text) {
       case 'resource_state':
-        return rows({ free: !this.#database.isLockedFor(String(value), session), source: this.#database.source });
+        return rows({ free: !this.#database.isLockedFor(String(value), session) });
       case 'simulated_read': {
         const { history } = this.#database;
         return rows({ tenant: history.guid, resource: value, version: history.commits(String(value)).length });
