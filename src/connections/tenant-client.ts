@@ -1,9 +1,10 @@
 import type { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
-import pg from 'pg';
+import type pg from 'pg';
 import type { Deadline } from '../deadline.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import { DescribedStatements, PreparedQuery } from '../postgres/prepared-query.ts';
+import { ScramClient } from '../postgres/scram-client.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { PoolState } from './pool-state.ts';
 import type { Read } from './read-memory.ts';
@@ -24,7 +25,7 @@ const maxCloseMs = 1_000;
 const fatalStates = /^(57P|25P0[34]|08|0A000|26000)/;
 
 /** One connection to a tenant's database. It is in use from `beginUse` until `release`. */
-export class TenantClient extends pg.Client {
+export class TenantClient extends ScramClient {
   readonly pool: PoolState<TenantClient>;
   readonly locks = new WriteLocks(
     statement => this.query(statement as never) as Promise<unknown>,

@@ -12,9 +12,47 @@ const hashBytes = 32;
  *   many
  */
 export function scramVerifier(password: string, iterations: number, salt: Buffer = randomBytes(saltBytes)): string {
+  const { storedKey, serverKey } = scramKeys(password, salt, iterations);
+  const stored = storedKey.toString('base64');
+  return `SCRAM-SHA-256$${iterations}:${salt.toString('base64')}$${stored}:${serverKey.toString('base64')}`;
+}
+
+/** The last message of a client's login, and the signature with which the server proves that it knows the verifier. */
+interface ScramProof {
+  readonly response: string;
+  readonly serverSignature: string;
+}
+
+/** The first message of a server whose verifier has one iteration. */
+const serverFirstOfOneIteration = /^r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9+/]+={0,2}),i=1$/;
+
+/**
+ * Proves to the server that the client knows the password, without channel binding (RFC 5802 §3).
+ * @param clientNonce of the client's first message, whose user is `*`
+ * @param serverFirst the server's first message
+ * @returns undefined unless the verifier has one iteration, the password is ASCII, and the message is well-formed
+ */
+export function scramProof(password: string, clientNonce: string, serverFirst: string): ScramProof | undefined {
+  const [, nonce = '', salt = ''] = serverFirstOfOneIteration.exec(serverFirst) ?? [];
+  if (!/^[\x21-\x7e]+$/.test(password) || !nonce.startsWith(clientNonce) || nonce === clientNonce) return undefined;
+  const { clientKey, storedKey, serverKey } = scramKeys(password, Buffer.from(salt, 'base64'), 1);
+  const withoutProof = `c=biws,r=${nonce}`;
+  const message = `n=*,r=${clientNonce},${serverFirst},${withoutProof}`;
+  const signature = hmac(storedKey, message);
+  const proof = clientKey.map((byte, index) => byte ^ (signature[index] as number));
+  return {
+    response: `${withoutProof},p=${Buffer.from(proof).toString('base64')}`,
+    serverSignature: hmac(serverKey, message).toString('base64'),
+  };
+}
+
+function scramKeys(password: string, salt: Buffer, iterations: number) {
   const salted = pbkdf2Sync(password, salt, iterations, hashBytes, 'sha256');
-  const hmac = (key: string) => createHmac('sha256', salted).update(key).digest();
-  const storedKey = createHash('sha256').update(hmac('Client Key')).digest('base64');
-  const serverKey = hmac('Server Key').toString('base64');
-  return `SCRAM-SHA-256$${iterations}:${salt.toString('base64')}$${storedKey}:${serverKey}`;
+  const clientKey = hmac(salted, 'Client Key');
+  const storedKey = createHash('sha256').update(clientKey).digest();
+  return { clientKey, storedKey, serverKey: hmac(salted, 'Server Key') };
+}
+
+function hmac(key: Buffer, text: string): Buffer {
+  return createHmac('sha256', key).update(text).digest();
 }
