@@ -57,8 +57,9 @@ const maxAgeMs = 60_000;
  *
  *   I2 (read) A cacheable read sees every write whose lock was acquired before the read checked the lock.
  *      Assumes: `TenantDriver.readCacheable` checks first and selects afterwards, and reports the read as cacheable
- *      only when the server is not a standby and no connection held the lock, its own included. So each such write had
- *      released its lock, that is, had committed or failed, before the select took its snapshot.
+ *      only when the server was no standby when the connection was opened, and no connection held the lock, its own
+ *      included. So each such write had released its lock, that is, had committed or failed, before the select took its
+ *      snapshot.
  *
  *   I3 (store) A response is stored only in the `CachedResource` that was in the store before its read began. A process
  *      that sends or receives an announcement removes that object, with all its responses, from its store.

@@ -71,8 +71,9 @@ const statement = {
  *
  *   I4 (identity) A read and a poll with the same source are of the same database in the same run of the same server.
  *      Assumes: the server itself names the source (`sourceExpression`), in the same words to the poll and to the
- *      connection of the read. The address of a server does not suffice: it may lead to another server later, or to
- *      several. Nor would the name of a database: between two polls, another one may have it for a while.
+ *      connection of the read, which asks when it is opened (`ownSource`): PostgreSQL renames and drops no database that
+ *      has a session. The address of a server does not suffice: it may lead to another server later, or to several. Nor
+ *      would the name of a database: between two polls, another one may have it for a while.
  *
  * Proof that a database did not change from a read at time r until time b, where poll A was answered at a < r, poll B
  * began at b, both returned the same fingerprint, and B found no connection:
