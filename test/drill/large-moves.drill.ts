@@ -91,4 +91,5 @@ const fill = [
                     'note', repeat(md5(i::text), 6)) as stored
              from generate_series(1, ${rows}) i) made`,
   'vacuum analyze',
+  'checkpoint', // otherwise it would disturb the calm before the first move
 ];
