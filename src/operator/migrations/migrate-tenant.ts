@@ -1,6 +1,7 @@
 import type { LimitFunction } from 'p-limit';
 import { OperatorError } from '../../operator-error.ts';
 import { errorText } from '../error-text.ts';
+import type { CatalogRecord } from '../schema/catalog-record.ts';
 import { compatibleFrom } from '../schema/schema-steps.ts';
 import { bringToHead, type Run } from './bring-to-head.ts';
 import type { TenantResult } from './migration-outcomes.ts';
@@ -49,9 +50,10 @@ export async function migrateTenant(
       await ledger.record(id, { state: 'current', from, to: head, ms: 0 });
       return undefined;
     }
-    const result = await connections(async () => (isHalted() ? undefined : migrateDatabase(run, tenant)));
-    if (!result) return 'halted';
-    const schema = { version: head, compatibleFrom: compatibleFrom(run.steps), fingerprint };
+    const migrated = await connections(async () => (isHalted() ? undefined : migrateDatabase(run, tenant)));
+    if (!migrated) return 'halted';
+    const { result, catalogs } = migrated;
+    const schema = { version: head, compatibleFrom: compatibleFrom(run.steps), fingerprint, catalogs };
     await ledger.record(id, result, result.state === 'failed' ? undefined : schema);
     return result;
   } finally {
@@ -60,7 +62,10 @@ export async function migrateTenant(
 }
 
 /** Counts a failure before the next tenant begins, so that a run halts in time. */
-async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResult> {
+async function migrateDatabase(
+  run: Run,
+  tenant: TenantRow,
+): Promise<{ result: TenantResult; catalogs?: CatalogRecord | undefined }> {
   const startedAt = performance.now();
   const elapsed = () => Math.round(performance.now() - startedAt);
   const from = tenant.schemaVersion;
@@ -68,10 +73,11 @@ async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResul
     const server = run.servers.get(tenant.serverId);
     if (!server || !run.fingerprints.has(tenant.serverId))
       throw new OperatorError('it was moved to a server that had no tenants: run the command again');
-    const state = (await bringToHead(run, { ...tenant, server })) || from !== run.head ? 'migrated' : 'current';
-    return { state, from, to: run.head, ms: elapsed() };
+    const { isChanged, isProved, catalogs } = await bringToHead(run, { ...tenant, server });
+    const state = isChanged || from !== run.head ? 'migrated' : 'current';
+    return { result: { state, from, to: run.head, ms: elapsed(), isProved }, catalogs };
   } catch (error) {
     run.failures++;
-    return { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) };
+    return { result: { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) } };
   }
 }

@@ -1,5 +1,6 @@
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import type { CatalogRecord } from '../schema/catalog-record.ts';
 
 /** A tenant as the control database records it. */
 export interface TenantRow {
@@ -12,6 +13,8 @@ export interface TenantRow {
   schemaVersion: string | null;
   schemaFingerprint: string | null;
   isRestoring: boolean;
+  /** What is recorded of the catalogs of its database. */
+  catalogs: CatalogRecord | null;
 }
 
 /** The locks of tenants, which a run holds in the control database while it migrates them. */
@@ -80,5 +83,7 @@ export function createTenantLocks(control: Queryable): TenantLocks {
 const tenantsQuery = `
   select id::int, guid, server_id as "serverId", database_name as "databaseName", role_name as "roleName",
          schema_version as "schemaVersion", schema_fingerprint as "schemaFingerprint",
-         restoring is not null as "isRestoring"
-    from tenants where id = any ($1)`;
+         restoring is not null as "isRestoring",
+         case when source is not null then
+           json_build_object('source', source, 'counters', counters, 'digest', digest) end as catalogs
+    from tenants left join catalog_records on tenant_id = id where id = any ($1)`;
