@@ -51,6 +51,8 @@ export interface BenchContext {
   readonly rounds: number;
   /** Duration of one measurement. */
   readonly seconds: number;
+  /** Called between measurements: lets another server of PostgreSQL have its turn. */
+  readonly passTurn: () => Promise<void>;
 }
 
 const warmUpSeconds = 2;
@@ -71,6 +73,7 @@ export async function measureCases(bench: BenchContext, workload: string, cases:
       progress(
         `${workload} ${round}/${bench.rounds} ${current.name}: ${Math.round(sample.perSecond)}/s, p99 ${sample.p99} ms`,
       );
+      await bench.passTurn();
     }
   }
   for (const { target, plan } of cases) {

@@ -24,7 +24,8 @@ PostgreSQL with its own defaults.
   --rounds <n>        rounds of each workload; every round measures all cases in turn (default ${defaults.rounds})
   --seconds <n>       duration of each measurement (default ${defaults.seconds})
   --tenants <n>       number of tenants, at least ${minTenants} (default ${defaults.tenants}); 9 MB of disk each
-  --tuned             measure a second time with PostgreSQL tuned, and report what that gains
+  --tuned             measure a second server of PostgreSQL, which is tuned, in turn with the first; twice the
+                      disk and time
   --json              print one JSON document instead of tables
   --help              print this help
 

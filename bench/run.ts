@@ -4,35 +4,37 @@ import { onStopSignal } from '../src/signals.ts';
 import { progress } from './bench-progress.ts';
 import { describeEnvironment } from './environment.ts';
 import { help, isComplete, type Options, readOptions } from './options.ts';
-import { type Finished, type Results, report } from './report.ts';
-import { openTestbed } from './testbed.ts';
+import { type Results, report } from './report.ts';
+import { openTestbed, type Testbed } from './testbed.ts';
 import { Tokens } from './tokens.ts';
 import { tuningReport } from './tuning-report.ts';
+import { inTurns } from './turns.ts';
+
+/** A run of the workloads on one server of PostgreSQL. */
+interface Run extends Results {
+  readonly isTuned: boolean;
+  readonly testbed: Testbed;
+  readonly tokens: Tokens;
+}
 
 /** The bench: starts all servers, runs the workloads, prints the report and removes everything. See `--help`. */
 async function main(): Promise<void> {
   const options = checkedOptions();
   if (!options) return;
-  let close = async (): Promise<void> => {};
+  const closers: (() => Promise<void>)[] = [];
+  const close = async (): Promise<void> => {
+    await Promise.all(closers.map(each => each()));
+  };
   let interrupted = false;
   const stop = (): void => {
     interrupted = true;
     progress('stopping everything');
-    close().finally(() => process.exit(130));
+    void close().finally(() => process.exit(130));
   };
   onStopSignal(['SIGINT', 'SIGTERM'], stop, () => process.exit(130));
   try {
-    const onOpen = (end: () => Promise<void>): void => {
-      close = end;
-    };
-    const results = await runWorkloads(options, false, onOpen);
-    let tuned: Results | undefined;
-    if (options.tuned) {
-      await close();
-      progress('once more, with PostgreSQL tuned');
-      tuned = await runWorkloads(options, true, onOpen);
-    }
-    await printReport(options, results, tuned);
+    const [results, tuned] = await runWorkloads(options, closers);
+    if (results) await printReport(options, results, tuned);
   } catch (error) {
     if (interrupted) return; // the error comes from the stop
     console.error(error instanceof Error ? error.message : error);
@@ -54,25 +56,41 @@ function checkedOptions(): Options | undefined {
   return undefined;
 }
 
-async function runWorkloads(
-  options: Options,
-  isTuned: boolean,
-  onOpen: (close: () => Promise<void>) => void,
-): Promise<Results> {
-  const testbed = await openTestbed({ tenantCount: options.tenants, isTuned, onOpen });
-  const bench = { testbed, tokens: new Tokens(testbed), rounds: options.rounds, seconds: options.seconds };
-  const environment = await describeEnvironment(testbed, options);
-  const finished: Finished[] = [];
+/** @returns the results with the defaults of PostgreSQL, and those with PostgreSQL tuned if the options ask for them */
+async function runWorkloads(options: Options, closers: (() => Promise<void>)[]): Promise<Results[]> {
+  const runs: Run[] = [];
+  for (const isTuned of options.tuned ? [false, true] : [false]) {
+    const onOpen = (close: () => Promise<void>) => closers.push(close);
+    const testbed = await openTestbed({ tenantCount: options.tenants, isTuned, onOpen });
+    if (options.tuned) await testbed.setIdle(true);
+    const environment = await describeEnvironment(testbed, options);
+    runs.push({ isTuned, testbed, tokens: new Tokens(testbed), environment, finished: [] });
+  }
   for (const { name, title, run } of options.workloads) {
     progress(`${name}: ${title} (load ${loadavg()[0]?.toFixed(1)})`);
-    finished.push({ name, title, ...(await run(bench)) });
+    const works = runs.map(({ isTuned, testbed, tokens, finished }) => ({
+      begin: async () => {
+        if (!options.tuned) return;
+        progress(`with PostgreSQL ${isTuned ? 'tuned' : 'at its defaults'}`);
+        await testbed.setIdle(false);
+      },
+      run: async (passTurn: () => Promise<void>) => {
+        const result = await run({ testbed, tokens, rounds: options.rounds, seconds: options.seconds, passTurn });
+        finished.push({ name, title, ...result });
+      },
+      end: async () => {
+        if (options.tuned) await testbed.setIdle(true);
+      },
+    }));
+    await inTurns(works);
   }
-  return { environment, finished };
+  return runs;
 }
 
 async function printReport(options: Options, { environment, finished }: Results, tuned?: Results): Promise<void> {
   const text = [report(finished, environment), ...(tuned ? [tuningReport(finished, tuned)] : [])].join('\n\n');
-  if (options.json) console.log(JSON.stringify({ environment, workloads: finished, tuned }, null, 2));
+  const tunedResults = tuned && { environment: tuned.environment, workloads: tuned.finished };
+  if (options.json) console.log(JSON.stringify({ environment, workloads: finished, tuned: tunedResults }, null, 2));
   else console.log(text);
   if (!isComplete(options)) return;
   const introduction = 'The report of the last complete run of `npm run -s bench`.';

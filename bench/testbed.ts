@@ -30,13 +30,15 @@ export interface Testbed {
   readonly users: Credentials[];
   readonly tenants: BenchTenant[];
   readonly children: Children;
+  /** Stops autovacuum while another server is measured, because its workers take time of all cores. */
+  setIdle(isIdle: boolean): Promise<void>;
   close(): Promise<void>;
 }
 
 /** Without it, the largest connection budget of a workload and the other servers would not find room together. */
 const neededSettings = ['max_connections=300'];
 
-/** Settings that operators tune; a run with `--tuned` measures a second time with them. */
+/** Settings that operators tune; a run with `--tuned` measures a second server that has them. */
 const tunedSettings = [
   'shared_buffers=256MB',
   'max_wal_size=4GB',
@@ -87,6 +89,12 @@ export async function openTestbed({ tenantCount, isTuned, onOpen }: TestbedOptio
   await opened.disconnect();
   await withConnection(serverUrl, client => client.query('checkpoint')); // so that none runs during a workload
 
+  const setIdle = (isIdle: boolean): Promise<void> =>
+    withConnection(serverUrl, async client => {
+      await client.query(isIdle ? 'alter system set autovacuum to off' : 'alter system reset autovacuum');
+      await client.query('select pg_reload_conf()');
+    });
+
   const urls = { serverUrl, controlUrl, rawPgUrl, fastifyUrl };
-  return { folder, masterKey, ...urls, postgresPid, postgresSettings, redis, users, tenants, children, close };
+  return { folder, masterKey, ...urls, postgresPid, postgresSettings, redis, users, tenants, children, setIdle, close };
 }

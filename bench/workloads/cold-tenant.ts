@@ -36,6 +36,7 @@ export const coldTenant: Workload = {
         const [serviceMs, bareMs] = [times.service, times.bare].map(all => spread(all).median.toFixed(1));
         progress(`cold ${round}/${bench.rounds}: p50 service ${serviceMs} ms, bare ${bareMs} ms`);
       });
+      await bench.passTurn();
     }
     const values = service.samples.map((sample, round) => sample.p50 / (bare.samples[round]?.p50 ?? Number.NaN));
     const figures = [{ text: `${title}, p50: service / bare connect + query`, values, aim: { atMost: 1.25 } }];

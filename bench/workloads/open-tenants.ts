@@ -40,6 +40,7 @@ export const openTenants: Workload = {
         repeated = [first];
         while (repeated.length < passes) repeated.push(await pass());
       });
+      await bench.passTurn();
     }
     const text = `${title} (${all.length}) above the base`;
     const figures: Figure[] = [
