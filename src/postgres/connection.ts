@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import pg from 'pg';
+import { ScramClient } from './scram-client.ts';
 import type { Queryable } from './shared-connection.ts';
 
 /** The time limits of a connection, in milliseconds. A limit that is absent does not apply. */
@@ -161,7 +162,7 @@ export async function withConnection<T>(
   }: { kind?: ConnectionKind; settings?: SessionSettings; pipeline?: boolean } = {},
 ): Promise<T> {
   return withConnectionLease(url, 1, async (_, processId) => {
-    const client = new pg.Client({ ...connectionConfig(url, kind, settings, processId), pipeline });
+    const client = new ScramClient({ ...connectionConfig(url, kind, settings, processId), pipeline });
     client.on('error', () => {}); // the running query rejects
     try {
       await client.connect();
@@ -179,7 +180,7 @@ export async function withConnectionPool<T>(
   work: (pool: Queryable) => Promise<T>,
 ): Promise<T> {
   return withConnectionLease(url, max, async (count, processId) => {
-    const pool = new pg.Pool({ ...connectionConfig(url, 'operator', {}, processId), max: count });
+    const pool = new pg.Pool({ ...connectionConfig(url, 'operator', {}, processId), max: count, Client: ScramClient });
     pool.on('error', () => {}); // the running query rejects
     try {
       return await work(pool);

@@ -17,8 +17,8 @@ interface LoginInternals {
 }
 
 /**
- * A client that proves its password at once when the verifier has one iteration, as that of a tenant's login has. `pg`
- * does so in ten jobs of WebCrypto, each of which waits for a thread: a twelfth of the time of opening a connection.
+ * A client that proves its password at once (`scramProof`). `pg` does so in ten jobs of WebCrypto, each of which waits
+ * for a thread, and computes the keys of the password anew for each connection.
  */
 export class ScramClient extends pg.Client {
   /** Called by `pg` with the first message of the server. */

@@ -1,4 +1,5 @@
 import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
 
 const saltBytes = 16;
 const hashBytes = 32;
@@ -23,19 +24,29 @@ interface ScramProof {
   readonly serverSignature: string;
 }
 
-/** The first message of a server whose verifier has one iteration. */
-const serverFirstOfOneIteration = /^r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9+/]+={0,2}),i=1$/;
+const serverFirstMessage = /^r=([\x21-\x2b\x2d-\x7e]+),s=([A-Za-z0-9+/]+={0,2}),i=([1-9]\d{0,3})$/;
+/** The default of PostgreSQL. The keys of a verifier with more would block the event loop for more than some ms. */
+const maxIterations = 4_096;
+/**
+ * The keys of the latest logins: RFC 5802 lets a client keep them, because a server sends the same salt until the
+ * password changes. To compute them costs half a millisecond, which a command that opens many databases pays once.
+ */
+const knownKeys = new LRUCache<string, ScramKeys>({ max: 100 });
 
 /**
  * Proves to the server that the client knows the password, without channel binding (RFC 5802 §3).
  * @param clientNonce of the client's first message, whose user is `*`
  * @param serverFirst the server's first message
- * @returns undefined unless the verifier has one iteration, the password is ASCII, and the message is well-formed
+ * @returns undefined if the verifier has too many iterations, the password is not ASCII, or the message is malformed
  */
 export function scramProof(password: string, clientNonce: string, serverFirst: string): ScramProof | undefined {
-  const [, nonce = '', salt = ''] = serverFirstOfOneIteration.exec(serverFirst) ?? [];
+  const [, nonce = '', salt = '', iterations = ''] = serverFirstMessage.exec(serverFirst) ?? [];
   if (!/^[\x21-\x7e]+$/.test(password) || !nonce.startsWith(clientNonce) || nonce === clientNonce) return undefined;
-  const { clientKey, storedKey, serverKey } = scramKeys(password, Buffer.from(salt, 'base64'), 1);
+  if (Number(iterations) > maxIterations) return undefined;
+  const verifier = `${iterations} ${salt} ${password}`;
+  const keys = knownKeys.get(verifier) ?? scramKeys(password, Buffer.from(salt, 'base64'), Number(iterations));
+  knownKeys.set(verifier, keys);
+  const { clientKey, storedKey, serverKey } = keys;
   const withoutProof = `c=biws,r=${nonce}`;
   const message = `n=*,r=${clientNonce},${serverFirst},${withoutProof}`;
   const signature = hmac(storedKey, message);
@@ -46,7 +57,13 @@ export function scramProof(password: string, clientNonce: string, serverFirst: s
   };
 }
 
-function scramKeys(password: string, salt: Buffer, iterations: number) {
+interface ScramKeys {
+  readonly clientKey: Buffer;
+  readonly storedKey: Buffer;
+  readonly serverKey: Buffer;
+}
+
+function scramKeys(password: string, salt: Buffer, iterations: number): ScramKeys {
   const salted = pbkdf2Sync(password, salt, iterations, hashBytes, 'sha256');
   const clientKey = hmac(salted, 'Client Key');
   const storedKey = createHash('sha256').update(clientKey).digest();

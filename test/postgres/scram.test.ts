@@ -40,11 +40,14 @@ describe('logins to PostgreSQL with SCRAM', () => {
       (error: Error & { code?: string }) => error.code ?? error.message,
     );
 
-  for (const iterations of [1, 4_096])
-    it(`the right password logs in and a wrong one does not, with ${iterations} iterations`, async () => {
-      await setPassword(scramVerifier('p4ssword', iterations));
-      expect(await logIn('p4ssword')).to.equal(role);
-      expect(await failure(logIn('p4ssword-'))).to.equal('28P01');
+  for (const iterations of [1, 4_096, 5_000])
+    it(`the right password logs in and a wrong one does not, also after a change, with ${iterations} iterations`, async () => {
+      for (const password of ['p4ssword', 'ch4nged']) {
+        await setPassword(scramVerifier(password, iterations));
+        for (let login = 1; login <= 2; login++) expect(await logIn(password)).to.equal(role);
+        expect(await failure(logIn(`${password}-`))).to.equal('28P01');
+      }
+      expect(await failure(logIn('p4ssword'))).to.equal('28P01');
     });
 
   it('a password that is not ASCII logs in', async () => {
