@@ -57,7 +57,7 @@ const catalogs: readonly Catalog[] = [
     ],
     where: `oid >= '${firstOid}'`,
   },
-  { name: 'pg_proc', oid: 1255, key: 'oid', where: `oid >= '${firstOid}' and pronamespace = '${publicSchema}'` },
+  { name: 'pg_proc', oid: 1255, key: 'oid', where: `oid >= '${firstOid}'` },
   { name: 'pg_opclass', oid: 2616, key: 'oid', columns: ['oid', 'opcmethod', 'opcnamespace', 'opcname'] },
   { name: 'pg_constraint', oid: 2606, key: 'oid' },
   {

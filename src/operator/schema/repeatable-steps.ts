@@ -44,9 +44,11 @@ const definitions = [
   /^create table (?!.*\bas\b)/,
   /^create (?:unique )?index\b/,
   /^alter (?:table|index|sequence|function|type|policy|trigger)\b/,
-  /^drop (?:table|index|sequence|function|procedure|type|domain|trigger|policy)\b/,
+  /^drop (?:index|sequence|function|procedure|type|domain|trigger|policy)\b/,
   /^(?:grant|revoke|comment on)\b/,
 ];
+/** Drops the sequences of the column too, and the digest does not contain which those are. */
+const dropsColumn = /^alter table\b.*\bdrop (?!constraint\b|default\b|not null\b)/;
 /** These compute values for the rows of a table. */
 const readsRows = /^(?:alter table|create (?:unique )?index)\b/;
 
@@ -57,6 +59,6 @@ function isDefinition(statement: string, functions: readonly string[]): boolean 
     .toLowerCase()
     .replace(/\s+/g, ' ')
     .replace(/generated (?:always|by default) as/g, 'generated');
-  if (!definitions.some(definition => definition.test(text))) return false;
+  if (!definitions.some(definition => definition.test(text)) || dropsColumn.test(text)) return false;
   return !readsRows.test(text) || !text.split(/\W+/).some(word => functions.includes(word));
 }

@@ -56,7 +56,7 @@ interface ProvedChange {
  *      counters after the commit, but before it stops being counted as a session of the database.
  *      Assumes: `track_counts` is on (`readCatalogCounters`), and the changes of rows in place, which are not counted,
  *      change no column that the digest contains: they set statistics and `indcheckxmin`. As for the write monitor, only
- *      a superuser can hide a change, by turning `track_counts` off in a session.
+ *      a superuser can hide a change, by turning `track_counts` off, in a session or for a role.
  *
  *   I2 (order) The number of sessions is read before the counters.
  *
@@ -68,13 +68,17 @@ interface ProvedChange {
  *   I4 (record) A record contains the digest of the catalogs, and no more than the changes that the digest contains:
  *      those counted before the digest was computed, and those of the session's own transaction, which are counted also
  *      if it is rolled back.
+ *      Assumes: each statement sees what was committed before it (`read committed`), and the session has reported its
+ *      earlier changes before the transaction (`changeSchema`).
  *
  *   I5 (repetition) Of databases with the same digest, on the same server and with the same settings, statements that do
  *      not depend on rows (`repeatableSteps`) make databases with the same digest, if they write the same number of rows of
  *      each catalog.
- *      Assumes: the digest contains all that decides what these statements make: the objects in `public`, the names and
- *      privileges of schemas, default privileges, event triggers, casts and operators. What it does not contain, such as
- *      a table that inherits or an object that depends on another, changes the number of rows that are written.
+ *      Assumes: the digest contains all that decides what these statements make: the objects in `public`, all functions
+ *      and types, the names and privileges of schemas, default privileges, event triggers, casts and operators; that
+ *      nobody has changed PostgreSQL's own rows of the catalogs, or has exchanged the names of roles between two runs.
+ *      What the digest does not contain, such as a table that inherits, changes the number of rows that are written; who
+ *      owns a sequence matters only to statements that drop a table or a column, which do not count as repeatable.
  *
  * Proof that a database D needs no comparison, if (a) its source and its counters are those of its record, (b) it had no
  * other session, and (c) the same change of a database E, whose catalogs were proved by its own record to have the same

@@ -121,9 +121,11 @@ export async function changeSchema(
   { role, state, change, check, compatible = false }: SchemaChange,
 ): Promise<SchemaState | undefined> {
   try {
+    // A pooler may lend a session that has not reported its changes yet: they must not be taken for this change.
+    const reported = client.query('select pg_stat_force_next_flush()');
     const begun = beginChange(client, state, compatible);
     const ended = compatible ? 0 : signalSessions(client, role);
-    const results = await Promise.allSettled([begun, ended, change(), check?.()]);
+    const results = await Promise.allSettled([reported, begun, ended, change(), check?.()]);
     const found = await begun;
     if (found.guid !== state.guid || found.applied.join() !== state.applied.join()) {
       await client.query('rollback');
@@ -148,7 +150,7 @@ async function beginChange(
 ): Promise<SchemaState> {
   const lockIdentity = `lock table tenant_identity in access ${compatible ? 'share' : 'exclusive'} mode`;
   const begin = [
-    'begin',
+    'begin isolation level read committed', // each statement sees what others have committed before it
     'set local client_min_messages = warning',
     ...(applied.length === 0 ? [trackingTable] : []),
     // First, in the order in which `stateQuery` and new connections open the two tables: the reverse could deadlock.
