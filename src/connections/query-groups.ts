@@ -15,11 +15,10 @@ interface QueryGroupsOptions<Item> {
   run: (client: TenantClient, group: readonly Item[]) => Promise<void>;
   /** Items with the same key can be in one group. */
   keyOf: (item: Item) => string;
-  /** Returns the current maximum for the group of an item. Default: 8. */
-  maxGroupSize?: (item: Item) => number;
+  /** Returns the current maximum for the group of an item. */
+  maxGroupSize: (item: Item) => number;
 }
 
-const defaultGroupSize = 8;
 /** An item with less time left is alone in its group: its deadline destroys the connection of the whole group. */
 const minTimeLeftMs = 1_000;
 const maxWaiting = 2_000; // as in the queue for connections
@@ -55,7 +54,7 @@ export class QueryGroups<Item extends Waiting> {
     this.#waiting++;
     const key = this.#options.keyOf(item);
     const open = this.#open.get(key);
-    if (open && open.length < this.#maxGroupSize(item) && hasTime(item)) {
+    if (open && open.length < this.#options.maxGroupSize(item) && hasTime(item)) {
       open.push(item);
       return;
     }
@@ -97,17 +96,13 @@ export class QueryGroups<Item extends Waiting> {
   #split(group: readonly Item[]): Item[] {
     const together: Item[] = [];
     const mayJoin = (item: Item, [first]: Item[]): boolean =>
-      !first || (together.length < this.#maxGroupSize(first) && hasTime(item) && hasTime(first));
+      !first || (together.length < this.#options.maxGroupSize(first) && hasTime(item) && hasTime(first));
     for (const item of group) {
       if (item.deadline?.passed) item.reject(new DeadlineError());
       else if (mayJoin(item, together)) together.push(item);
       else this.add(item);
     }
     return together;
-  }
-
-  #maxGroupSize(item: Item): number {
-    return this.#options.maxGroupSize?.(item) ?? defaultGroupSize;
   }
 }
 

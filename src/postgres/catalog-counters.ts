@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { copiedCatalogs } from './catalog-statements.ts';
 import { copyTexts } from './copy-texts.ts';
+import { databaseOfPath } from './server-address.ts';
 
 /** What PostgreSQL counts of the changes of the copied catalogs of one database. */
 export interface CatalogCounters {
@@ -42,7 +43,7 @@ const statements = [
 export async function readCatalogCounters(client: pg.Client): Promise<CatalogCounters | undefined> {
   const [settings = [], [facts = ''] = [], rows = []] = await copyTexts(client, statements);
   const [, isAlone, ...source] = facts.split('\t');
-  const database = source[0]?.split('/').at(-2);
+  const database = databaseOfPath(source[0] ?? '');
   const sessionSettings = settings
     .map(line => line.split('\t'))
     .filter(([setting]) => setting === '0' || setting === database)

@@ -43,10 +43,7 @@ export function scramProof(password: string, clientNonce: string, serverFirst: s
   const [, nonce = '', salt = '', iterations = ''] = serverFirstMessage.exec(serverFirst) ?? [];
   if (!/^[\x21-\x7e]+$/.test(password) || !nonce.startsWith(clientNonce) || nonce === clientNonce) return undefined;
   if (Number(iterations) > maxIterations) return undefined;
-  const verifier = `${iterations} ${salt} ${password}`;
-  const keys = knownKeys.get(verifier) ?? scramKeys(password, Buffer.from(salt, 'base64'), Number(iterations));
-  knownKeys.set(verifier, keys);
-  const { clientKey, storedKey, serverKey } = keys;
+  const { clientKey, storedKey, serverKey } = keysOf(password, salt, iterations);
   const withoutProof = `c=biws,r=${nonce}`;
   const message = `n=*,r=${clientNonce},${serverFirst},${withoutProof}`;
   const signature = hmac(storedKey, message);
@@ -61,6 +58,16 @@ interface ScramKeys {
   readonly clientKey: Buffer;
   readonly storedKey: Buffer;
   readonly serverKey: Buffer;
+}
+
+function keysOf(password: string, salt: string, iterations: string): ScramKeys {
+  const verifier = `${iterations} ${salt} ${password}`;
+  let keys = knownKeys.get(verifier);
+  if (!keys) {
+    keys = scramKeys(password, Buffer.from(salt, 'base64'), Number(iterations));
+    knownKeys.set(verifier, keys);
+  }
+  return keys;
 }
 
 function scramKeys(password: string, salt: Buffer, iterations: number): ScramKeys {

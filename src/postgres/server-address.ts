@@ -33,7 +33,12 @@ export interface OwnSource {
 
 /** Returns the value that `sourceExpression` has for the connected database. A session has the same one until it ends. */
 export function ownSource({ startedAt, database, path }: OwnSource): string {
-  return `${startedAt} ${path.split('/').at(-2)} ${database}`;
+  return `${startedAt} ${databaseOfPath(path)} ${database}`;
+}
+
+/** Returns the OID of the database that a path of `pg_relation_filepath` leads to. */
+export function databaseOfPath(path: string): string | undefined {
+  return path.split('/').at(-2);
 }
 
 /** Returns the one row of `readServerIdentity`. */
