@@ -95,6 +95,7 @@ async function bench(): Promise<void> {
 
   await measure('warm-up', 20);
   await measure('all rows', requests);
+  await tenantCommand('backup', 'init');
   await tenantCommand('backup', 'run', 'acme');
   await tenantCommand('retention', 'acme', '--activity', `${kept}y`);
   log('retention apply');

@@ -26,6 +26,7 @@ export async function withControlHead<T>(
 ): Promise<T> {
   if (embedded && !(await isAtHead(controlUrl))) {
     await requireNoRestoreOnServer(controlUrl);
+    await requireNoLost(controlUrl);
     const { createControlDatabase, migrateControl } = await import('./migrations/migrate-control.ts');
     await createControlDatabase(controlUrl);
     await migrateControl(controlUrl);
@@ -42,8 +43,16 @@ export async function withControlHead<T>(
   }).catch(async error => {
     if (isChecked) throw error;
     await requireNoRestoreOnServer(controlUrl);
+    await requireNoLost(controlUrl).catch(lost => {
+      if (lost instanceof OperatorError) throw lost; // other failures have the same cause as the first one
+    });
     return explainFailure(error);
   });
+}
+
+async function requireNoLost(controlUrl: string): Promise<void> {
+  const { requireNoLostControl } = await import('./restore/control/require-no-lost-control.ts');
+  await requireNoLostControl(controlUrl);
 }
 
 /**

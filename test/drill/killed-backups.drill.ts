@@ -27,6 +27,7 @@ describe('drill: killed backup runs', () => {
   it('a run that is killed at any moment leaves nothing that looks whole, and the next run completes it', async () => {
     const run = (...args: string[]) => runScript('scripts/tenant.ts', ['backup', ...args, '--json'], environment);
     const startedAt = performance.now();
+    expect((await run('init')).code).to.equal(0);
     expect((await run('run', '--all')).code).to.equal(0);
     const runMs = performance.now() - startedAt;
     for (let kill = 0; kill < kills; kill++) {

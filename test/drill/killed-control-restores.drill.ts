@@ -47,6 +47,7 @@ describe('drill: killed restores of the control database', () => {
     await addClient(server.installation, 'acme', 'admin@acme.test', 'Old program');
     await server.control(`insert into sessions (tenant_id, user_id) select tenant_id, id from users`);
     keys = (await server.control<{ kid: string }>('select kid from signing_keys')).map(({ kid }) => kid);
+    await run('tenant', 'backup', 'init');
     await run('tenant', 'backup', 'run', '--all');
     [first = ''] = JSON.parse(await run('tenant', 'backup', 'list'))
       .filter(({ slug }: { slug: string | null }) => slug === null)

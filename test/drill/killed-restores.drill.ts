@@ -29,6 +29,7 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
     environment = { ...world.environment, BACKUP_TARGET: folder };
     [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
     expect((await acme.post(path, { Title: 'restored' })).status).to.equal(201);
+    await run('backup', 'init');
     await run('backup', 'run', '--all');
     await run('restore', 'acme', '--to', 'acme-old');
     expect((await acme.post(path, { Title: 'later' })).status).to.equal(201);

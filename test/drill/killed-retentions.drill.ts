@@ -44,6 +44,7 @@ describe('drill: killed removals of old activities', () => {
   it('a run that is killed between batches is continued by the next one, whose entry counts every row once', async () => {
     const run = (...args: string[]) => runScript('scripts/tenant.ts', [...args, '--json'], environment);
     expect((await run('retention', 'acme', '--activity', '2y')).code).to.equal(0);
+    expect((await run('backup', 'init')).code).to.equal(0);
     expect((await run('backup', 'run', '--all')).code).to.equal(0);
     let left = old;
     for (let kill = 0; kill < 4; kill++) {

@@ -31,6 +31,7 @@ describe('drill: times of a restore of a tenant of 10 MB', () => {
     environment = { ...world.environment, BACKUP_TARGET: folder };
     acme = await world.login(world.acme);
     for (const statement of largeTenantSql(rows)) await sql(world.acme, statement);
+    await run('backup', 'init');
     await run('backup', 'run', 'acme');
   });
   after(async () => {

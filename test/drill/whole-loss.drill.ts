@@ -40,10 +40,12 @@ describe('drill: loss of a whole machine', () => {
       await lost.sql(fill.join(';\n'), tenant.databaseName);
     }
     const { MASTER_KEY = '' } = lost.environment;
-    const backup = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], {
+    const settled = {
       ...lost.environment,
       BACKUP_TARGET: archives,
-    });
+    };
+    await runCommand('scripts/tenant.ts', ['backup', 'init'], settled);
+    const backup = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], settled);
     expect(backup.code, backup.stderr).to.equal(0);
     await lost.close(); // deletes its data folder
 

@@ -14,8 +14,8 @@ import { readConfig } from '../../src/config.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { openTarget } from '../../src/operator/backup/targets/open-target.ts';
 import { createFenceGuard } from '../../src/operator/move/fence-guard.ts';
+import { openControlArchives } from '../../src/operator/restore/control/control-archive.ts';
 import { archivedControl } from '../../src/operator/restore/control/control-source.ts';
-import { readKeyring } from '../../src/operator/restore/control/keyring.ts';
 import { restoreControl } from '../../src/operator/restore/control/restore-control.ts';
 import { restoreLostTenant } from '../../src/operator/restore/lost/restore-lost-tenant.ts';
 import { restoreArchive } from '../../src/operator/restore/restore-archive.ts';
@@ -33,7 +33,7 @@ const config = readConfig();
 const installation = await openInstallation(config);
 if (kind === 'control') {
   const target = openTarget(config.backup);
-  const access = { target, keys: await readKeyring(target), secrets: installation.secrets };
+  const access = await openControlArchives(target, installation.secrets);
   await restoreControl(installation, access, await archivedControl(access, subject), onStep);
   onStep('end');
 } else if (kind === 'lost') {

@@ -2,14 +2,14 @@ import { randomUUID } from 'node:crypto';
 import type { Installation } from '../../installation.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { createControlKey, createKeyring, readKeys } from './data-keys.ts';
-import { writeKeyring } from './keyring-file.ts';
 import { planArchives } from './ledger.ts';
 import { archiveFile, writeArchiveOf } from './recorded-archive.ts';
+import { removeKey, storeKeys } from './target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 /**
  * Tables of the control database whose rows are not archived: migrations, which the control database of a new machine
- * has itself; data keys, which are in the keyring; and what running processes share.
+ * has itself; data keys, which the target has; and what running processes share.
  */
 export const notArchived = ['migrations', 'backup_keys', 'processes', 'connection_grants', 'connection_servers'];
 
@@ -25,9 +25,10 @@ export async function archiveControl(
 ): Promise<{ file: string; rows: number; bytes: number }> {
   if (await isKeyOutdated(control)) {
     await createControlKey(control, secrets);
-    await writeKeyring(control, target);
+    await storeKeys(control, target, secrets);
   }
   const key = createKeyring(await readKeys(control), secrets).current(null);
+  await control.query('set synchronous_commit = on'); // the ledger has this archive before the target has its file
   const id = randomUUID();
   const file = archiveFile(null, id, new Date());
   const database = decodeURIComponent(new URL(controlUrl).pathname.slice(1));
@@ -35,11 +36,20 @@ export async function archiveControl(
   await planArchives(control, [{ ...entry, keyFingerprint: key.fingerprint, proof: null }]);
   const source = { url: controlUrl, tenant: null, server: 'control', database, schemaFingerprint: null };
   const written = await writeArchiveOf(control, { ...source, except: notArchived }, { id, file, key }, target);
-  const { rowCount } = await control.query('delete from backup_keys where tenant_id is null and fingerprint <> $1', [
-    key.fingerprint,
-  ]);
-  if (rowCount) await writeKeyring(control, target);
+  await removeFormerKeys(control, target, key.fingerprint);
   return { file, ...written };
+}
+
+/** Destroys the earlier keys: first in the target, so that a killed run leaves none there. */
+async function removeFormerKeys(control: Queryable, target: BackupTarget, present: string): Promise<void> {
+  const { rows } = await control.query<{ fingerprint: string }>(
+    'select fingerprint from backup_keys where tenant_id is null and fingerprint <> $1',
+    [present],
+  );
+  for (const { fingerprint } of rows) {
+    await removeKey(target, null, fingerprint);
+    await control.query('delete from backup_keys where tenant_id is null and fingerprint = $1', [fingerprint]);
+  }
 }
 
 /** Returns whether a tenant was purged since the newest key of the control database was made. */

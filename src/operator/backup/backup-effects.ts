@@ -9,7 +9,6 @@ import { type BackupCandidate, findCandidates } from './backup-candidates.ts';
 import type { BackupEffects, BackupSubject } from './backup-protocol.ts';
 import type { BackupOutcome, BackupRequest } from './backup-request.ts';
 import { createKeyring, createMissingKeys, type DataKey, readKeys } from './data-keys.ts';
-import { writeKeyring } from './keyring-file.ts';
 import {
   completeArchive,
   forgetArchive,
@@ -21,6 +20,7 @@ import {
 } from './ledger.ts';
 import { pruneArchives, removeLeftovers } from './prune.ts';
 import { archiveFile, writtenArchive } from './recorded-archive.ts';
+import { storeKeys } from './target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 import { withTenantUnchanged } from './tenant-lock.ts';
 
@@ -61,7 +61,7 @@ export function createBackupEffects(run: Run): BackupEffects<Subject, Planned, W
     },
     storeKeys: async () => {
       await createMissingKeys(control, installation.secrets);
-      await writeKeyring(control, target);
+      await storeKeys(control, target, installation.secrets);
     },
     readNewest: () => readNewest(control, target.description),
     markUnchanged: async unchanged => {

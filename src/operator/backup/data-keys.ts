@@ -9,7 +9,7 @@ export interface DataKey {
   readonly fingerprint: string;
 }
 
-/** A data key as the control database and the keyring have it: sealed by the master key. */
+/** A data key as the control database and the target have it: sealed by the master key. */
 export interface SealedKey {
   /** The guid of the tenant; null: a key of archives of the control database. */
   readonly tenant: string | null;
@@ -76,14 +76,12 @@ export interface Keyring {
 }
 
 export function createKeyring(keys: readonly SealedKey[], secrets: SecretBox): Keyring {
-  const open = ({ tenant, fingerprint, sealed }: SealedKey): Buffer => {
-    try {
-      const key = secrets.open(sealed, owners.backupKey(tenant, fingerprint));
-      if (keyFingerprint(key) === fingerprint) return key;
-    } catch (cause) {
-      throw new ArchiveFault('wrong_key', `its key ${fingerprint} was sealed under another MASTER_KEY`, { cause });
-    }
-    throw new ArchiveFault('wrong_key', `its key ${fingerprint} was changed`);
+  const open = (key: SealedKey): Buffer => {
+    if (opensKey(secrets, key)) return secrets.open(key.sealed, owners.backupKey(key.tenant, key.fingerprint));
+    throw new ArchiveFault(
+      'wrong_key',
+      `its key ${key.fingerprint} was sealed under another MASTER_KEY, or was changed`,
+    );
   };
   return {
     current: tenant => {
@@ -92,9 +90,19 @@ export function createKeyring(keys: readonly SealedKey[], secrets: SecretBox): K
       return { key: open(key), fingerprint: key.fingerprint };
     },
     find: (tenant, fingerprint) => {
-      const key = keys.find(each => each.tenant === tenant && each.fingerprint === fingerprint);
-      if (!key) throw new ArchiveFault('wrong_key', `its key ${fingerprint} was destroyed: nobody can read it`);
+      const found = keys.filter(each => each.tenant === tenant && each.fingerprint === fingerprint);
+      const key = found.find(each => opensKey(secrets, each)) ?? found[0];
+      if (!key) throw new ArchiveFault('wrong_key', `its key ${fingerprint} was destroyed, or is not in the target`);
       return open(key);
     },
   };
+}
+
+/** Returns whether the master key, or the previous one, opens a data key. */
+export function opensKey(secrets: SecretBox, { tenant, fingerprint, sealed }: SealedKey): boolean {
+  try {
+    return keyFingerprint(secrets.open(sealed, owners.backupKey(tenant, fingerprint))) === fingerprint;
+  } catch {
+    return false;
+  }
 }

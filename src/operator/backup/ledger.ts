@@ -106,6 +106,28 @@ export async function markUnchanged(control: Queryable, ids: readonly string[]):
   await control.query('update archives set unchanged_at = now() where id = any ($1::uuid[])', [ids]);
 }
 
+/**
+ * Records which complete archives the target does not have, or not in their size. Those whose fault is known already do
+ * not count again.
+ * @param files sizes in bytes, by name
+ * @returns the names of their files
+ */
+export async function recordMissing(
+  control: Queryable,
+  target: string,
+  files: ReadonlyMap<string, number>,
+): Promise<string[]> {
+  const ledger = await readLedger(control, target);
+  const missing = ledger.filter(
+    ({ state, fault, file, bytes }) => state === 'complete' && fault === null && files.get(file) !== bytes,
+  );
+  for (const { id, file } of missing) {
+    const found = files.get(file);
+    await recordVerification(control, id, found === undefined ? 'it is not in the target' : `it has ${found} bytes`);
+  }
+  return missing.map(({ file }) => file);
+}
+
 /** Records that every byte of an archive was checked, or what is wrong with it. */
 export async function recordVerification(control: Queryable, id: string, fault: string | null): Promise<void> {
   await control.query(

@@ -13,6 +13,13 @@ export function archiveFile(tenant: string | null, id: string, at: Date): string
   return `${tenant === null ? 'control' : `tenants/${tenant}`}/${time}-${id}.archive`;
 }
 
+const controlArchiveName = /^control\/\d{8}T\d{6}Z-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.archive$/;
+
+/** Returns the id in the name of an archive of the control database. @returns undefined for another name */
+export function controlArchiveId(file: string): string | undefined {
+  return controlArchiveName.exec(file)?.[1];
+}
+
 /** Writes an archive that is planned in the ledger, and completes its entry. */
 export async function writeArchiveOf(
   control: Queryable,

@@ -5,11 +5,15 @@ import { runBackupSteps } from './backup-protocol.ts';
 import type { BackupOutcome, BackupRequest } from './backup-request.ts';
 import { beginBackupRun, endBackupRun, type RunCounts } from './backup-runs.ts';
 import { withBackupLease } from './lease.ts';
+import { recordMissing } from './ledger.ts';
+import { openOwnTarget } from './target-owner.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 export interface BackupReport extends RunCounts {
   /** Archives that the retention removed. */
   removed: number;
+  /** Files of archives that the target should have, and has not, or not in their size. */
+  missing: readonly string[];
   ms: number;
 }
 
@@ -25,7 +29,9 @@ interface Observers {
  * Archives each tenant that has changed since its newest archive, and then the control database; removes the archives
  * that the retention does not keep. A tenant that fails does not affect the others. A run can be killed at any point:
  * `runBackupSteps` says why nothing is lost.
- * @throws {OperatorError} when another run is in progress, the target cannot be used, or a tenant does not exist
+ * An archive that the target has lost makes the run fail once; its tenant is archived again.
+ * @throws {OperatorError} when another run is in progress, the target cannot be used or belongs to another installation,
+ *   or a tenant does not exist
  */
 export async function runBackup(
   installation: Installation,
@@ -34,8 +40,8 @@ export async function runBackup(
   { onStart, onOutcome, signal }: Observers = {},
 ): Promise<BackupReport> {
   const startedAt = performance.now();
-  await target.check();
   return withBackupLease(installation.controlUrl, 'archives', async control => {
+    const files = await openOwnTarget(control, target);
     const id = await beginBackupRun(control, operatorName());
     const counts: RunCounts = { archived: 0, unchanged: 0, failed: 0, bytes: 0 };
     const report = (outcome: BackupOutcome): void => {
@@ -43,11 +49,11 @@ export async function runBackup(
       counts.bytes += outcome.bytes;
       onOutcome?.(outcome);
     };
+    const missing = await recordMissing(control, target.description, files);
     const removed = await runBackupSteps(
       createBackupEffects({ installation, control, target, request, signal, report, onStart: onStart ?? (() => {}) }),
     );
-    await control.query('set synchronous_commit = on');
-    await endBackupRun(control, id, counts);
-    return { ...counts, removed, ms: Math.round(performance.now() - startedAt) };
+    await endBackupRun(control, id, { ...counts, failed: counts.failed + missing.length });
+    return { ...counts, removed, missing, ms: Math.round(performance.now() - startedAt) };
   });
 }

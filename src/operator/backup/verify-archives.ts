@@ -4,10 +4,11 @@ import { type Queryable, shareConnection } from '../../postgres/shared-connectio
 import { runConcurrently } from '../run-concurrently.ts';
 import { ArchiveFault, type ArchiveFaultKind } from './archive/archive-fault.ts';
 import { checkRows } from './archive/read-archive.ts';
-import { createKeyring, type Keyring, readKeys } from './data-keys.ts';
+import { createKeyring, type Keyring, opensKey, readKeys } from './data-keys.ts';
 import { findArchives } from './find-archives.ts';
 import { type LedgerEntry, recordVerification } from './ledger.ts';
 import { openArchive } from './open-archive.ts';
+import { readTargetKeys } from './read-target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 /** The result of a check of one archive. */
@@ -30,7 +31,8 @@ interface Observers {
 const concurrentReads = 4;
 
 /**
- * Checks every byte of archives: reads, authenticates, decompresses and counts their rows. Records the result of each.
+ * Checks every byte of archives: reads, authenticates, decompresses and counts their rows, with the keys that the target
+ * has, as after the loss of the control database. Records the result of each.
  * @param slug only those of one tenant; undefined: all, those of the control database included
  * @throws {OperatorError} when the tenant does not exist, or the target cannot be reached
  */
@@ -44,19 +46,27 @@ export async function verifyArchives(
     const control = shareConnection(client);
     const archives = await findArchives(control, target, slug);
     onStart?.(archives.length);
-    const keyring = createKeyring(await readKeys(control), secrets);
+    const keyring = createKeyring(await readTargetKeys(target), secrets);
+    const stored = (await readKeys(control)).filter(key => opensKey(secrets, key));
+    const known = new Set(stored.map(({ fingerprint }) => fingerprint));
     return runConcurrently(archives, concurrentReads, async archive => {
-      const check = await checkArchive(control, target, keyring, archive);
+      const check = await checkArchive(control, target, keyring, known, archive);
       onCheck?.(check);
       return check;
     });
   });
 }
 
+/** It is no fault of the archive: the control database has its key. */
+const lostKey =
+  'the target has no key of it that MASTER_KEY opens. Write it there again: npx backoffice backup run --all';
+
+/** @param known fingerprints of the keys that the control database has */
 async function checkArchive(
   control: Queryable,
   target: BackupTarget,
   keyring: Keyring,
+  known: ReadonlySet<string>,
   archive: LedgerEntry,
 ): Promise<ArchiveCheck> {
   const { id, slug, file, bytes } = archive;
@@ -66,6 +76,8 @@ async function checkArchive(
     return { id, slug, file, bytes, fault: null, message: null };
   } catch (error) {
     if (!(error instanceof ArchiveFault)) throw error;
+    if (error.kind === 'wrong_key' && known.has(archive.keyFingerprint))
+      return { id, slug, file, bytes, fault: error.kind, message: lostKey };
     await recordVerification(control, id, error.message);
     return { id, slug, file, bytes, fault: error.kind, message: error.message };
   }

@@ -1,8 +1,10 @@
 import type { Server } from '../../control/fleet-entities.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { nobody } from '../move/tenant-guard.ts';
 import { isPhysicalName, warmNumber } from '../provisioning/physical-names.ts';
 import { type CheckContext, isKnownWarmName } from './check-context.ts';
 import type { DatabaseFacts } from './server-facts.ts';
+import { unknownGuid } from './unclaimed-databases.ts';
 
 /** Checks that every database and role with a name of this installation belongs to a tenant or to the warm pool. */
 export function checkOrphans(context: CheckContext): void {
@@ -36,6 +38,14 @@ function checkOrphanDatabases(context: CheckContext): Set<string> {
         remedy: `Drop database ${name}`,
         statements: [drop],
       });
+    } else if (isOfUnknownTenant(context, name)) {
+      report({
+        check: 'orphan_database',
+        problem: `database ${name} has the data of a tenant that the control database does not know`,
+        remedy:
+          'Do not drop it. If the control database was lost, and this is a new one: npx backoffice control restore. ' +
+          'If the database is of another installation, leave it to that one.',
+      });
     } else {
       report({
         check: 'orphan_database',
@@ -47,12 +57,23 @@ function checkOrphanDatabases(context: CheckContext): Set<string> {
   return leftovers;
 }
 
+/**
+ * Returns whether a database may have the only copy of a tenant's data. A closed one cannot be read: it counts while the
+ * control database has no tenant at all, as a new one has none.
+ */
+function isOfUnknownTenant({ control, unclaimedIdentities }: CheckContext, name: string): boolean {
+  const guid = unclaimedIdentities.get(name);
+  if (guid === undefined || guid === nobody) return false;
+  if (guid === unknownGuid) return control.tenants.length === 0;
+  return !control.purgedTenants.has(guid) && !control.tenants.some(tenant => tenant.guid === guid);
+}
+
 function checkOrphanRoles(context: CheckContext, droppedDatabases: ReadonlySet<string>): void {
   const { server, tenants, facts, report } = context;
   const tenantRoles = new Set([...tenants.map(({ roleName }) => roleName), ...moveNames(context)]);
   for (const { name } of facts.roles.values()) {
     if (tenantRoles.has(name) || isKnownWarmName(context, name) || !isPhysicalName(server, name)) continue;
-    if (droppedDatabases.has(name)) continue;
+    if (droppedDatabases.has(name) || isOfUnknownTenant(context, name)) continue;
     if (warmNumber(server, name) !== undefined && !facts.databases.has(name))
       report({
         check: 'warm_leftover',

@@ -44,6 +44,8 @@ export interface ControlFacts {
   restores: RestoreFacts[];
   servers: Server[];
   tenants: CheckedTenant[];
+  /** The guids of tenants that were purged. */
+  purgedTenants: ReadonlySet<string>;
   /** The signing keys that are not disabled, by the id of the tenant. */
   signingKeys: Map<number, Pick<SigningKey, 'kid' | 'secret' | 'status'>[]>;
   /** Numbers that a warm database may have: those of the pool, and those of tenants that may have claimed one. */
@@ -101,6 +103,7 @@ export async function readControlFacts(
     restores,
     servers,
     tenants: await readTenants(client, servers),
+    purgedTenants: await readPurgedTenants(client),
     signingKeys: await readSigningKeys(client),
     warmNumbers: new Set(warm.map(({ id }) => Number(id))),
     readyWarmNumbers: new Map([...ready].map(([server, databases]) => [server, databases.map(({ id }) => Number(id))])),
@@ -125,6 +128,11 @@ async function readTenants(client: pg.Client, servers: Server[]): Promise<Checke
     const found = serverOf.get(server);
     return found ? [{ ...row, id: Number(id), server: found }] : [];
   });
+}
+
+async function readPurgedTenants(client: pg.Client): Promise<Set<string>> {
+  const { rows } = await client.query<{ guid: string }>('select guid from purged_tenants');
+  return new Set(rows.map(({ guid }) => guid));
 }
 
 async function readSigningKeys(client: pg.Client): Promise<ControlFacts['signingKeys']> {

@@ -6,7 +6,7 @@ import { readSchemaState } from '../schema/schema-steps.ts';
 import type { ServerFacts } from './server-facts.ts';
 
 /** Stands for the guid of a database that accepts no connection: it may hold data of a tenant. */
-const unknownGuid = 'unknown';
+export const unknownGuid = 'unknown';
 
 /**
  * Finds the tenant whose data lies in each database that no tenant claims. So a renamed database does not count as

@@ -1,6 +1,7 @@
 import { OperatorError } from '../../operator-error.ts';
 import { countText } from '../count-text.ts';
 import { baseBackupOperation } from './backup-base-operation.ts';
+import { initOperation } from './backup-init-operation.ts';
 import { pruneOperation } from './backup-prune-operation.ts';
 import { archiveRow, checkText, drillText, outcomeText, reportText } from './backup-text.ts';
 import { openBackupTarget } from './open-backup-target.ts';
@@ -49,7 +50,7 @@ Exit code: 0 when every database is archived, 1 when one failed, 2 for wrong usa
       },
     });
     output.part({ ...report, target: target.description }, () => reportText(report, target.description));
-    return report.failed === 0;
+    return report.failed === 0 && report.missing.length === 0;
   },
 });
 
@@ -130,4 +131,4 @@ const drill = defineOperation({
   },
 });
 
-export const operations = [run, list, verify, drill, pruneOperation, baseBackupOperation];
+export const operations = [initOperation, run, list, verify, drill, pruneOperation, baseBackupOperation];

@@ -40,11 +40,13 @@ export const pruneOperation = defineOperation({
     }
     const { pruneArchives } = await import('../backup/prune.ts');
     const { withBackupLease } = await import('../backup/lease.ts');
+    const { requireOwner } = await import('../backup/target-owner.ts');
     const { readConfig } = await import('../../config.ts');
     const target = await openBackupTarget();
-    const removed = await withBackupLease(installation.controlUrl, 'archives', control =>
-      pruneArchives(control, target, readConfig().backup.keep),
-    );
+    const removed = await withBackupLease(installation.controlUrl, 'archives', async control => {
+      await requireOwner(control, target);
+      return pruneArchives(control, target, readConfig().backup.keep);
+    });
     return output.result({ removed }, () => `${countText(removed, 'archive')} removed.`);
   },
 });

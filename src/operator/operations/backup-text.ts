@@ -18,10 +18,15 @@ export function outcomeText({ slug, state, rows, bytes, ms, error }: BackupOutco
 }
 
 /** Formats the end of a run. */
-export function reportText({ archived, unchanged, failed, bytes, removed, ms }: BackupReport, target: string): string {
+export function reportText(report: BackupReport, target: string): string {
+  const { archived, unchanged, failed, bytes, removed, missing, ms } = report;
   const counts = [`${archived} archived (${sizeText(bytes)})`, `${unchanged} unchanged`, `${failed} failed`];
   if (removed > 0) counts.push(`${countText(removed, 'old archive')} removed`);
-  return `${target}: ${counts.join(', ')} in ${(ms / 1_000).toFixed(1)} s.`;
+  const text = `${target}: ${counts.join(', ')} in ${(ms / 1_000).toFixed(1)} s.`;
+  if (missing.length === 0) return text;
+  return `${text}\nThe target has lost ${countText(missing.length, 'archive')}: ${missing.slice(0, 3).join(', ')}${
+    missing.length > 3 ? ', …' : ''
+  }. All of them: npx backoffice backup list`;
 }
 
 /** Returns a row of `backup list`. */

@@ -18,7 +18,9 @@ const migrate = defineOperation({
     const { createControlDatabase, migrateControl } = await import('../migrations/migrate-control.ts');
     const { requireMasterKey } = await import('../require-master-key.ts');
     const { fillServerAddresses } = await import('../tenants/servers.ts');
+    const { requireNoLostControl } = await import('../restore/control/require-no-lost-control.ts');
     const { controlUrl } = installation;
+    await requireNoLostControl(controlUrl);
     const applied = await withBudget(installation, output.warn, async () => {
       await createControlDatabase(controlUrl);
       await confirmBlocking(await processesBlockingControl(installation), despiteRunning, context);

@@ -2,6 +2,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { countText } from '../count-text.ts';
 import type { PurgeRecord } from '../tenants/purge-record.ts';
+import { openBackupTarget } from './open-backup-target.ts';
 import { defineOperation } from './operation.ts';
 import { argument } from './operation-fields.ts';
 
@@ -43,15 +44,19 @@ function purgeText(slug: string, { keyFingerprint, archives }: PurgeRecord): str
   return `${slug} is purged. The key of its archives (${keyFingerprint}) is destroyed: ${lost} unreadable.`;
 }
 
-/** Removes the data key of a purged tenant from the keyring of the backup target. */
+/** Removes the data key of a purged tenant from the backup target. */
 async function removeDestroyedKey({ controlUrl }: Installation): Promise<void> {
-  const { removeDestroyedKeys } = await import('../backup/keyring-file.ts');
-  const { openTarget } = await import('../backup/targets/open-target.ts');
-  const { readConfig } = await import('../../config.ts');
+  const { requireOwner } = await import('../backup/target-owner.ts');
+  const { removePurgedKeys } = await import('../backup/target-keys.ts');
+  const { withConnection } = await import('../../postgres/connection.ts');
   try {
-    await removeDestroyedKeys(controlUrl, openTarget(readConfig().backup));
+    const target = await openBackupTarget();
+    await withConnection(controlUrl, async control => {
+      await requireOwner(control, target);
+      await removePurgedKeys(control, target);
+    });
   } catch (cause) {
     const remedy = 'Remove it: npx backoffice backup run --all';
-    throw new OperatorError(`The key is still in the keyring of the backup target. ${remedy}`, { cause });
+    throw new OperatorError(`The key is still in the backup target. ${remedy}`, { cause });
   }
 }

@@ -39,13 +39,13 @@ afterwards, with the same MASTER_KEY.`,
     const { installation, output, progress } = context;
     const { readConfig } = await import('../../config.ts');
     const { openTarget } = await import('../backup/targets/open-target.ts');
-    const { readKeyring } = await import('../restore/control/keyring.ts');
+    const { openControlArchives } = await import('../restore/control/control-archive.ts');
     const { restoreControl } = await import('../restore/control/restore-control.ts');
     const { endRestore } = await import('../restore/control/restoring-database.ts');
     const startedAt = performance.now();
     const onStep = (step: string): void => progress.step(step);
     const target = openTarget(readConfig().backup);
-    const access = { target, keys: await readKeyring(target), secrets: installation.secrets };
+    const access = await openControlArchives(target, installation.secrets);
     const source = await chooseSource(installation, access, moment, onStep);
     const { file, report } = await restoreControl(installation, access, source, onStep);
     output.part({ file, ...report }, () => restoredText(file, report?.purged));

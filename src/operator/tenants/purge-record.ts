@@ -49,6 +49,12 @@ export function verifyPurgeRecord({ text, signature }: SignedRecord): boolean {
   return verify(null, Buffer.from(text), key, signature);
 }
 
+/** Checks that a record is of this tenant, and is signed with the key that this master key makes. */
+export function isSignedBy(secrets: SecretBox, guid: string, { text, signature }: SignedRecord): boolean {
+  const { tenant } = JSON.parse(text) as PurgeRecord;
+  return tenant.guid === guid && verify(null, Buffer.from(text), createPublicKey(signingKey(secrets)), signature);
+}
+
 /** The bytes before the 32 bytes of an Ed25519 key in PKCS #8 (RFC 8410 §7). */
 const pkcs8Prefix = Buffer.from('302e020100300506032b657004220420', 'hex');
 

@@ -45,6 +45,7 @@ describe('backup', () => {
     folder = await mkdtemp(join(tmpdir(), 'backup-'));
     world = await createWorld();
     environment = { ...world.environment, BACKUP_TARGET: folder };
+    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
     admin = await world.login(world.acme);
     await admin.post('/api/v1/EntityStatus', { Title: 'Line\nbreak \\ and "quotes"' });
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
@@ -136,7 +137,7 @@ describe('backup', () => {
     ]);
     const wrong = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], {
       ...world.environment,
-      BACKUP_TARGET: `${folder}/keyring.json`,
+      BACKUP_TARGET: `${folder}/target.json`,
     });
     expect(wrong.code).to.equal(1);
     expect(wrong.stderr).to.match(/^The folder of BACKUP_TARGET cannot be written \((EEXIST|ENOTDIR)\): /);
@@ -151,8 +152,13 @@ describe('backup', () => {
     const resealed = await control(['reseal'], keys);
     expect(resealed.code, resealed.stderr).to.equal(0);
     environment = { ...environment, MASTER_KEY: next };
+    const early = await backup('verify', 'acme');
+    expect(early.code).to.equal(1);
+    expect(JSON.stringify(early.lines)).to.include('has no key of it that MASTER_KEY opens');
+    expect((await backup('run', '--all')).code).to.equal(0);
     const { code, stderr } = await backup('verify', 'acme');
     expect(code, stderr).to.equal(0);
+    expect(await readdir(join(folder, 'keys/control')), 'no key is left under the former master key').to.have.length(1);
   });
 
   it('after a purge no copy of an archive can be read, and a signed record names what was destroyed', async () => {
@@ -172,16 +178,16 @@ describe('backup', () => {
     expect(record.archives.map((archive: { file: string }) => archive.file)).to.include(name);
     expect(verifyPurgeRecord({ text, signature: Buffer.from(signature, 'base64') })).to.equal(true);
     expect(verifyPurgeRecord({ text: `${text} `, signature: Buffer.from(signature, 'base64') })).to.equal(false);
-    const keyring = await readFile(join(folder, 'keyring.json'), 'utf8');
-    expect(keyring).not.to.include(record.keyFingerprint);
+    expect(await readdir(join(folder, 'keys', record.tenant.guid))).to.deep.equal([]);
+    expect(JSON.parse(await readFile(join(folder, 'purged', `${record.tenant.guid}.json`), 'utf8')).record).to.equal(
+      text,
+    );
 
-    const before = JSON.parse(keyring).keys.find((key: { tenant: null }) => key.tenant === null).fingerprint;
+    const before = await readdir(join(folder, 'keys/control'));
     expect((await backup('run', '--all')).code).to.equal(0);
-    const controlKeys = JSON.parse(await readFile(join(folder, 'keyring.json'), 'utf8'))
-      .keys.filter((key: { tenant: null }) => key.tenant === null)
-      .map((key: { fingerprint: string }) => key.fingerprint);
+    const controlKeys = await readdir(join(folder, 'keys/control'));
     expect(controlKeys).to.have.length(1);
-    expect(controlKeys).not.to.include(before);
+    expect(controlKeys).not.to.include(before[0]);
     expect(await readdir(join(folder, 'control'))).to.have.length(1);
     expect(await readdir(join(folder, 'tenants', record.tenant.guid))).to.have.length(0);
   });

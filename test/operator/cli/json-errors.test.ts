@@ -92,12 +92,15 @@ describe('errors of the command line', () => {
 
   it('SIGTERM lets backup run end the running archive, and begin that of no other tenant', async () => {
     const target = await mkdtemp(join(tmpdir(), 'backoffice-target-'));
+    const environment = { ...world.environment, BACKUP_TARGET: target };
+    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
     await withConnection(world.acme.adminUrl, async client => {
       await client.query('begin; lock table countries in access exclusive mode');
-      const backup = startScript('scripts/tenant.ts', ['backup', 'run', '--all', '--concurrency', '1', '--json'], {
-        ...world.environment,
-        BACKUP_TARGET: target,
-      });
+      const backup = startScript(
+        'scripts/tenant.ts',
+        ['backup', 'run', '--all', '--concurrency', '1', '--json'],
+        environment,
+      );
       const waiting = `
         select 1 from pg_locks where relation = 'countries'::regclass and not granted
            and database = (select oid from pg_database where datname = current_database())`;

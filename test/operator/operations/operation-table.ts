@@ -67,6 +67,7 @@ export const operationTable: Readonly<Record<string, string>> = {
   'move resume': 'changes, no plan: goes on with what its move began',
   'move abort': 'changes, with a plan',
   'move settle': 'destroys, with a plan',
+  'backup init': 'changes, no plan: writes whose the target is; refuses one of another installation',
   'backup run': 'changes, no plan: adds archives; backup prune has the plan of what each run removes',
   'backup list': 'reads',
   'backup verify': 'reads',

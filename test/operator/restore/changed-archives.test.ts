@@ -54,6 +54,7 @@ describe('restore from archives that were changed, exchanged or brought back', (
     folder = await makeServerFolder('archives');
     environment = { ...world.environment, BACKUP_TARGET: folder };
     await sql(world.acme, `insert into currencies (code, name) values ('EUR', 'Euro')`);
+    await run('backup', 'init');
     await run('backup', 'run', '--all');
     older = (await newest('acme')).bytes;
     await sql(world.acme, `insert into currencies (code, name) values ('CHF', 'Franc')`);
@@ -152,6 +153,6 @@ describe('restore from archives that were changed, exchanged or brought back', (
       `update archives set id = '${id}', tenant_guid = '${guid}', file = '${globex.file}' where file = '${again.file}'`,
     );
     await write(globex.file, globex.bytes); // the retention has removed it
-    await expectRefused('globex', globex.file, /its key \w+ was destroyed: nobody can read it/, 'with its entry');
+    await expectRefused('globex', globex.file, /its key \w+ was destroyed/, 'with its entry');
   });
 });

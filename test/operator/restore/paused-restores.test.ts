@@ -26,6 +26,7 @@ describe('restores that are paused or killed', () => {
     environment = { ...world.environment, BACKUP_TARGET: folder };
     acme = await world.login(world.acme);
     await acme.post(path, { Title: 'restored' });
+    await run('backup', 'init');
     await run('backup', 'run', '--all');
     await run('restore', 'acme', '--to', 'acme-old');
     await acme.post(path, { Title: 'later' });

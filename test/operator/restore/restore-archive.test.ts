@@ -30,6 +30,7 @@ describe('restore of a tenant from an archive', () => {
     admin = await world.login(world.acme);
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
     await admin.post('/api/v1/Currency', { Code: 'CHF', Name: 'Franc' });
+    await runCommand('scripts/tenant.ts', ['backup', 'init'], environment);
     const { code, stderr } = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
     expect(code, stderr).to.equal(0);
     await admin.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' });

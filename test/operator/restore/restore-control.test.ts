@@ -1,4 +1,5 @@
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { cp, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
@@ -37,6 +38,7 @@ describe('restore of the control database', () => {
     await run('tenant', 'user', 'add', 'acme', 'nora@acme.test', '--role', 'Member');
     await addClient(server.installation, 'acme', email ?? '', 'Old program');
     await server.control(`insert into sessions (tenant_id, user_id) select tenant_id, id from users`);
+    await run('tenant', 'backup', 'init');
     await run('tenant', 'backup', 'run', '--all');
     [first = ''] = JSON.parse(await run('tenant', 'backup', 'list'))
       .filter(({ slug }: { slug: string | null }) => slug === null)
@@ -94,7 +96,8 @@ describe('restore of the control database', () => {
     await dropControl();
     await server.sql('create database office_restoring');
     expect(await failure('list')).to.match(unfinished);
-    await run('control', 'migrate');
+    const { BACKUP_TARGET: _, ...withoutTarget } = environment;
+    expect((await runCommand('scripts/control.ts', ['migrate'], withoutTarget)).code).to.equal(0);
     expect(await failure('provision', 'initech', '--name', 'I', '--admin-email', 'i@initech.test')).to.match(
       unfinished,
     );
@@ -123,7 +126,7 @@ describe('restore of the control database', () => {
     expect(await findings()).to.deep.equal([]);
   });
 
-  it('a tenant whose key the keyring has no longer is purged, and does not come back', async () => {
+  it('a tenant whose purge is recorded in the target does not come back', async () => {
     await run('tenant', 'backup', 'run', '--all');
     await run('tenant', 'delete', 'globex', '--yes');
     await run('tenant', 'purge', 'globex', '--yes');
@@ -139,44 +142,57 @@ describe('restore of the control database', () => {
     ).to.deep.equal([]);
   });
 
-  it('an old copy of the keyring takes no tenant away whose database exists: it is deleted, and can be brought back', async () => {
+  it('a forged record of a purge takes no tenant away: it is deleted, and can be brought back', async () => {
     await run('tenant', 'backup', 'run', '--all');
-    const file = join(folder, 'keyring.json');
-    const keyring = await readFile(file, 'utf8');
-    const { keys, ...rest } = JSON.parse(keyring);
-    const without = keys.filter(({ tenant }: { tenant: string | null }) => tenant === null);
-    await writeFile(file, JSON.stringify({ ...rest, keys: without }));
+    const [acme] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
+    const file = join(folder, `purged/${acme?.guid}.json`);
+    const text = JSON.stringify({ tenant: { guid: acme?.guid, slug: 'acme' } });
+    await mkdir(join(folder, 'purged'), { recursive: true });
+    await writeFile(
+      file,
+      JSON.stringify({ format: 1, tenant: acme?.guid, record: text, signature: randomBytes(64).toString('base64') }),
+    );
     await dropControl();
     const { purged } = await restore();
-    await writeFile(file, keyring);
+    await rm(file);
     expect(purged).to.deep.equal({ removed: [], withheld: ['acme'] });
     expect(await tenants()).to.deep.equal(['acme deleted']);
     await run('tenant', 'restore', 'acme');
     expect(await tenants()).to.deep.equal(['acme active']);
   });
 
-  it('a keyring of another installation opens no archive, and nothing is restored', async () => {
+  it('keys of another installation, and another master key, open no archive: nothing is restored, and the message says which', async () => {
     await run('tenant', 'backup', 'run', '--all');
-    const file = join(folder, 'keyring.json');
-    const keyring = await readFile(file, 'utf8');
+    const keys = join(folder, 'keys/control');
+    const own = join(folder, 'own-keys');
     const other = await makeServerFolder('other');
     const otherServer = await createDedicatedServer();
+    const opensNone =
+      /^MASTER_KEY opens no archive of the control database in folder .*: set the master key of the lost installation\.\n$/;
+    await dropControl();
+    const failure = async (settings: Record<string, string> = {}): Promise<string> => {
+      const { code, stderr } = await runCommand('scripts/control.ts', ['restore'], { ...environment, ...settings });
+      expect(code).to.equal(1);
+      expect(await server.sql(`select from pg_database where datname = 'office'`)).to.have.length(0);
+      return stderr;
+    };
     try {
       await otherServer.provision('acme');
       const settings = { ...otherServer.environment, BACKUP_TARGET: other };
-      const { code, stderr } = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], settings);
-      expect(code, stderr).to.equal(0);
-      await writeFile(file, await readFile(join(other, 'keyring.json')));
+      for (const args of [['init'], ['run', '--all']]) {
+        const { code, stderr } = await runCommand('scripts/tenant.ts', ['backup', ...args], settings);
+        expect(code, stderr).to.equal(0);
+      }
+      await rename(keys, own);
+      await cp(join(other, 'keys/control'), keys, { recursive: true });
+      expect(await failure()).to.match(opensNone);
     } finally {
       await otherServer.close();
       await rm(other, { recursive: true, force: true });
+      await rm(keys, { recursive: true });
+      await rename(own, keys);
     }
-    await dropControl();
-    const { code, stderr } = await runCommand('scripts/control.ts', ['restore'], environment);
-    expect(code).to.equal(1);
-    expect(stderr).to.match(/The archive control\/\S+ cannot be restored: its key \w+ was destroyed/);
-    expect(await server.sql(`select from pg_database where datname = 'office'`)).to.have.length(0);
-    await writeFile(file, keyring);
+    expect(await failure({ MASTER_KEY: randomBytes(32).toString('base64') })).to.match(opensNone);
     await restore();
     expect(await tenants()).to.deep.equal(['acme active']);
   });

@@ -129,6 +129,7 @@ describe('restore of a tenant to a moment', () => {
     const moment = await now();
     await tenant(['user', 'add', 'acme', 'paul@acme.test', '--role', 'Member']);
     await tenant(['user', 'disable', 'acme', 'otto@acme.test']);
+    await runCommand('scripts/tenant.ts', ['backup', 'init'], environment);
     const { code: backup, stdout } = await runCommand(
       'scripts/tenant.ts',
       ['backup', 'run', '--all', '--json'],

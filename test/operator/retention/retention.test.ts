@@ -58,6 +58,7 @@ describe('retention of activities and audit entries', () => {
     return { code, outcomes: lines.slice(0, -1).map(line => JSON.parse(line)) };
   };
   const backup = async (): Promise<void> => {
+    expect((await tenant('backup', 'init')).code).to.equal(0);
     const { code, stderr } = await tenant('backup', 'run', '--all', '--json');
     expect(code, stderr).to.equal(0);
   };

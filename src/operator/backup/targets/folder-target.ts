@@ -20,13 +20,14 @@ export function folderTarget(root: string): BackupTarget {
     check: async () => {
       const probe = join(root, `write-test-${process.pid}${unfinished}`);
       try {
-        await mkdir(root, { recursive: true, mode: folderMode });
         await (await open(probe, 'w', fileMode)).close();
         await rm(probe);
       } catch (cause) {
         const { code } = cause as NodeJS.ErrnoException;
         throw new OperatorError(
-          `The folder of BACKUP_TARGET cannot be written (${code}): ${root}. Mount it, or give this login the right to write`,
+          code === 'ENOENT'
+            ? `The folder of BACKUP_TARGET does not exist: ${root}. Mount it, or make it: mkdir -m 700 -p ${root}`
+            : `The folder of BACKUP_TARGET cannot be written (${code}): ${root}. Mount it, or give this login the right to write`,
           { cause },
         );
       }

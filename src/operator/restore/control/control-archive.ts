@@ -6,20 +6,40 @@ import { OperatorError } from '../../../operator-error.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../../postgres/migration-steps.ts';
 import { ArchiveFault } from '../../backup/archive/archive-fault.ts';
+import type { ArchiveHeader } from '../../backup/archive/archive-header.ts';
 import type { ArchiveManifest } from '../../backup/archive/archive-manifest.ts';
 import { type ArchiveReader, readArchive } from '../../backup/archive/read-archive.ts';
-import { createKeyring, type SealedKey } from '../../backup/data-keys.ts';
+import { createKeyring, opensKey, type SealedKey } from '../../backup/data-keys.ts';
 import { completeArchive } from '../../backup/ledger.ts';
 import { loadArchive } from '../../backup/load-archive.ts';
+import { readTargetKeys } from '../../backup/read-target-keys.ts';
+import { controlArchiveId } from '../../backup/recorded-archive.ts';
 import type { BackupTarget } from '../../backup/targets/backup-target.ts';
 import { canonicalTextSettings } from '../../table-checksums.ts';
 
 /** What opens the archives of the control database. */
 export interface ControlArchiveAccess {
   readonly target: BackupTarget;
-  /** The keys of the target's keyring. */
+  /** The keys of the target. */
   readonly keys: readonly SealedKey[];
   readonly secrets: SecretBox;
+}
+
+/**
+ * Reads what opens the archives of the control database in a target.
+ * @throws {OperatorError} when the target has no keys, or the master key opens none of them
+ */
+export async function openControlArchives(target: BackupTarget, secrets: SecretBox): Promise<ControlArchiveAccess> {
+  const keys = await readTargetKeys(target);
+  if (keys.length === 0)
+    throw new OperatorError(
+      `${target.description} has no keys of archives: it is not mounted, or not the BACKUP_TARGET of the installation`,
+    );
+  if (!keys.some(key => key.tenant === null && opensKey(secrets, key)))
+    throw new OperatorError(
+      `MASTER_KEY opens no archive of the control database in ${target.description}: set the master key of the lost installation`,
+    );
+  return { target, keys, secrets };
 }
 
 /** An archive of the control database in a target. */
@@ -29,7 +49,6 @@ interface ControlArchive {
   readonly at: Date;
 }
 
-const archiveName = /^control\/(\d{8}T\d{6}Z)-([0-9a-f-]{36})\.archive$/;
 const concurrentReads = 4;
 
 /**
@@ -38,7 +57,7 @@ const concurrentReads = 4;
  */
 export async function listControlArchives(access: ControlArchiveAccess): Promise<ControlArchive[]> {
   const files: string[] = [];
-  for await (const { name } of access.target.list('control/')) if (archiveName.test(name)) files.push(name);
+  for await (const { name } of access.target.list('control/')) if (controlArchiveId(name)) files.push(name);
   const archives = await pLimit(concurrentReads).map(files, async file => ({ file, at: await timeOf(access, file) }));
   return archives.sort((a, b) => b.at.getTime() - a.at.getTime() || (a.file < b.file ? 1 : -1));
 }
@@ -48,9 +67,13 @@ async function timeOf(access: ControlArchiveAccess, file: string): Promise<Date>
     return await openControlArchive(access, file, async ({ manifest }) => new Date(manifest.snapshotAt));
   } catch (error) {
     if (!(error instanceof ArchiveFault)) throw error;
-    const [, time = ''] = archiveName.exec(file) ?? [];
-    return new Date(time.replace(/^(....)(..)(..T..)(..)/, '$1-$2-$3:$4:'));
+    return timeInName(file);
   }
+}
+
+/** Returns the time in the name of an archive, which anybody who can write to the target can change. */
+export function timeInName(file: string): Date {
+  return new Date(file.replace(/^control\/(....)(..)(..T..)(..)(..Z).*/, '$1-$2-$3:$4:$5'));
 }
 
 /**
@@ -66,19 +89,25 @@ export async function loadControlArchive(url: string, access: ControlArchiveAcce
   });
 }
 
-async function openControlArchive<T>(
+/**
+ * Opens an archive of the control database and runs `work` on it.
+ * @param onHeader receives its clear text, before it is decrypted
+ * @throws {ArchiveFault} when it is missing, was changed, or cannot be decrypted
+ */
+export async function openControlArchive<T>(
   { target, keys, secrets }: ControlArchiveAccess,
   file: string,
   work: (archive: ArchiveReader) => Promise<T>,
+  onHeader: (header: ArchiveHeader) => void = () => {},
 ): Promise<T> {
   const source = await target.read(file);
   if (!source) throw new ArchiveFault('missing', `${target.description} has no such file`);
   const keyring = createKeyring(keys, secrets);
-  return readArchive(source, { id: idOf(file), tenant: null }, header => keyring.find(null, header.key), work);
-}
-
-function idOf(file: string): string {
-  return archiveName.exec(file)?.[2] ?? '';
+  const findKey = (header: ArchiveHeader): Buffer => {
+    onHeader(header);
+    return keyring.find(null, header.key);
+  };
+  return readArchive(source, { id: controlArchiveId(file) ?? '', tenant: null }, findKey, work);
 }
 
 /**
@@ -94,7 +123,7 @@ async function completeOwnEntry(
   let bytes = 0;
   for await (const stored of target.list(file)) bytes = stored.bytes;
   const rows = manifest.tables.reduce((sum, table) => sum + table.rows, 0);
-  await completeArchive(client, idOf(file), { ...manifest, rows, bytes });
+  await completeArchive(client, controlArchiveId(file) ?? '', { ...manifest, rows, bytes });
 }
 
 /** Brings an empty control database to an earlier version. @throws {OperatorError} when this build does not know it */

@@ -2,19 +2,22 @@ import type pg from 'pg';
 import { databaseUrl } from '../../../control/server-urls.ts';
 import type { Installation } from '../../../installation.ts';
 import { withConnection } from '../../../postgres/connection.ts';
-import type { SealedKey } from '../../backup/data-keys.ts';
 import type { LaterChanges } from './later-changes.ts';
 
 /** The tenants that were purged after the restored state. */
 export interface PurgedTenants {
   /** Slugs of the tenants whose rows were removed again. */
   readonly removed: string[];
-  /** Slugs of the tenants that are deleted and not purged, because their server has their database, or is down. */
+  /**
+   * Slugs of the tenants that are deleted and not purged: their server has their database, or is down, or the record of
+   * the purge was not signed under this master key.
+   */
   readonly withheld: string[];
 }
 
 interface Suspect {
   id: string;
+  guid: string;
   slug: string;
   database: string;
   server: string;
@@ -22,30 +25,30 @@ interface Suspect {
 }
 
 /**
- * Removes the tenants again that were purged after the restored state. The proof of a purge: the tenant has an archive,
- * so it had a data key, and the keyring of the backup target has none; or a later control database names it as purged.
- * A purge drops the database before it destroys the key. A tenant whose database exists in spite of the proof only
- * becomes `deleted`, because nothing must be lost if the keyring is an old copy.
+ * Removes the tenants again that were purged after the restored state: a record of the purge is in the backup target, or
+ * a later control database names them. A purge drops the database first. A tenant whose database exists in spite of that,
+ * or whose record was not signed under this master key, only becomes `deleted`, because nothing must be lost by a forged
+ * record.
  * @param client on the restored control database, which nobody uses yet
- * @param keys of the keyring
+ * @param records `readPurgeRecords`
  */
 export async function removePurged(
   client: pg.Client,
   { controlUrl, servers }: Pick<Installation, 'controlUrl' | 'servers'>,
-  keys: readonly SealedKey[],
+  records: ReadonlyMap<string, boolean>,
   later: LaterChanges | undefined,
 ): Promise<PurgedTenants> {
+  const purgedLater = later?.purgedTenants ?? [];
   const { rows: suspects } = await client.query<Suspect>(
-    `select t.id, slug, database_name as database, s.name as server, admin_url as "adminUrl"
-       from tenants t join servers s on s.id = server_id
-      where guid = any ($2::uuid[])
-         or guid <> all ($1::uuid[]) and exists (select from archives where tenant_guid = guid and state = 'complete')`,
-    [keys.flatMap(({ tenant }) => tenant ?? []), later?.purgedTenants ?? []],
+    `select t.id, guid, slug, database_name as database, s.name as server, admin_url as "adminUrl"
+       from tenants t join servers s on s.id = server_id where guid = any ($1::uuid[])`,
+    [[...records.keys(), ...purgedLater]],
   );
   const purged: PurgedTenants = { removed: [], withheld: [] };
-  for (const { id, slug, database, server, adminUrl } of suspects) {
+  for (const { id, guid, slug, database, server, adminUrl } of suspects) {
+    const isSure = records.get(guid) === true || purgedLater.includes(guid);
     const url = adminUrl ? servers.adminUrl({ name: server, adminUrl }) : controlUrl;
-    if (await isGone(url, database)) {
+    if (isSure && (await isGone(url, database))) {
       await client.query(
         `with record as (
            insert into purged_tenants (id, guid, slug, name, database_name, created_at)

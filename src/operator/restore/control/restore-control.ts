@@ -3,12 +3,14 @@ import { OperatorError } from '../../../operator-error.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../../postgres/advisory-locks.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { statementsOf } from '../../../postgres/statements.ts';
+import { readPurgeRecords } from '../../backup/purge-records.ts';
 import { countText } from '../../count-text.ts';
 import { migrateControl } from '../../migrations/migrate-control.ts';
 import { requireMasterKey } from '../../require-master-key.ts';
 import { type AfterRestoreReport, afterRestore } from './after-restore.ts';
 import type { ControlArchiveAccess } from './control-archive.ts';
 import type { ControlSource } from './control-source.ts';
+import { matchLedger } from './match-ledger.ts';
 import { takeNewerChanges } from './newer-changes.ts';
 import { type PurgedTenants, removePurged } from './remove-purged.ts';
 import {
@@ -40,6 +42,7 @@ export const controlSteps = [
   'load newer changes',
   'remove purged tenants',
   'end sessions and replace keys',
+  'match ledger with target',
   'mark as ready',
   'remove empty control database',
   'rename',
@@ -120,13 +123,16 @@ async function restoreAside(
   await migrateControl(url);
   await withConnection(url, client => requireMasterKey(statementsOf(client), secrets));
   onStep('store keys');
-  await storeKeys(url, keys);
+  await storeKeys(url, keys, secrets);
   onStep('create database for newer changes');
   const later = await takeNewerChanges(controlUrl, access, url, source.at, () => onStep('load newer changes'));
   onStep('remove purged tenants');
-  const purged = await withConnection(url, client => removePurged(client, installation, keys, later));
+  const records = await readPurgeRecords(access.target, secrets);
+  const purged = await withConnection(url, client => removePurged(client, installation, records, later));
   onStep('end sessions and replace keys');
   const report = await afterRestore({ controlUrl: url, secrets }, later);
+  onStep('match ledger with target');
+  await withConnection(url, client => matchLedger(client, access));
   onStep('mark as ready');
   await markReady(url, source.description);
   return { ...report, purged };

@@ -1,8 +1,15 @@
+import type { SecretBox } from '../../../control/secret-box.ts';
 import { withConnection } from '../../../postgres/connection.ts';
-import type { SealedKey } from '../../backup/data-keys.ts';
+import { opensKey, type SealedKey } from '../../backup/data-keys.ts';
 
-/** Stores the data keys of the tenants that are there, for further backups and for restores. */
-export async function storeKeys(controlUrl: string, keys: readonly SealedKey[]): Promise<void> {
+/**
+ * Stores the data keys of the tenants that are there, for further backups and for restores. Of two seals of one key, the
+ * one that the master key opens is stored.
+ */
+export async function storeKeys(controlUrl: string, found: readonly SealedKey[], secrets: SecretBox): Promise<void> {
+  const byFingerprint = new Map(found.map(key => [key.fingerprint, key]));
+  for (const key of found) if (opensKey(secrets, key)) byFingerprint.set(key.fingerprint, key);
+  const keys = [...byFingerprint.values()];
   await withConnection(controlUrl, client =>
     client.query(
       `insert into backup_keys (tenant_id, sealed, fingerprint, created_at)

@@ -1,0 +1,182 @@
+import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
+
+describe('the owner of a backup target', () => {
+  let server: DedicatedServer;
+  let folder: string;
+  let environment: Record<string, string>;
+
+  const run = (script: 'tenant' | 'control', args: string[], settings: Record<string, string> = {}) =>
+    runCommand(`scripts/${script}.ts`, args, { ...environment, ...settings });
+  const succeed = async (script: 'tenant' | 'control', ...args: string[]): Promise<string> => {
+    const { code, stdout, stderr } = await run(script, args);
+    expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
+    return stdout;
+  };
+  const fail = async (
+    script: 'tenant' | 'control',
+    args: string[],
+    settings: Record<string, string> = {},
+  ): Promise<string> => {
+    const { code, stdout, stderr } = await run(script, args, settings);
+    expect(code, `${args.join(' ')}: ${stdout}`).to.equal(1);
+    return stderr + stdout;
+  };
+  /** Ends all connections to the control database, so that it can be copied or renamed. */
+  const leaveControl = () =>
+    server.sql(`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'office'`);
+  const filesOf = async (): Promise<string[]> =>
+    (await readdir(folder, { recursive: true, withFileTypes: true }))
+      .filter(entry => entry.isFile())
+      .map(entry => join(entry.parentPath, entry.name).slice(folder.length + 1))
+      .sort();
+  const keysOf = async () => (await filesOf()).filter(name => name.startsWith('keys/'));
+
+  before(async () => {
+    server = await createDedicatedServer();
+    folder = await makeServerFolder('archives');
+    environment = { ...server.environment, BACKUP_TARGET: folder };
+    for (const slug of ['acme', 'globex']) await server.provision(slug);
+  });
+  after(async () => {
+    await server.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('a run writes nothing to a target that nobody has initialized, and makes no missing folder', async () => {
+    expect(await fail('tenant', ['backup', 'run', '--all'])).to.match(
+      /^folder \S+ is no backup target yet, or is not mounted: .*: npx backoffice backup init\n$/,
+    );
+    expect(await filesOf()).to.deep.equal([]);
+    const missing = join(folder, 'not-mounted');
+    for (const command of ['init', 'run'])
+      expect(
+        await fail('tenant', ['backup', command, ...(command === 'run' ? ['--all'] : [])], { BACKUP_TARGET: missing }),
+      ).to.match(/^The folder of BACKUP_TARGET does not exist: \S+\. Mount it, or make it: mkdir -m 700 -p \S+\n$/);
+    expect(await readdir(folder)).to.deep.equal([]);
+    await succeed('tenant', 'backup', 'init');
+    await succeed('tenant', 'backup', 'run', '--all');
+    expect(await keysOf()).to.have.length(3);
+  });
+
+  it('a run on a folder that is not mounted fails, and so does one on a target without archives of the ledger, once', async () => {
+    await rename(folder, `${folder}-mounted`);
+    await mkdir(folder);
+    expect(await fail('tenant', ['backup', 'run', '--all'])).to.match(/is not mounted: it has no file target\.json/);
+    expect(await filesOf()).to.deep.equal([]);
+    await rm(folder, { recursive: true });
+    await rename(`${folder}-mounted`, folder);
+
+    const [archive = ''] = (await filesOf()).filter(name => name.startsWith('tenants/'));
+    await rm(join(folder, archive));
+    const printed = await fail('tenant', ['backup', 'run', '--all']);
+    expect(printed).to.include(`The target has lost 1 archive: ${archive}`);
+    expect(await succeed('tenant', 'backup', 'run', '--all')).to.match(/, 2 unchanged, 0 failed/);
+    await succeed('tenant', 'backup', 'drill', '--count', '2');
+  });
+
+  it('a second installation is refused by name, and changes no file of the first', async () => {
+    const other = await createDedicatedServer();
+    try {
+      await other.provision('initech');
+      const before = await filesOf();
+      const [row] = await server.control<{ id: string }>('select id from installation');
+      const settings = { ...other.environment, BACKUP_TARGET: folder };
+      for (const args of [['run', '--all'], ['init'], ['prune']]) {
+        const refusal = await fail('tenant', ['backup', ...args], settings);
+        expect(refusal).to.include(`has the archives of installation ${row?.id}, and this is another one.`);
+        expect(refusal, 'an installation with tenants is not lost').not.to.include('control restore');
+      }
+      expect(await filesOf()).to.deep.equal(before);
+    } finally {
+      await other.close();
+    }
+  });
+
+  it('a copy of the control database is refused as soon as the other one has run, and takes over only when asked to', async () => {
+    await leaveControl();
+    await server.sql('create database office_copy template office');
+    const { DATABASE_URL = '' } = environment;
+    const copy = { DATABASE_URL: databaseUrl(DATABASE_URL, 'office_copy') };
+    await succeed('tenant', 'backup', 'run', '--all');
+    const before = await filesOf();
+    expect(await fail('tenant', ['backup', 'run', '--all'], copy)).to.match(
+      /^Another control database of this installation writes to .*: npx backoffice backup init\n$/,
+    );
+    expect(await filesOf()).to.deep.equal(before);
+    const taken = await run('tenant', ['backup', 'init'], copy);
+    expect([taken.code, taken.stdout], taken.stderr).to.deep.equal([
+      0,
+      'Taken over: recorded 1 archive of another control database. Next: npx backoffice backup run --all\n',
+    ]);
+    const again = await run('tenant', ['backup', 'run', '--all'], copy);
+    expect(again.code, again.stdout + again.stderr).to.equal(0);
+    expect(await fail('tenant', ['backup', 'run', '--all'])).to.match(/^Another control database of this installation/);
+    await succeed('tenant', 'backup', 'init');
+    await succeed('tenant', 'backup', 'run', '--all');
+    await succeed('tenant', 'backup', 'verify');
+    await server.sql('drop database office_copy with (force)');
+  });
+
+  it('a run writes a key again that the target has lost, and verify names it before', async () => {
+    const [key = ''] = (await keysOf()).filter(name => !name.startsWith('keys/control/'));
+    await rm(join(folder, key));
+    expect(await fail('tenant', ['backup', 'verify'])).to.include('the target has no key of it that MASTER_KEY opens');
+    await succeed('tenant', 'backup', 'run', '--all');
+    expect(await keysOf()).to.include(key);
+    expect(await succeed('tenant', 'backup', 'verify')).to.match(/ 0 faulty\.\n$/);
+  });
+
+  it('a target of an earlier build becomes one of its installation, with all of its keys, and of no other', async () => {
+    const keys = await Promise.all(
+      (await keysOf()).map(async name => JSON.parse(await readFile(join(folder, name), 'utf8'))),
+    );
+    const toEarlier = async () => {
+      await rm(join(folder, 'target.json'));
+      await rm(join(folder, 'keys'), { recursive: true });
+      await writeFile(join(folder, 'keyring.json'), JSON.stringify({ format: 1, keys }));
+    };
+    await toEarlier();
+    const other = await createDedicatedServer();
+    const settings = { ...other.environment, BACKUP_TARGET: folder };
+    expect(await fail('tenant', ['backup', 'run', '--all'], settings)).to.match(
+      /has the archives of another installation, .* restore it: npx backoffice control restore/,
+    );
+    await other.close();
+    expect(await filesOf()).to.include('keyring.json');
+    await succeed('tenant', 'backup', 'run', '--all');
+    expect(await filesOf()).not.to.include('keyring.json');
+    expect(await keysOf()).to.have.length(3);
+    await succeed('tenant', 'backup', 'verify');
+  });
+
+  it('with the control database lost every command names its restore, no other one takes its place, and no key is lost', async () => {
+    const before = await keysOf();
+    await leaveControl();
+    await server.sql('alter database office rename to office_lost');
+    const named = /npx backoffice control restore/;
+    expect(await fail('tenant', ['list'])).to.match(named);
+    expect(await fail('tenant', ['doctor'])).to.match(named);
+    expect(await fail('control', ['migrate'])).to.match(named);
+    expect(await server.sql(`select from pg_database where datname = 'office'`)).to.have.length(0);
+    // Somebody makes a new one without the target, and the timer runs.
+    const { BACKUP_TARGET: _, ...withoutTarget } = environment;
+    expect((await runCommand('scripts/control.ts', ['migrate'], withoutTarget)).code).to.equal(0);
+    expect(await fail('tenant', ['backup', 'run', '--all'])).to.match(named);
+    expect(await fail('tenant', ['backup', 'init'])).to.match(named);
+    expect(await fail('control', ['migrate'])).to.match(named);
+    const doctor = await fail('tenant', ['doctor', '--fix']);
+    expect(doctor).to.match(named);
+    expect(doctor).not.to.match(/drop (database|role)/);
+    expect(await keysOf()).to.deep.equal(before);
+    await succeed('control', 'restore');
+    expect(await succeed('tenant', 'list', '--output', 'name')).to.equal('acme\nglobex\n');
+    await succeed('tenant', 'backup', 'run', '--all');
+    await succeed('tenant', 'backup', 'verify');
+  });
+});
