@@ -1,0 +1,177 @@
+import { once } from 'node:events';
+import { readFile, writeFile } from 'node:fs/promises';
+import { type ClientRequest, request } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import type { Client } from '../support/client.ts';
+import { eventually } from '../support/eventually.ts';
+import { freePort } from '../support/free-port.ts';
+import { createServiceProcesses } from '../support/service-processes.ts';
+import { failuresOf, type Served, sendSteadily } from '../support/steady-load.ts';
+import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { type UploadedFile, worstFiles } from '../support/worst-uploads.ts';
+
+/** Requests of the other tenant per second: one in two is served from memory. */
+const perSecond = 40;
+const calmMs = 3_000;
+/** Memory of the process above its state before the uploads, in MiB: the aim is 64 for one import. */
+const maxGrowth = 200;
+/** Another tenant never waits as long as for a synchronous second of the event loop. */
+const maxWaitMs = 1_000;
+
+describe('drill: uploads that are meant to occupy the service', () => {
+  let world: World;
+  let other: Client;
+  let pid: number;
+  let url: string;
+  const { start, killAll } = createServiceProcesses();
+  const table: Record<string, Record<string, number | string>> = {};
+
+  before(async () => {
+    world = await createWorld();
+    const port = await freePort();
+    pid = (await start(world, port, { NODE_OPTIONS: '--max-old-space-size=512' })).process.pid ?? 0;
+    url = `http://127.0.0.1:${port}`;
+    other = (await world.login(world.globex)).at(url);
+    await measure('calm, first', () => sleep(2 * calmMs));
+  });
+  after(async () => {
+    console.table(table);
+    await killAll();
+    await world.close();
+  });
+
+  /** In MiB. @param name `VmRSS`, or `VmHWM` for the maximum since `resetPeak` */
+  async function memory(name: 'VmRSS' | 'VmHWM'): Promise<number> {
+    const status = await readFile(`/proc/${pid}/status`, 'utf8');
+    return Math.round(Number(new RegExp(`${name}:\\s*(\\d+)`).exec(status)?.[1]) / 1024);
+  }
+  const resetPeak = () => writeFile(`/proc/${pid}/clear_refs`, '5');
+
+  const readOther = async (number: number): Promise<number | string> => {
+    const headers: Record<string, string> = number % 2 === 0 ? {} : { 'Cache-Control': 'no-cache' };
+    const { status } = await other.get('/api/v1/EntityStatus', headers);
+    return status === 200 ? status : String(status);
+  };
+
+  /** Prints how long the requests of the other tenant take beside work, and the memory of the process. */
+  async function measure(name: string, work: () => Promise<unknown>): Promise<{ grown: number; served: Served[] }> {
+    const before = await memory('VmRSS');
+    await resetPeak();
+    const startedAt = performance.now();
+    const working = work();
+    const [result, served] = await Promise.all([working, sendSteadily(perSecond, working, readOther)]);
+    const seconds = Math.round((performance.now() - startedAt) / 100) / 10;
+    const times = served.map(({ ms }) => ms).sort((a, b) => a - b);
+    const at = (share: number) => Math.round((times[Math.floor((times.length - 1) * share)] ?? 0) * 10) / 10;
+    const peak = await memory('VmHWM');
+    table[name] = {
+      result: typeof result === 'string' ? result : '',
+      seconds,
+      p50: at(0.5),
+      p95: at(0.95),
+      p99: at(0.99),
+      max: at(1),
+      failed: failuresOf(served),
+      before,
+      peak,
+      after: await memory('VmRSS'),
+    };
+    console.log(name, JSON.stringify(table[name]));
+    return { grown: peak - before, served };
+  }
+
+  function open(client: Client, query: string, headers: Record<string, string | number> = {}): ClientRequest {
+    const Authorization = `Bearer ${client.tokens?.accessToken}`;
+    const path = `${url}/api/v1/Imports?${query}`;
+    return request(path, { method: 'POST', headers: { Authorization, 'Content-Type': 'text/csv', ...headers } });
+  }
+
+  /** @returns the status, and the path of the import */
+  async function responseOf(sent: ClientRequest): Promise<{ status: number; location: string }> {
+    const [response] = await once(sent, 'response');
+    response.resume();
+    return { status: response.statusCode, location: String(response.headers.location) };
+  }
+
+  async function upload(client: Client, { query, pieces }: UploadedFile): Promise<string> {
+    const sent = open(client, query);
+    const responded = responseOf(sent);
+    for (const piece of pieces()) if (!sent.write(piece)) await once(sent, 'drain');
+    sent.end();
+    const { status, location } = await responded;
+    expect(status).to.equal(202);
+    const body = await eventually(async () => {
+      const read = await client.at(url).get(location);
+      return ['done', 'rejected'].includes(read.body.State) && read.body;
+    }, 240_000);
+    return `${body.State} ${body.Rows} ${body.Errors[0]?.Code ?? ''}`;
+  }
+
+  function expectServed({ grown, served }: { grown: number; served: Served[] }): void {
+    expect(failuresOf(served)).to.equal(0);
+    expect(Math.max(...served.map(({ ms }) => ms))).to.be.below(maxWaitMs);
+    expect(grown).to.be.below(maxGrowth);
+  }
+
+  for (const file of worstFiles)
+    it(`another tenant is served, and memory stays bounded, beside an import of ${file.name}`, async () => {
+      const sender = await world.login(world.acme);
+      const measured = await measure(file.name, () => upload(sender, file));
+      await measure('calm, last', () => sleep(calmMs));
+      expectServed(measured);
+    });
+
+  it('another tenant is served beside the imports of five tenants at a time, some of which wait', async () => {
+    const tenants: TestTenant[] = [world.acme];
+    for (const slug of ['initech', 'umbrella', 'hooli', 'soylent']) tenants.push(await world.provision(slug));
+    const senders = await Promise.all(tenants.map(tenant => world.login(tenant)));
+    const names = [
+      '100,000 rows of entities',
+      '12,000 rows of 4,000 characters',
+      '100,000 rows with an error in each field',
+    ];
+    const files = worstFiles.filter(({ name }) => names.includes(name));
+    const measured = await measure('five tenants, three files each', () =>
+      Promise.all(senders.flatMap(sender => files.map(file => upload(sender, file)))),
+    );
+    expectServed(measured);
+  });
+
+  it('another tenant is served beside bodies of 48 MB that are refused at their end or their beginning', async () => {
+    const sender = await world.login(world.acme);
+    const refused = async (headers: Record<string, string>): Promise<number> => {
+      const sent = open(sender, 'resource=Currency', headers);
+      sent.on('error', () => {}); // the service closes the connection
+      const responded = responseOf(sent);
+      let isClosed = false;
+      sent.on('close', () => (isClosed = true));
+      for (let i = 0; i < 48 * 16 && !isClosed; i++)
+        if (!sent.write(Buffer.alloc(64 * 1024, 'x'))) await Promise.race([once(sent, 'drain'), once(sent, 'close')]);
+      sent.end(Buffer.of(0xff));
+      return (await responded).status;
+    };
+    const measured = await measure('invalid UTF-8, multipart', async () => {
+      const statuses = [
+        ...(await Promise.all([1, 2, 3, 4].map(() => refused({})))),
+        await refused({ 'Content-Type': 'multipart/form-data; boundary=x' }),
+      ];
+      expect(statuses).to.deep.equal([400, 400, 400, 400, 415]);
+    });
+    expectServed(measured);
+  });
+
+  it('another tenant is served beside 10 uploads that each send a little at a time', async () => {
+    const sender = await world.login(world.acme);
+    const measured = await measure('10 slow uploads', async () => {
+      const uploads = Array.from({ length: 10 }, () => open(sender, 'resource=Currency', { 'Content-Length': 1e7 }));
+      for (const sent of uploads) sent.on('error', () => {});
+      for (let second = 0; second < 20; second++) {
+        for (const sent of uploads) sent.write(Buffer.alloc(20 * 1024, 'x'));
+        await sleep(1_000);
+      }
+      for (const sent of uploads) sent.destroy();
+    });
+    expectServed(measured);
+  });
+});
