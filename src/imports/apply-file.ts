@@ -11,9 +11,9 @@ const maxRows = 100_000;
 /**
  * Rows of one statement: less than the 1,000 that a table may exceed its maximum size by, see tenant migration 0016.
  */
-const batchRows = 500;
+const batchRows = 100;
 /** Cells of one statement, and their characters. */
-const batchLength = 256 * 1024;
+const batchLength = 64 * 1024;
 
 export interface FileImport {
   readonly transaction: TenantTransaction;

@@ -171,7 +171,7 @@ describe('imports of CSV files', () => {
   });
 
   it('a row of commas is refused alone up to 64 KiB, and a longer row, also one of a single cell, with the file', async () => {
-    const rows = (row: string) => `Code,Name\nAAB,First\n${row}\nAAC,"Last\nline"\n`;
+    const rows = (row: string) => `Code,Name\nAAB,First\n${row}\nAAC,"Last; row"\n`;
     const query = 'resource=Currency&atomic=false&dryRun=true';
     for (const row of [','.repeat(50_000), `AAD,"${'x\n'.repeat(25_000)}"`]) {
       const { State, Created, Refused, Errors } = await importFile(admin, query, rows(row));
@@ -189,10 +189,10 @@ describe('imports of CSV files', () => {
   });
 
   it('an import keeps its first 1,000 errors, however many a row has', async () => {
-    const row = `P,${'x'.repeat(300)},x,y,"${'0,'.repeat(20_000)}"\n`;
+    const row = `Q,${'x'.repeat(300)},x,y,"${'0,'.repeat(2_000)}"\n`;
     const header = 'PromoCode,Name,DiscountType,DiscountValue,EntityIds\n';
     const { State, Refused, Errors } = await importFile(admin, 'resource=Promotion', header + row.repeat(300));
-    expect([State, Refused, Errors.length]).to.deep.equal(['rejected', 300, 1_000]);
+    expect([State, Refused, Errors.length], JSON.stringify(Errors.slice(0, 3))).to.deep.equal(['rejected', 300, 1_000]);
   });
 
   it('an import that would exceed the maximum size of a table changes nothing', async () => {

@@ -65,7 +65,7 @@ export const worstFiles: readonly UploadedFile[] = [
   {
     name: 'rows of one cell in 48 MB',
     query: currency,
-    pieces: () => repeat('x\n', 48 * megabyte, 'Code,Name\n'),
+    pieces: () => repeat('x\n', 48 * megabyte, 'Name\n'),
   },
   {
     name: '100,000 rows with an error in each field',
