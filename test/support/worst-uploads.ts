@@ -28,6 +28,12 @@ function* numbered(count: number, header: string, row: (index: number) => string
 const entity = 'resource=Entity&dryRun=true';
 const currency = 'resource=Currency&dryRun=true&atomic=false';
 
+/** A body of 48 MB whose last byte is not UTF-8. */
+export function* invalidUtf8(): Generator<Buffer> {
+  yield* repeat('x', 48 * megabyte);
+  yield Buffer.of(0xff);
+}
+
 /** Files that are meant to occupy the service: none has more than the 50 MB that an upload may have. */
 export const worstFiles: readonly UploadedFile[] = [
   {
