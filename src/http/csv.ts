@@ -1,7 +1,8 @@
 /**
  * Spreadsheets run a cell that begins with one of these as a formula, also one that begins with an apostrophe before.
+ * Some read the full-width characters as the others.
  */
-const formula = /^'*[=+\-@\t\r]/;
+const formula = /^'*[=+\-@＝＋－＠\t\r]/;
 
 /**
  * Writes a row of CSV (RFC 4180): cells separated by commas, CRLF at the end. A number or a boolean is written as in

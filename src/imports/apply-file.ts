@@ -1,7 +1,7 @@
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
 import { TableFullError } from './database-errors.ts';
-import { applyBatch, keyOf, refuse } from './import-batch.ts';
+import { addErrors, applyBatch, keyOf, refuse } from './import-batch.ts';
 import { type Columns, readColumns } from './import-columns.ts';
 import { type ImportCounts, type StoredImport, selectChunk } from './import-table.ts';
 import { CsvError, type CsvRecord, readCsv } from './read-csv.ts';
@@ -11,9 +11,9 @@ const maxRows = 100_000;
 /**
  * Rows of one statement: less than the 1,000 that a table may exceed its maximum size by, see tenant migration 0016.
  */
-const batchRows = 500;
-/** Characters of the cells of one statement. */
-const batchLength = 256 * 1024;
+const batchRows = 100;
+/** Cells of one statement, and their characters. */
+const batchLength = 64 * 1024;
 
 export interface FileImport {
   readonly transaction: TenantTransaction;
@@ -48,7 +48,7 @@ export async function applyFile(file: FileImport): Promise<boolean> {
       if (!columns) {
         const read = readColumns(resource, record.cells);
         if (Array.isArray(read)) {
-          counts.errors.push(...read);
+          addErrors(counts, read);
           return false;
         }
         columns = read;
@@ -56,7 +56,7 @@ export async function applyFile(file: FileImport): Promise<boolean> {
       }
       counts.rows++;
       if (counts.rows > maxRows) {
-        counts.errors.push({ ...fileError('too_many', `a file has at most ${maxRows} rows`), Line: record.line });
+        addErrors(counts, [{ ...fileError('too_many', `a file has at most ${maxRows} rows`), Line: record.line }]);
         return false;
       }
       // A row that names the record of an earlier row finds it changed.
@@ -64,7 +64,7 @@ export async function applyFile(file: FileImport): Promise<boolean> {
       if (keys.has(key) && key !== '') await flush();
       keys.add(key);
       batch.push(record);
-      length += record.cells.reduce((sum, cell) => sum + cell.length, 0);
+      length += record.cells.reduce((sum, cell) => sum + cell.length, record.cells.length);
       if (batch.length >= batchRows || length >= batchLength) await flush();
     }
     await flush();

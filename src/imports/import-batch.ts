@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { camelCase, toRow } from '../casing.ts';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { Problem, problems } from '../errors.ts';
@@ -13,6 +14,8 @@ import type { CsvRecord } from './read-csv.ts';
 import { findStored, type StoredRecords } from './stored-records.ts';
 
 const maxErrors = 1_000;
+/** Rows are checked for so long before requests have their turn: the cells of a batch can take 50 ms. */
+const maxTurnMs = 2;
 
 interface Batch {
   readonly transaction: TenantTransaction;
@@ -74,8 +77,12 @@ export function refuse(counts: ImportCounts, errors: readonly ImportError[]): vo
   addErrors(counts, errors);
 }
 
-function addErrors(counts: ImportCounts, errors: readonly ImportError[]): void {
-  counts.errors.push(...errors.slice(0, Math.max(0, maxErrors - counts.errors.length)));
+/** Keeps errors while there are fewer than 1,000. */
+export function addErrors(counts: ImportCounts, errors: Iterable<ImportError>): void {
+  for (const error of errors) {
+    if (counts.errors.length >= maxErrors) return;
+    counts.errors.push(error);
+  }
 }
 
 async function planRows(batch: Batch, records: readonly CsvRecord[]): Promise<Plan> {
@@ -87,13 +94,18 @@ async function planRows(batch: Batch, records: readonly CsvRecord[]): Promise<Pl
     columns,
     records.map(record => keyOf(columns, record)),
   );
+  let turnBeganAt = performance.now();
   for (const record of records) {
+    if (performance.now() - turnBeganAt > maxTurnMs) {
+      await setImmediate();
+      turnBeganAt = performance.now();
+    }
     try {
       requireCells(columns, record);
       await planRow(batch, record, stored, plan);
     } catch (error) {
       if (!(error instanceof Problem) || error.status >= 500) throw error;
-      plan.errors.push(...errorsOf(error, record.line));
+      for (const each of errorsOf(error, record.line)) plan.errors.push(each);
       plan.refused++;
     }
   }

@@ -23,11 +23,17 @@ export interface Columns {
   readonly keyField: string | undefined;
 }
 
-/** Reads the header of a file. @returns errors for columns that are unknown or occur twice */
+/** More than any resource has fields. */
+const maxColumns = 100;
+/** Numbers of one cell: more than any field may have. What follows is not read, because the contract refuses the cell. */
+const maxNumbers = 1_000;
+
+/** Reads the header of a file. @returns errors for too many columns, and for those that are unknown or occur twice */
 export function readColumns(
   { create, update, view, unique, key }: ResourceDefinition,
   cells: readonly string[],
 ): Columns | ImportError[] {
+  if (cells.length > maxColumns) return [headerError('', 'too_many', `a file has at most ${maxColumns} columns`)];
   const kinds = kindsOf(create);
   for (const [field, column] of kindsOf(update ?? create)) kinds.set(field, column);
   const names = new Map(
@@ -37,10 +43,13 @@ export function readColumns(
     ]),
   );
   const fields = cells.map(cell => names.get(cell.trim()) ?? '');
+  const seen = new Set<string>();
   const errors = cells.flatMap((cell, index): ImportError[] => {
     const field = fields[index] ?? '';
     if (field === '') return [headerError(cell.trim().slice(0, 100), 'unknown', 'is not a field of this resource')];
-    return fields.indexOf(field) === index ? [] : [headerError(field, 'ambiguous', 'is the name of two columns')];
+    if (seen.has(field)) return [headerError(field, 'ambiguous', 'is the name of two columns')];
+    seen.add(field);
+    return [];
   });
   if (errors.length > 0) return errors;
   const keyField = [unique && pascalCase(unique), 'id' in key ? 'Id' : undefined].find(
@@ -78,7 +87,7 @@ function parseCell(cell: string, kind: Kind): unknown {
   if (kind === 'boolean') return /^(true|false)$/i.test(trimmed) ? trimmed.toLowerCase() === 'true' : text;
   const numbers = trimmed
     .replace(/^\[|\]$/g, '')
-    .split(/[\s,;|]+/)
+    .split(/[\s,;|]+/, maxNumbers + 3) // one may be empty at each end
     .filter(part => part !== '');
   return numbers.every(part => /^\d+$/.test(part)) ? numbers.map(Number) : text;
 }

@@ -15,6 +15,8 @@ export interface ClaimedImport extends QueuedImport {
   readonly sessionId: string | null;
   /** The legacy token that sent the file; null for a session, and when it is not known. */
   readonly legacyTokenHash: string | null;
+  /** Processes whose lease ended while they ran the import: probably because they were killed. */
+  readonly lostRuns: number;
 }
 
 /** Who sends a file. */
@@ -56,9 +58,11 @@ export interface ImportQueue {
   restore(tenantId: number, importId: number): Promise<boolean>;
   /**
    * Leases the oldest entry that no process holds, of an active tenant of which no import is running. The file may not
-   * have arrived.
+   * have arrived. An import with lost runs, which may be the reason of their end, runs alone in its process: it is not
+   * claimed while others run, and newer ones wait for it.
+   * @param running the imports that this process runs
    */
-  claim(): Promise<ClaimedImport | undefined>;
+  claim(running: number): Promise<ClaimedImport | undefined>;
   /** Gives a claimed import back: it can be claimed again after `afterMs` milliseconds. */
   postpone(queued: QueuedImport, afterMs: number): Promise<void>;
   /** Removes an import that has ended. */
@@ -85,15 +89,18 @@ const restoreText = `
       on conflict do nothing returning id`;
 const claimText = `
   with next as (
-    select q.id, t.guid from unfinished_imports q join tenants t on t.id = q.tenant_id
+    select q.id, t.guid, q.lost_runs + (q.arrived_at is not null and q.holder is not null)::integer as lost_runs
+      from unfinished_imports q join tenants t on t.id = q.tenant_id
      where t.status = 'active' and not ${isLeased('q')}
        and (q.arrived_at is null
          or not exists (select from unfinished_imports o
                          where o.tenant_id = q.tenant_id and o.arrived_at is not null and ${isLeased('o')}))
      order by q.created_at limit 1 for update of q skip locked)
-  update unfinished_imports q set holder = $1, leased_until = now() + ${lease} from next where q.id = next.id
+  update unfinished_imports q
+     set holder = $1, leased_until = now() + ${lease}, lost_runs = next.lost_runs, arrived_at = coalesce(q.arrived_at, now())
+    from next where q.id = next.id and (next.lost_runs = 0 or $2 = 0)
   returning q.id::float8 as id, q.import_id::float8 as "importId", next.guid as "tenantGuid", q.session_id as "sessionId",
-    encode(q.legacy_token_hash, 'hex') as "legacyTokenHash"`;
+    encode(q.legacy_token_hash, 'hex') as "legacyTokenHash", q.lost_runs as "lostRuns"`;
 const postponeText = `
   update unfinished_imports set holder = null, leased_until = now() + $3 * interval '1 millisecond'
    where id = $1 and holder = $2`;
@@ -124,8 +131,8 @@ export function createImportQueue(control: ControlDatabase, holder: string): Imp
     attach: async ({ id }, importId) => (await query('attach', attachText, [id, importId])).length > 0,
     release: queued => end('release', releaseText, queued),
     restore: async (tenantId, importId) => (await query('restore', restoreText, [tenantId, importId])).length > 0,
-    claim: async () => {
-      const [claimed] = await query<ClaimedImport>('claim', claimText, [holder]);
+    claim: async running => {
+      const [claimed] = await query<ClaimedImport>('claim', claimText, [holder, running]);
       add(claimed);
       return claimed;
     },

@@ -73,8 +73,8 @@ export function importRoutes(services: ImportServices): TenantRoute[] {
       tag,
       summary: 'Import a CSV file of one resource',
       description:
-        'The body is CSV in UTF-8, separated by commas or semicolons, of at most 50 MB and 100,000 rows; its first row has ' +
-        'the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. ' +
+        'The body is CSV in UTF-8, separated by commas or semicolons, of at most 50 MB, 100,000 rows and 100 columns; its ' +
+        'first row has the names of the fields. Needs the permission that a change of the resource needs, and the scope `All`. ' +
         '`mode=upsert` changes the record with the same code, else the same `Id`. With `dryRun=true`, nothing changes. With ' +
         '`atomic=false`, rows that are refused are left out; otherwise one refused row rejects all.',
       query: z.object({

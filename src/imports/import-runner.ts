@@ -55,7 +55,8 @@ export function createImportRunner(options: ImportRunnerOptions): ImportRunner {
   };
   const claim = async (): Promise<void> => {
     while (!isStopping && running.size < maxRunning) {
-      const claimed = await queue.claim();
+      if ([...running].some(({ lostRuns }) => lostRuns > 0)) return; // it runs alone
+      const claimed = await queue.claim(running.size);
       if (!claimed) return;
       running.add(claimed);
       if (!background.run('import', () => run(claimed))) running.delete(claimed);

@@ -1,4 +1,5 @@
 import type { Statement } from '../postgres/statement.ts';
+import type { Caller } from '../tenancy/caller.ts';
 
 /** What a client asked for. */
 export interface ImportOrder {
@@ -35,6 +36,10 @@ export interface StoredImport extends ImportOrder {
   readonly actor: string;
   /** The number of times that a process began to run it. */
   readonly attempts: number;
+  /** The session that sent the file; null for a legacy token, and for a file that an earlier build received. */
+  readonly sessionId: string | null;
+  /** The legacy token that sent the file, in hexadecimal; null for a session. */
+  readonly legacyTokenHash: string | null;
 }
 
 const maxUnfinished = 10;
@@ -50,7 +55,11 @@ const statement = (name: string, text: string, values: unknown[]): Statement => 
  * Inserts an import unless the tenant has 10 that are unfinished. Also deletes some that ended more than 7 days ago,
  * and those whose file did not arrive within an hour.
  */
-export const insertImport = ({ resource, mode, dryRun, atomic }: ImportOrder, actor: string): Statement =>
+export const insertImport = (
+  { resource, mode, dryRun, atomic }: ImportOrder,
+  actor: string,
+  { sessionId, legacyTokenHash }: Pick<Caller, 'sessionId' | 'legacyTokenHash'>,
+): Statement =>
   statement(
     'insert',
     `with expired as (
@@ -59,13 +68,13 @@ export const insertImport = ({ resource, mode, dryRun, atomic }: ImportOrder, ac
           where created_at < now() - interval '${keptDays} days' and state in ('done', 'rejected')
              or created_at < now() - interval '1 hour' and state = 'receiving'
           order by id limit 10 for update skip locked))
-     insert into imports (resource, mode, dry_run, atomic, actor)
-     select $1, $2, $3, $4, $5
+     insert into imports (resource, mode, dry_run, atomic, actor, session_id, legacy_token_hash)
+     select $1, $2, $3, $4, $5, $6::uuid, decode($7, 'hex')
       where (select count(*) from imports
               where state in ('queued', 'running')
                  or state = 'receiving' and created_at > now() - interval '1 hour') < ${maxUnfinished}
      returning id::float8`,
-    [resource, mode, dryRun, atomic, actor],
+    [resource, mode, dryRun, atomic, actor, sessionId || null, legacyTokenHash ?? null],
   );
 
 /** No row when another process has found the import without a process that receives its file, and deleted it. */
@@ -88,12 +97,13 @@ export const queueImport = (id: number): Statement =>
 export const deleteUpload = (id: number): Statement =>
   statement('delete_upload', `delete from imports where id = $1 and state = 'receiving' returning id`, [id]);
 
-/** Also deletes the import if its file has not arrived. One row if the import has not ended. */
+/** Also deletes the import if its file has not arrived. One row if the import has not ended, or its file arrives now. */
 export const settleImport = (id: number): Statement =>
   statement(
     'settle',
-    `with deleted as (delete from imports where id = $1 and state = 'receiving')
-     select id from imports where id = $1 and state in ('queued', 'running')`,
+    `with deleted as (delete from imports where id = $1 and state = 'receiving' returning id)
+     select id from imports
+      where id = $1 and state in ('receiving', 'queued', 'running') and not exists (select from deleted)`,
     [id],
   );
 
@@ -115,7 +125,8 @@ export const beginImport = (id: number): Statement =>
     `update imports set state = 'running', attempts = attempts + 1
       where id = (select id from imports where id = $1 and state in ('queued', 'running') for update skip locked)
         and pg_try_advisory_xact_lock(${importLock})
-     returning id::float8, resource, mode, dry_run as "dryRun", atomic, actor, attempts`,
+     returning id::float8, resource, mode, dry_run as "dryRun", atomic, actor, attempts, session_id as "sessionId",
+               encode(legacy_token_hash, 'hex') as "legacyTokenHash"`,
     [id],
   );
 

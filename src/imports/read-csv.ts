@@ -1,4 +1,4 @@
-import { parse } from 'csv-parse';
+import { type Parser, parse } from 'csv-parse';
 
 /** A record of a CSV file. */
 export interface CsvRecord {
@@ -18,8 +18,11 @@ export class CsvError extends Error {
   }
 }
 
-/** Longer than the fields of any resource together, in characters. */
-const maxRecordLength = 1024 * 1024;
+/**
+ * More than the fields of any resource together. The parser has limits of its own only for characters, not for
+ * separators, so the bytes of a record that has not ended are counted: they also bound its cells.
+ */
+const maxRecordBytes = 64 * 1024;
 
 /**
  * Bytes that are parsed at a time. All of their records are in memory until the last one is applied: those of 256 KiB
@@ -34,14 +37,16 @@ interface ParsedRecord {
 
 /**
  * Reads CSV (RFC 4180) in UTF-8 with or without a byte order mark, separated by commas or semicolons, whichever the
- * first line has more of. Empty lines are skipped. It holds the records of 8 KiB in memory.
- * @throws {CsvError} when a quoted cell does not end, or a record has more than a million characters
+ * first line has more of. Empty lines are skipped. It holds the records of 8 KiB in memory, or one of 72 KiB.
+ * @throws {CsvError} when a quoted cell does not end, or a record has more than 64 KiB, give or take 8 KiB
  */
 export async function* readCsv(pieces: AsyncIterable<Buffer>): AsyncGenerator<CsvRecord> {
-  let parser: ReturnType<typeof parse> | undefined;
+  let parser: Parser | undefined;
   let failure: Error | undefined;
   let lines = 0;
   let emptyLines = 0;
+  /** Of the record that has not ended, and what was parsed with its beginning. */
+  let recordBytes = 0;
   const toRecord = ({ record, info }: ParsedRecord): CsvRecord => {
     const line = lines + (info.empty_lines - emptyLines) + 1;
     ({ lines, empty_lines: emptyLines } = info);
@@ -54,10 +59,14 @@ export async function* readCsv(pieces: AsyncIterable<Buffer>): AsyncGenerator<Cs
     parser ??= createParser(piece).on('error', error => (failure = error));
     for (let start = 0; start < piece.length; start += parsedBytes) {
       // The parser reads these bytes at once, so that its records can be taken without waiting for events.
-      parser.write(piece.subarray(start, start + parsedBytes));
+      const bytes = piece.subarray(start, start + parsedBytes);
+      const ended = countEnded(parser);
+      parser.write(bytes);
+      recordBytes = (countEnded(parser) === ended ? recordBytes : 0) + bytes.length;
       for (let parsed = parser.read(); parsed !== null; parsed = parser.read()) yield toRecord(parsed);
       await new Promise(setImmediate);
       check();
+      if (recordBytes > maxRecordBytes) throw new CsvError(lines + 1, 'the row is too long');
     }
   }
   if (!parser) return;
@@ -77,19 +86,22 @@ function createParser(first: Buffer) {
     info: true,
     relax_column_count: true,
     skip_empty_lines: true,
-    max_record_size: maxRecordLength,
   });
 }
 
+/** The records and empty lines that the parser has read to their end. */
+function countEnded({ info }: Parser): number {
+  return info.records + info.empty_lines;
+}
+
 function delimiterOf(first: Buffer): ',' | ';' {
-  const header = first.toString('utf8').split(/[\r\n]/, 1)[0] ?? '';
+  const header = first.toString('utf8', 0, parsedBytes).split(/[\r\n]/, 1)[0] ?? '';
   const count = (character: string): number => header.split(character).length;
   return count(';') > count(',') ? ';' : ',';
 }
 
 const messages: Record<string, string> = {
   CSV_QUOTE_NOT_CLOSED: 'a quoted cell does not end',
-  CSV_MAX_RECORD_SIZE: 'the row is too long',
   CSV_INVALID_CLOSING_QUOTE: 'a quoted cell has text after its closing quote',
   INVALID_OPENING_QUOTE: 'a quote must be at the beginning of a cell',
 };

@@ -18,8 +18,10 @@ import {
 import { importableResources } from './importable-resources.ts';
 import { InterruptedError, requireSenderRights } from './sender-rights.ts';
 
-/** An import that a process was killed in so often, or that the database refused so often, is rejected. */
+/** An import in which the database failed so often is rejected. */
 const maxAttempts = 5;
+/** An import that ran when so many processes ended is rejected: it ran alone in the last one. */
+const maxLostRuns = 2;
 
 /**
  * Runs an import in one transaction, with its result: a process that is killed leaves nothing of it but the file, and
@@ -30,10 +32,11 @@ const maxAttempts = 5;
  */
 export async function runImport(
   services: ContextServices,
-  { tenantGuid, importId, sessionId, legacyTokenHash }: ClaimedImport,
+  claimed: ClaimedImport,
   isStopping: () => boolean,
 ): Promise<boolean> {
   const { directory } = services;
+  const { tenantGuid, importId } = claimed;
   const tenant = await directory.tenant(tenantGuid);
   if (importId === null) return true;
   if (tenant?.status !== 'active') return false;
@@ -45,16 +48,26 @@ export async function runImport(
 
   const stored = begun as unknown as StoredImport;
   const resource = importableResources.get(stored.resource);
+  // A file that an earlier build received has its sender in the queue only.
+  const isSenderStored = (stored.sessionId ?? stored.legacyTokenHash) !== null;
+  const { sessionId, legacyTokenHash } = isSenderStored ? stored : claimed;
+  const sender = { actor: stored.actor, sessionId, legacyTokenHash };
   const requireRights = async (): Promise<void> => {
     if (isStopping()) throw new InterruptedError('the process stops');
-    if (resource) await requireSenderRights(directory, tenant, { ...stored, sessionId, legacyTokenHash }, resource);
+    if (resource) await requireSenderRights(directory, tenant, sender, resource);
   };
   const cachedResource = resource?.isCached && !stored.dryRun ? resource.name : undefined;
   let isEnded = false;
   const apply = async (transaction: TenantTransaction): Promise<Statement> => {
     const [locked] = await transaction.query(lockImport(stored.id));
     if (!locked) return nothing;
-    const result = await applyImport(transaction, stored, resource, requireRights);
+    const result =
+      claimed.lostRuns < maxLostRuns
+        ? await applyImport(transaction, stored, resource, requireRights)
+        : rejectImport(
+            stored.id,
+            'the service ended twice while it ran the import; divide the file and send the parts',
+          );
     isEnded = result !== undefined;
     return result ?? requeueImport(stored.id);
   };
@@ -64,6 +77,10 @@ export async function runImport(
 
 const command = (text: string): Statement => ({ name: text.replaceAll(' ', '_'), text, values: [] });
 const nothing: Statement = { name: 'import_nothing', text: 'select', values: [] };
+
+const noCounts = (): ImportCounts => ({ rows: 0, created: 0, updated: 0, unchanged: 0, refused: 0, errors: [] });
+const rejectImport = (id: number, reason: string): Statement =>
+  finishImport(id, 'rejected', { ...noCounts(), errors: [fileError('internal_error', reason)] });
 
 /**
  * Applies the file of an import in the transaction.
@@ -75,11 +92,9 @@ async function applyImport(
   resource: ResourceDefinition | undefined,
   requireRights: () => Promise<void>,
 ): Promise<Statement | undefined> {
-  const counts: ImportCounts = { rows: 0, created: 0, updated: 0, unchanged: 0, refused: 0, errors: [] };
-  if (!resource || stored.attempts > maxAttempts) {
-    counts.errors.push(fileError('internal_error', 'the service could not run the import'));
-    return finishImport(stored.id, 'rejected', counts);
-  }
+  const counts = noCounts();
+  if (!resource || stored.attempts > maxAttempts)
+    return rejectImport(stored.id, 'the service could not run the import');
   const undo = (): Promise<RowValues[]> => transaction.query(command('rollback to savepoint import'));
   await transaction.query(command('savepoint import'));
   rememberLookups(transaction.em);

@@ -44,7 +44,7 @@ export async function storeUpload(queue: ImportQueue, context: RequestContext, u
   let importId: number | undefined;
   let isQueued = false;
   try {
-    const [inserted] = await context.write(async () => insertImport(order, context.actor));
+    const [inserted] = await context.write(async () => insertImport(order, context.actor, context.caller));
     if (!inserted) throw problem('limit_reached', { detail: 'The tenant has 10 imports that have not ended.' });
     importId = inserted.id as number;
     if (!(await queue.attach(queued, importId))) throw problem('unavailable');

@@ -152,6 +152,49 @@ describe('imports of CSV files', () => {
     }
   });
 
+  it('a header of more than 100 columns is refused with one error, whatever its cells are', async () => {
+    const columns = (count: number) => `${Array.from({ length: count }, () => 'Name').join(',')}\n`;
+    const short = await importFile(admin, 'resource=Currency', columns(100));
+    expect(short.Errors).to.have.length(99);
+    expect(new Set(short.Errors.map(({ Code }: { Code: string }) => Code))).to.deep.equal(new Set(['ambiguous']));
+    const tooMany = { Line: 1, Field: '', Code: 'too_many', Reason: 'a file has at most 100 columns' };
+    const tooLong = { Line: 1, Field: '', Code: 'wrong_format', Reason: 'the row is too long' };
+    for (const [file, error] of [
+      [columns(101), tooMany],
+      [`${','.repeat(50_000)}\n`, tooMany],
+      ['x,'.repeat(420_000), tooLong],
+      [','.repeat(5_000_000), tooLong],
+    ] as const) {
+      const { State, Errors } = await importFile(admin, 'resource=Currency', file);
+      expect([State, Errors]).to.deep.equal(['rejected', [error]]);
+    }
+  });
+
+  it('a row of commas is refused alone up to 64 KiB, and a longer row, also one of a single cell, with the file', async () => {
+    const rows = (row: string) => `Code,Name\nAAB,First\n${row}\nAAC,"Last; row"\n`;
+    const query = 'resource=Currency&atomic=false&dryRun=true';
+    for (const row of [','.repeat(50_000), `AAD,"${'x\n'.repeat(25_000)}"`]) {
+      const { State, Created, Refused, Errors } = await importFile(admin, query, rows(row));
+      expect([State, Created, Refused, Errors[0].Line]).to.deep.equal(['done', 2, 1, 3]);
+    }
+    for (const row of [','.repeat(2_000_000), 'x'.repeat(100_000), `AAD,"${'""'.repeat(50_000)}"`]) {
+      const { State, Errors } = await importFile(admin, query, rows(row));
+      expect([State, Errors]).to.deep.equal([
+        'rejected',
+        [{ Line: 3, Field: '', Code: 'wrong_format', Reason: 'the row is too long' }],
+      ]);
+    }
+    const empty = await importFile(admin, query, rows('\n'.repeat(200_000)));
+    expect([empty.State, empty.Created], 'empty lines are no row').to.deep.equal(['done', 2]);
+  });
+
+  it('an import keeps its first 1,000 errors, however many a row has', async () => {
+    const row = `Q,${'x'.repeat(300)},x,y,"${'0,'.repeat(2_000)}"\n`;
+    const header = 'PromoCode,Name,DiscountType,DiscountValue,EntityIds\n';
+    const { State, Refused, Errors } = await importFile(admin, 'resource=Promotion', header + row.repeat(300));
+    expect([State, Refused, Errors.length], JSON.stringify(Errors.slice(0, 3))).to.deep.equal(['rejected', 300, 1_000]);
+  });
+
   it('an import that would exceed the maximum size of a table changes nothing', async () => {
     const globex = await world.login(world.globex);
     await sql(world.globex, `update table_sizes set max_rows = 2000 where table_name = 'order_statuses'`);

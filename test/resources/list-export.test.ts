@@ -36,7 +36,8 @@ describe('exports of lists as CSV', () => {
     await sql(
       world.acme,
       `insert into system_options (system_option_type_id, value) values
-         (-5, '=1+1'), (-4, '+1'), (-3, '-1'), (-2, '@x'), (-1, $1), (0, $2), (1, 'a,"b"'), (2, E'two\\nlines'), (3, '日本 🦄')`,
+         (-5, '=1+1'), (-4, '+1'), (-3, '-1'), (-2, '@x'), (-1, $1), (0, $2), (1, 'a,"b"'), (2, E'two\\nlines'), (3, '日本 🦄'),
+         (-9, '＝1+1'), (-8, '＋1'), (-7, '－1'), (-6, '＠x')`,
       ['\tx', "'=x"],
     );
     await sql(
@@ -81,8 +82,12 @@ describe('exports of lists as CSV', () => {
     });
 
   it('a text that a spreadsheet would run has an apostrophe before it, and a negative number has none', async () => {
-    const rows = await rowsOf('/api/v1/SystemOptions?sort=SystemOptionTypeId&limit=6');
+    const rows = await rowsOf('/api/v1/SystemOptions?sort=SystemOptionTypeId&limit=10');
     expect(rows.slice(1).map(([, type, value]) => [type, value])).to.deep.equal([
+      ['-9', "'＝1+1"],
+      ['-8', "'＋1"],
+      ['-7', "'－1"],
+      ['-6', "'＠x"],
       ['-5', "'=1+1"],
       ['-4', "'+1"],
       ['-3', "'-1"],
@@ -94,13 +99,13 @@ describe('exports of lists as CSV', () => {
 
   it('every text is read back as it was, whatever it begins with and contains', () => {
     const text = fc.string({
-      unit: fc.constantFrom("'", '=', '+', '-', '@', '\t', '\r', '\n', '"', ',', ' ', 'a', 'é'),
+      unit: fc.constantFrom("'", '=', '+', '-', '@', '＝', '＋', '－', '＠', '\t', '\r', '\n', '"', ',', ' ', 'a', 'é'),
     });
     fc.assert(
       fc.property(fc.array(text, { minLength: 1, maxLength: 4 }), texts => {
         const [row] = parse(csvRow(texts));
         expect(row?.map(readText)).to.deep.equal(texts);
-        for (const cell of row ?? []) expect(cell).not.to.match(/^[=+\-@\t\r]/);
+        for (const cell of row ?? []) expect(cell).not.to.match(/^[=+\-@＝＋－＠\t\r]/);
       }),
       { numRuns: 500 },
     );
