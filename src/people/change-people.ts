@@ -5,9 +5,8 @@ import { tryLockPeople } from '../control/people-lock.ts';
 import { takeTurn } from '../control/tenant-turns.ts';
 import { isOutcomeUnknown, problem } from '../errors.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
-import type { Caller } from '../tenancy/caller.ts';
-import { permissionMissing } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
+import { requireManager, requireScopeAll } from '../tenancy/require-manager.ts';
 
 /** Maximum wait for another change of the same tenant's people, in ms. */
 const maxWaitMs = 2_000;
@@ -66,8 +65,7 @@ async function attempt(
     await setActor(query, context.actor);
     const run = ({ name, text, values }: Statement) => query<RowValues>(name, text, values);
     const changeChecked = async (): Promise<Statement> => {
-      const held = await requireManager(query, context);
-      const permissions = new Set([...context.caller.permissions].filter(permission => held.has(permission)));
+      const permissions = await requireManager(query, context);
       const result = await change({ query, permissions });
       await requireManager(query, context, 'You cannot take the management of users from yourself.');
       return result;
@@ -81,29 +79,6 @@ async function attempt(
   } catch (error) {
     throw once && isOutcomeUnknown(error) ? problem('unavailable', { cause: error }) : error;
   }
-}
-
-const managerById = `
-  select r.permissions from users u join roles r on r.id = u.role_id
-   where u.id = $1 and u.tenant_id = $2 and u.disabled_at is null and u.confirmed_at is not null and u.scope = 'All'`;
-
-/**
- * Requires the caller to be an active user with scope All and `users.manage`, as the control database has them now.
- * @returns the permissions of the caller's role
- */
-async function requireManager(
-  query: QueryControl,
-  { caller, tenant }: RequestContext,
-  detail?: string,
-): Promise<ReadonlySet<string>> {
-  const [row] = await query<{ permissions: string[] }>('manager_by_id', managerById, [caller.userId, tenant.id]);
-  if (row?.permissions.includes('users.manage')) return new Set(row.permissions);
-  throw detail === undefined ? permissionMissing('users.manage') : problem('forbidden', { detail });
-}
-
-/** @throws {Problem} `forbidden` for a caller of scope Self, who manages nobody */
-function requireScopeAll({ scope }: Caller): void {
-  if (scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
 }
 
 /** Reads nothing: the result of a change that responds with 204. */
