@@ -1,5 +1,5 @@
 import type { AuthServices } from '../auth/auth-services.ts';
-import { deleteMailTokens } from '../auth/mail-token.ts';
+import { setDisabled } from '../auth/set-disabled.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
 import { problem } from '../errors.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
@@ -14,8 +14,6 @@ type Change = (transaction: PeopleTransaction, user: ManagedUser) => Promise<voi
 
 const updateUser = `
   update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6 where id = $1`;
-const disableUser = 'update users set disabled_at = now() where id = $1 and disabled_at is null';
-const enableUser = 'update users set disabled_at = null where id = $1 and disabled_at is not null';
 
 /** PUT of a user; POST that disables and enables one; DELETE of a user's sessions. */
 export function changeUserRoutes({ control }: AuthServices, path: string): TenantRoute[] {
@@ -62,29 +60,23 @@ export function changeUserRoutes({ control }: AuthServices, path: string): Tenan
       ...common,
       method: 'POST',
       path: `${recordPath}/disable`,
-      summary: 'Refuse the logins of one User, and end all sessions of the user',
+      summary: 'Refuse the logins of one User, end all sessions of the user, and make all links in mails void',
       response: userView,
       hasTag: true,
       takesIdempotencyKey: true,
       handler: (input, context) =>
-        changeUser(input, context, async ({ query }, { id }) => {
-          await deleteMailTokens(query, id); // before the user is changed, in the order of `usePasswordToken`
-          await query('disable_user', disableUser, [id]);
-          await revokeSessionsOf(query, id, 'user_disabled');
-        }),
+        changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, true)),
     }),
     defineRoute({
       ...common,
       method: 'POST',
       path: `${recordPath}/enable`,
-      summary: 'Allow the logins of one disabled User again',
+      summary: 'Allow the logins of one disabled User again; links in earlier mails stay void',
       response: userView,
       hasTag: true,
       takesIdempotencyKey: true,
       handler: (input, context) =>
-        changeUser(input, context, async ({ query }, { id }) => {
-          await query('enable_user', enableUser, [id]);
-        }),
+        changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, false)),
     }),
     defineRoute({
       ...common,

@@ -84,5 +84,5 @@ async function sendInvitation(
       'If you do not expect an invitation, do nothing.',
     ),
   });
-  if (!added.isAdded) await transactControl(control, query => replaceInvitationToken(query, user, token));
+  if (!added.isAdded) await transactControl(control, query => replaceInvitationToken(query, userId, token, added));
 }
