@@ -114,7 +114,9 @@ export async function usePasswordToken(
 ): Promise<number | undefined> {
   const hash = hashOf(token);
   const [user] = await query<{ id: string; guid: string }>('lock_user_of_token', lockUserOfToken, [hash, tenantId]);
-  const [used] = user ? await query<Pick<MailToken, 'purpose'>>('delete_password_token', deletePasswordToken, [hash]) : [];
+  const [used] = user
+    ? await query<Pick<MailToken, 'purpose'>>('delete_password_token', deletePasswordToken, [hash])
+    : [];
   if (!user || !used) return undefined;
   const userId = Number(user.id);
   const { ipAddress, traceId } = origin;

@@ -1,6 +1,6 @@
 import type { AuthServices } from '../auth/auth-services.ts';
-import { setDisabled } from '../auth/set-disabled.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
+import { setDisabled } from '../auth/set-disabled.ts';
 import { problem } from '../errors.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
@@ -64,8 +64,7 @@ export function changeUserRoutes({ control }: AuthServices, path: string): Tenan
       response: userView,
       hasTag: true,
       takesIdempotencyKey: true,
-      handler: (input, context) =>
-        changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, true)),
+      handler: (input, context) => changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, true)),
     }),
     defineRoute({
       ...common,
@@ -75,8 +74,7 @@ export function changeUserRoutes({ control }: AuthServices, path: string): Tenan
       response: userView,
       hasTag: true,
       takesIdempotencyKey: true,
-      handler: (input, context) =>
-        changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, false)),
+      handler: (input, context) => changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, false)),
     }),
     defineRoute({
       ...common,

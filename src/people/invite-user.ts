@@ -1,13 +1,11 @@
 import type { z } from 'zod';
+import { noPassword } from '../auth/passwords.ts';
 import { problem } from '../errors.ts';
 import { requireMayManage } from '../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { findGrantableRole, type userFields } from './user-records.ts';
 
 type Invitation = z.output<typeof userFields> & { Email: string };
-
-/** No password verifies against it: it is no hash. */
-const noPassword = 'none';
 
 const userByEmail = `
   select u.id::float8 as id, r.permissions, u.invited_at is not null as "isInvited",

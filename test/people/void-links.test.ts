@@ -27,7 +27,8 @@ describe('links in mails to a user who is disabled or enabled', () => {
 
   const post = (path: string, body: object, tenant = world.acme) =>
     world.anonymous.post(`/api/v1/auth/${path}`, body, { 'X-Tenant': tenant.guid });
-  const useToken = (token: string, tenant = world.acme) => post('reset-password', { token, newPassword: password }, tenant);
+  const useToken = (token: string, tenant = world.acme) =>
+    post('reset-password', { token, newPassword: password }, tenant);
   const idOf = async (email: string): Promise<number> =>
     (await admin.get(`${usersPath}?filter[Email]=${email}`)).body[0].Id;
   const change = async (id: number, action: 'disable' | 'enable'): Promise<void> => {

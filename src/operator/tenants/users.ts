@@ -1,10 +1,10 @@
 import { randomInt } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { isEmail, normaliseEmail } from '../../auth/email.ts';
-import { setDisabled as setUserDisabled } from '../../auth/set-disabled.ts';
 import { passwordError } from '../../auth/new-password.ts';
 import type { Passwords } from '../../auth/passwords.ts';
 import { revokeSessionsOf, setPasswordHash } from '../../auth/sessions.ts';
+import { setDisabled as setUserDisabled } from '../../auth/set-disabled.ts';
 import { transactControl } from '../../control/database.ts';
 import type { Tenant } from '../../control/fleet-entities.ts';
 import type { Scope } from '../../control/scopes.ts';
