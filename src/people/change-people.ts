@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { AuthServices } from '../auth/auth-services.ts';
 import { setActor } from '../control/actor.ts';
 import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
 import { tryLockPeople } from '../control/people-lock.ts';
 import { takeTurn } from '../control/tenant-turns.ts';
-import { isOutcomeUnknown, problem } from '../errors.ts';
+import { isOutcomeUnknown, type Problem, problem } from '../errors.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { requireManager, requireScopeAll } from '../tenancy/require-manager.ts';
@@ -32,19 +33,26 @@ export interface PeopleTransaction {
  *
  * @param change makes the change, and returns the statement that reads the result
  * @returns the rows of that statement
- * @throws {Problem} `forbidden` when I1 or I2 does not hold; `unavailable` when another process does not free the lock
+ * @throws {Problem} `rate_limited`; `forbidden` when I1 or I2 does not hold; `unavailable` when another process does not free the lock
  * within 2 s
  */
 export async function changePeople(
-  control: ControlDatabase,
+  { control, peopleLimits }: Pick<AuthServices, 'control' | 'peopleLimits'>,
   context: RequestContext,
   change: (transaction: PeopleTransaction) => Promise<Statement>,
 ): Promise<RowValues[]> {
   requireScopeAll(context.caller);
+  const administrator = { tenantGuid: context.tenant.guid, userId: context.caller.userId };
+  const delayMs = await peopleLimits.changeDelay(administrator);
+  const limited = (transaction: PeopleTransaction): Promise<Statement> => {
+    if (delayMs > 0) throw rateLimited(delayMs); // not for a repeated request, which changes nothing
+    return change(transaction);
+  };
   const waitUntil = performance.now() + maxWaitMs;
   return takeTurn(control, 'change', context, async () => {
     for (;;) {
-      const rows = await attempt(control, context, change);
+      const rows = await attempt(control, context, limited);
+      if (rows && !context.isReplayed) await peopleLimits.countChange(administrator);
       if (rows) return rows;
       if (performance.now() > waitUntil) throw problem('unavailable');
       await delay(pollMs);
@@ -83,3 +91,8 @@ async function attempt(
 
 /** Reads nothing: the result of a change that responds with 204. */
 export const noResult: Statement = { name: 'no_result', text: 'select', values: [] };
+
+/** The problem of a change that exceeds a limit. @param delayMs until it is allowed */
+export function rateLimited(delayMs: number): Problem {
+  return problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Math.ceil(delayMs / 1_000))) } });
+}

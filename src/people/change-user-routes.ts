@@ -16,7 +16,7 @@ const updateUser = `
   update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6 where id = $1`;
 
 /** PUT of a user; POST that disables and enables one; DELETE of a user's sessions. */
-export function changeUserRoutes({ control }: AuthServices, path: string): TenantRoute[] {
+export function changeUserRoutes(services: AuthServices, path: string): TenantRoute[] {
   const common = { ...userDocumentation, access: 'users.manage' } as const;
   const recordPath = `${path}/:id`;
   /** Makes a change of the user that the path names, and returns the user. */
@@ -26,7 +26,7 @@ export function changeUserRoutes({ control }: AuthServices, path: string): Tenan
     change: Change,
   ): Promise<UserView | undefined> => {
     const tenantId = context.tenant.id;
-    const rows = await changePeople(control, context, async transaction => {
+    const rows = await changePeople(services, context, async transaction => {
       const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
       const user = await findManagedUser(transaction, tenantId, id, ifMatch);
       await change(transaction, user);
@@ -83,7 +83,7 @@ export function changeUserRoutes({ control }: AuthServices, path: string): Tenan
       summary: 'End all sessions of one User',
       takesIfMatch: true,
       handler: async (input, context) => {
-        await changePeople(control, context, async transaction => {
+        await changePeople(services, context, async transaction => {
           const id = pathId(input.params.id, Number.MAX_SAFE_INTEGER);
           const user = await findManagedUser(transaction, context.tenant.id, id, input.ifMatch);
           await revokeSessionsOf(transaction.query, user.id, 'ended');
