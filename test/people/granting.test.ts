@@ -5,16 +5,7 @@ import { addSampleUser, controlSql } from '../auth/sample-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { createWorld, type World } from '../support/world.ts';
-import {
-  addRole,
-  changed,
-  expectProblem,
-  invitation,
-  newAddress,
-  ownRecord,
-  rolesPath,
-  usersPath,
-} from './people-world.ts';
+import { addRole, changed, invitation, newAddress, ownRecord, rolesPath, usersPath } from './people-world.ts';
 
 const registerPath = '/api/v1/auth/register';
 const sessionsPath = '/api/v1/auth/sessions';
