@@ -44,7 +44,8 @@ export function register(services: AuthServices): TenantRoute {
     summary: 'Add a user, who receives a mail to confirm the address',
     description:
       'Open to anyone if the tenant has the feature `selfRegistration`; otherwise the caller needs the permission ' +
-      '`users.manage`, the scope `All`, and all permissions of the role `Member`, which the user gets. The response does not reveal whether the address was known.',
+      '`users.manage`, the scope `All`, and all permissions of the role `Member`, which the user gets. The response does ' +
+      'not reveal whether the address was known.',
     body: registration,
     example: { email: 'new@example.com', password: 'correct horse battery', firstName: 'Nora', lastName: 'Newman' },
     bodyLimit: bodyLimits.auth,
