@@ -39,6 +39,7 @@ export const variables = z
     RATE_LIMIT_LOGIN: rate.default({ max: 5, windowMs: 900_000 }),
     RATE_LIMIT_FAILURES: rate.default({ max: 100, windowMs: 86_400_000 }),
     RATE_LIMIT_MAILS: rate.default({ max: 3, windowMs: 900_000 }),
+    RATE_LIMIT_PEOPLE: rate.default({ max: 1_000, windowMs: 86_400_000 }),
     RATE_LIMIT_ACCOUNT: rate.default({ max: 10, windowMs: 900_000 }),
     RATE_LIMIT_TOKEN: rate.default({ max: 5, windowMs: 60_000 }),
     LOG_LEVEL: z

@@ -86,13 +86,14 @@ function toConfig(env: z.output<typeof variables>) {
     /**
      * Maximum requests of a client in a time: all requests, logins to one account, account changes, legacy tokens.
      * `failures`: maximum failed logins to one account, of all clients together. `mails`: maximum mails to one account,
-     * as `createMailLimits` counts them.
+     * as `createMailLimits` counts them. `people`: maximum changes of users and roles by one administrator.
      */
     rateLimits: {
       global: env.RATE_LIMIT_GLOBAL,
       login: env.RATE_LIMIT_LOGIN,
       failures: env.RATE_LIMIT_FAILURES,
       mails: env.RATE_LIMIT_MAILS,
+      people: env.RATE_LIMIT_PEOPLE,
       account: env.RATE_LIMIT_ACCOUNT,
       token: env.RATE_LIMIT_TOKEN,
     },

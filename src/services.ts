@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { AppServices } from './app.ts';
 import { createMailLimits } from './auth/limit-mails.ts';
+import { createPeopleLimits } from './auth/limit-people.ts';
 import { countMails, createMail, withholdMails } from './auth/mail.ts';
 import { createPasswords, type Passwords } from './auth/passwords.ts';
 import { createTokenSettings } from './auth/token-settings.ts';
@@ -157,6 +158,7 @@ export async function createServices({
     imports,
     sendMail: withholdMails(mails.send, log),
     mailLimits: createMailLimits(rateLimitStore, config.rateLimits.mails),
+    peopleLimits: createPeopleLimits(rateLimitStore, config.rateLimits.people),
     publicUrl,
     databases,
     responseCache,

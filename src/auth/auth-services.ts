@@ -5,6 +5,7 @@ import type { Directory } from '../control/directory.ts';
 import type { SecretBox } from '../control/secret-box.ts';
 import type { TokenSettings } from './access-token.ts';
 import type { MailLimits } from './limit-mails.ts';
+import type { PeopleLimits } from './limit-people.ts';
 import type { SendTenantMail } from './mail.ts';
 import type { Passwords } from './passwords.ts';
 import type { UsageCounter } from './usage-counter.ts';
@@ -21,6 +22,7 @@ export interface AuthServices {
   background: BackgroundTasks;
   sendMail: SendTenantMail;
   mailLimits: MailLimits;
+  peopleLimits: PeopleLimits;
   /** The URL under which clients reach the service, for links in mails. */
   publicUrl: string;
 }

@@ -20,6 +20,9 @@ const argon2Hash = /^\$argon2id\$v=19\$m=(\d{1,5}),t=(\d),p=(\d)\$[\w+/]{11,}\$[
  */
 const bounds = { memory: [8, 65_536], iterations: [1, 6], lanes: [1, 4] } as const;
 
+/** Stored for a user who has no password: no password verifies against it, because it is no hash. */
+export const noPassword = 'none';
+
 const maxQueue = 48; // at 10 to 20 ms per hash, the last one waits about 1 s; about 3 s when the process is busy
 const busyUtilization = 0.8; // of the event loop
 const maxPauseMs = 40; // a hash that takes longer than usual shows that other processes get the CPU already

@@ -1,11 +1,14 @@
 import { type EntityManager, LockMode } from '@mikro-orm/postgresql';
 import { z } from 'zod';
+import { type ControlDatabase, type QueryControl, queryControl } from '../control/database.ts';
 import { Role, User } from '../control/user-entities.ts';
 import { problem } from '../errors.ts';
 import { lengths, text } from '../http/fields.ts';
 import { bodyLimits } from '../http/route.ts';
-import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
+import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
+import { requireMayGrant } from '../tenancy/permission-rules.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
+import { requireManager } from '../tenancy/require-manager.ts';
 import type { AuthServices } from './auth-services.ts';
 import { email } from './email.ts';
 import { hashRequester } from './hash-requester.ts';
@@ -26,11 +29,12 @@ const registration = z.object({
 
 /**
  * Adds a user, who must confirm the e-mail address. Anyone may call it if the tenant has the feature
- * `selfRegistration`; otherwise the caller needs the permission `users.manage`. Response and response time do not
+ * `selfRegistration`. A caller with a token needs what an invitation of a Member needs, and is the actor in the audit log
+ * when the user confirms. Response and response time do not
  * depend on whether the address is known, because everything that depends on it runs in the background.
  */
 export function register(services: AuthServices): TenantRoute {
-  const { passwords, background } = services;
+  const { control, passwords, background } = services;
   return defineRoute({
     method: 'POST',
     path: '/api/v1/auth/register',
@@ -40,30 +44,36 @@ export function register(services: AuthServices): TenantRoute {
     summary: 'Add a user, who receives a mail to confirm the address',
     description:
       'Open to anyone if the tenant has the feature `selfRegistration`; otherwise the caller needs the permission ' +
-      '`users.manage`. The response does not reveal whether the address was known.',
+      '`users.manage`, the scope `All`, and all permissions of the role `Member`, which the user gets. The response does ' +
+      'not reveal whether the address was known.',
     body: registration,
     example: { email: 'new@example.com', password: 'correct horse battery', firstName: 'Nora', lastName: 'Newman' },
     bodyLimit: bodyLimits.auth,
     response: acceptedResponse,
     status: 202,
     handler: async ({ body: { password, ...person } }, context) => {
-      requireMayRegister(context);
+      await requireMayRegister(control, context);
       const passwordHash = await passwords.hash(password, hashRequester(context));
+      const registration = { ...person, passwordHash, actor: context.optionalCaller ? context.actor : null };
       const requestedAt = new Date();
-      background.run('register', () => addUnconfirmed(services, context, { ...person, passwordHash }, requestedAt));
+      background.run('register', () => addUnconfirmed(services, context, registration, requestedAt));
       return { status: 'accepted' as const };
     },
   });
 }
 
-function requireMayRegister({ tenant, optionalCaller }: RequestContext): void {
-  if (!optionalCaller) {
-    if (!tenant.features.includes('selfRegistration')) {
-      throw problem('unauthorized', { reason: 'no_token', headers: { 'WWW-Authenticate': 'Bearer' } });
-    }
-  } else if (!optionalCaller.permissions.has('users.manage')) {
-    throw permissionMissing('users.manage');
+const memberPermissions = `select permissions from roles where tenant_id = $1 and name = 'Member'`;
+
+/** Who registers somebody with a token grants the role `Member`, by the same rule as an invitation. */
+async function requireMayRegister(control: ControlDatabase, context: RequestContext): Promise<void> {
+  if (!context.optionalCaller) {
+    if (context.tenant.features.includes('selfRegistration')) return;
+    throw problem('unauthorized', { reason: 'no_token', headers: { 'WWW-Authenticate': 'Bearer' } });
   }
+  const query: QueryControl = (name, text, values) => queryControl(control, name, text, values);
+  const held = await requireManager(query, context);
+  const [member] = await query<Pick<Role, 'permissions'>>('member_permissions', memberPermissions, [context.tenant.id]);
+  requireMayGrant(member?.permissions ?? [], held);
 }
 
 interface Registration extends RegistrationData {
@@ -135,6 +145,7 @@ function nameText(name: string): string {
  */
 async function insertUnconfirmed(em: EntityManager, tenant: number, person: Registration): Promise<User> {
   const role = await em.findOneOrFail(Role, { tenant, name: 'Member' });
-  const user = { ...person, tenant, role, scope: 'Self' as const };
+  const { email, passwordHash, firstName, lastName } = person;
+  const user = { email, passwordHash, firstName, lastName, tenant, role, scope: 'Self' as const };
   return em.upsert(User, user, { onConflictFields: ['tenant', 'email'], onConflictAction: 'ignore' });
 }

@@ -1,4 +1,5 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
+import { setActor } from '../control/actor.ts';
 import { type ControlDatabase, transactControl } from '../control/database.ts';
 import type { Deadline } from '../deadline.ts';
 import { rememberNetwork } from './login-networks.ts';
@@ -12,6 +13,8 @@ export interface RegistrationData {
   readonly passwordHash: string;
   readonly firstName: string;
   readonly lastName: string;
+  /** The administrator who registered the person, as `RequestContext.actor`; null: the person, or anyone else. */
+  readonly actor: string | null;
 }
 
 /**
@@ -23,32 +26,35 @@ export interface RegistrationData {
 export async function createRegistration(
   em: EntityManager,
   user: { id: number; tenantId: number },
-  { passwordHash, firstName, lastName }: RegistrationData,
+  { passwordHash, firstName, lastName, actor }: RegistrationData,
 ): Promise<string> {
   const token = createToken();
   await em.execute(
-    `insert into registrations (hash, tenant_id, user_id, password_hash, first_name, last_name, expires_at)
-      values (?, ?, ?, ?, ?, ?, now() + interval '24 hours')`,
-    [hashOf(token), user.tenantId, user.id, passwordHash, firstName, lastName],
+    `insert into registrations (hash, tenant_id, user_id, password_hash, first_name, last_name, actor, expires_at)
+      values (?, ?, ?, ?, ?, ?, ?, now() + interval '24 hours')`,
+    [hashOf(token), user.tenantId, user.id, passwordHash, firstName, lastName, actor],
   );
   await removeExpired(em, 'registrations');
   await removeUnconfirmed(em); // not this user, who has a registration now
   return token;
 }
 
+const registrationActor = 'select actor from registrations where hash = $1 and tenant_id = $2 and actor is not null';
 const confirmUser = `
   update users u
      set confirmed_at = now(), password_hash = r.password_hash, first_name = r.first_name, last_name = r.last_name
     from registrations r
    where r.hash = $1 and r.tenant_id = $2 and r.expires_at > now()
-     and u.id = r.user_id and u.tenant_id = r.tenant_id and u.confirmed_at is null
+     and u.id = r.user_id and u.tenant_id = r.tenant_id and u.confirmed_at is null and u.disabled_at is null
   returning u.id`;
 const deleteRegistrations = 'delete from registrations where user_id = $1';
 
 /**
  * Confirms a user with the data of the token's registration, and deletes all registrations of the user. Remembers the
- * client's network, because the token proves that the client reads the mails of the user.
- * @returns false when the token was used, has expired, or belongs to another tenant, or the user is confirmed already
+ * client's network, because the token proves that the client reads the mails of the user. In the audit log, an
+ * administrator who sent the registration has created the user.
+ * @returns false when the token was used, has expired, or belongs to another tenant, or the user is confirmed already or
+ * disabled
  */
 export function confirmRegistration(
   control: ControlDatabase,
@@ -60,7 +66,10 @@ export function confirmRegistration(
   return transactControl(
     control,
     async query => {
-      const [user] = await query<{ id: string }>('confirm_user', confirmUser, [hashOf(token), tenantId]);
+      const values = [hashOf(token), tenantId];
+      const [sender] = await query<{ actor: string }>('registration_actor', registrationActor, values);
+      if (sender) await setActor(query, sender.actor);
+      const [user] = await query<{ id: string }>('confirm_user', confirmUser, values);
       if (!user) return false;
       await query('delete_registrations', deleteRegistrations, [user.id]);
       await rememberNetwork(query, Number(user.id), network);

@@ -79,7 +79,8 @@ async function sendToken(
   const user = await em.findOne(User, { tenant: tenant.id, email: address, disabledAt: null });
   if (!user?.confirmedAt) return;
   if (!(await mailLimits.allowReset({ tenantGuid: tenant.guid, email: user.email }))) return;
-  const token = await createResetToken(em, { id: user.id, tenantId: tenant.id });
+  const token = await createResetToken(em, user.id);
+  if (token === undefined) return;
   await sendMail(tenant, {
     to: user.email, // the stored address, never the one in the request
     subject: `A new password for ${tenant.name}`,

@@ -1,13 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { AuthServices } from '../auth/auth-services.ts';
 import { setActor } from '../control/actor.ts';
 import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
 import { tryLockPeople } from '../control/people-lock.ts';
 import { takeTurn } from '../control/tenant-turns.ts';
-import { isOutcomeUnknown, problem } from '../errors.ts';
+import { isOutcomeUnknown, type Problem, problem } from '../errors.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
-import type { Caller } from '../tenancy/caller.ts';
-import { permissionMissing } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
+import { requireManager, requireScopeAll } from '../tenancy/require-manager.ts';
 
 /** Maximum wait for another change of the same tenant's people, in ms. */
 const maxWaitMs = 2_000;
@@ -33,19 +33,26 @@ export interface PeopleTransaction {
  *
  * @param change makes the change, and returns the statement that reads the result
  * @returns the rows of that statement
- * @throws {Problem} `forbidden` when I1 or I2 does not hold; `unavailable` when another process does not free the lock
+ * @throws {Problem} `rate_limited`; `forbidden` when I1 or I2 does not hold; `unavailable` when another process does not free the lock
  * within 2 s
  */
 export async function changePeople(
-  control: ControlDatabase,
+  { control, peopleLimits }: Pick<AuthServices, 'control' | 'peopleLimits'>,
   context: RequestContext,
   change: (transaction: PeopleTransaction) => Promise<Statement>,
 ): Promise<RowValues[]> {
   requireScopeAll(context.caller);
+  const administrator = { tenantGuid: context.tenant.guid, userId: context.caller.userId };
+  const delayMs = await peopleLimits.changeDelay(administrator);
+  const limited = (transaction: PeopleTransaction): Promise<Statement> => {
+    if (delayMs > 0) throw rateLimited(delayMs); // not for a repeated request, which changes nothing
+    return change(transaction);
+  };
   const waitUntil = performance.now() + maxWaitMs;
   return takeTurn(control, 'change', context, async () => {
     for (;;) {
-      const rows = await attempt(control, context, change);
+      const rows = await attempt(control, context, limited);
+      if (rows && !context.isReplayed) await peopleLimits.countChange(administrator);
       if (rows) return rows;
       if (performance.now() > waitUntil) throw problem('unavailable');
       await delay(pollMs);
@@ -66,8 +73,7 @@ async function attempt(
     await setActor(query, context.actor);
     const run = ({ name, text, values }: Statement) => query<RowValues>(name, text, values);
     const changeChecked = async (): Promise<Statement> => {
-      const held = await requireManager(query, context);
-      const permissions = new Set([...context.caller.permissions].filter(permission => held.has(permission)));
+      const permissions = await requireManager(query, context);
       const result = await change({ query, permissions });
       await requireManager(query, context, 'You cannot take the management of users from yourself.');
       return result;
@@ -83,28 +89,10 @@ async function attempt(
   }
 }
 
-const managerById = `
-  select r.permissions from users u join roles r on r.id = u.role_id
-   where u.id = $1 and u.tenant_id = $2 and u.disabled_at is null and u.confirmed_at is not null and u.scope = 'All'`;
-
-/**
- * Requires the caller to be an active user with scope All and `users.manage`, as the control database has them now.
- * @returns the permissions of the caller's role
- */
-async function requireManager(
-  query: QueryControl,
-  { caller, tenant }: RequestContext,
-  detail?: string,
-): Promise<ReadonlySet<string>> {
-  const [row] = await query<{ permissions: string[] }>('manager_by_id', managerById, [caller.userId, tenant.id]);
-  if (row?.permissions.includes('users.manage')) return new Set(row.permissions);
-  throw detail === undefined ? permissionMissing('users.manage') : problem('forbidden', { detail });
-}
-
-/** @throws {Problem} `forbidden` for a caller of scope Self, who manages nobody */
-function requireScopeAll({ scope }: Caller): void {
-  if (scope !== 'All') throw problem('forbidden', { detail: 'This needs the scope All.' });
-}
-
 /** Reads nothing: the result of a change that responds with 204. */
 export const noResult: Statement = { name: 'no_result', text: 'select', values: [] };
+
+/** The problem of a change that exceeds a limit. @param delayMs until it is allowed */
+export function rateLimited(delayMs: number): Problem {
+  return problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Math.ceil(delayMs / 1_000))) } });
+}

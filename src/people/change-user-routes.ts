@@ -1,6 +1,6 @@
 import type { AuthServices } from '../auth/auth-services.ts';
-import { deleteMailTokens } from '../auth/mail-token.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
+import { setDisabled } from '../auth/set-disabled.ts';
 import { problem } from '../errors.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
@@ -14,11 +14,9 @@ type Change = (transaction: PeopleTransaction, user: ManagedUser) => Promise<voi
 
 const updateUser = `
   update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6 where id = $1`;
-const disableUser = 'update users set disabled_at = now() where id = $1 and disabled_at is null';
-const enableUser = 'update users set disabled_at = null where id = $1 and disabled_at is not null';
 
 /** PUT of a user; POST that disables and enables one; DELETE of a user's sessions. */
-export function changeUserRoutes({ control }: AuthServices, path: string): TenantRoute[] {
+export function changeUserRoutes(services: AuthServices, path: string): TenantRoute[] {
   const common = { ...userDocumentation, access: 'users.manage' } as const;
   const recordPath = `${path}/:id`;
   /** Makes a change of the user that the path names, and returns the user. */
@@ -28,7 +26,7 @@ export function changeUserRoutes({ control }: AuthServices, path: string): Tenan
     change: Change,
   ): Promise<UserView | undefined> => {
     const tenantId = context.tenant.id;
-    const rows = await changePeople(control, context, async transaction => {
+    const rows = await changePeople(services, context, async transaction => {
       const id = pathId(params.id, Number.MAX_SAFE_INTEGER);
       const user = await findManagedUser(transaction, tenantId, id, ifMatch);
       await change(transaction, user);
@@ -62,29 +60,21 @@ export function changeUserRoutes({ control }: AuthServices, path: string): Tenan
       ...common,
       method: 'POST',
       path: `${recordPath}/disable`,
-      summary: 'Refuse the logins of one User, and end all sessions of the user',
+      summary: 'Refuse the logins of one User, end all sessions of the user, and make all links in mails void',
       response: userView,
       hasTag: true,
       takesIdempotencyKey: true,
-      handler: (input, context) =>
-        changeUser(input, context, async ({ query }, { id }) => {
-          await deleteMailTokens(query, id); // before the user is changed, in the order of `usePasswordToken`
-          await query('disable_user', disableUser, [id]);
-          await revokeSessionsOf(query, id, 'user_disabled');
-        }),
+      handler: (input, context) => changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, true)),
     }),
     defineRoute({
       ...common,
       method: 'POST',
       path: `${recordPath}/enable`,
-      summary: 'Allow the logins of one disabled User again',
+      summary: 'Allow the logins of one disabled User again; links in earlier mails stay void',
       response: userView,
       hasTag: true,
       takesIdempotencyKey: true,
-      handler: (input, context) =>
-        changeUser(input, context, async ({ query }, { id }) => {
-          await query('enable_user', enableUser, [id]);
-        }),
+      handler: (input, context) => changeUser(input, context, ({ query }, { id }) => setDisabled(query, id, false)),
     }),
     defineRoute({
       ...common,
@@ -93,7 +83,7 @@ export function changeUserRoutes({ control }: AuthServices, path: string): Tenan
       summary: 'End all sessions of one User',
       takesIfMatch: true,
       handler: async (input, context) => {
-        await changePeople(control, context, async transaction => {
+        await changePeople(services, context, async transaction => {
           const id = pathId(input.params.id, Number.MAX_SAFE_INTEGER);
           const user = await findManagedUser(transaction, context.tenant.id, id, input.ifMatch);
           await revokeSessionsOf(transaction.query, user.id, 'ended');

@@ -3,10 +3,9 @@ import { email } from '../auth/email.ts';
 import { mailText } from '../auth/mail.ts';
 import { addInvitationToken, createToken, replaceInvitationToken } from '../auth/mail-token.ts';
 import { transactControl } from '../control/database.ts';
-import { problem } from '../errors.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
-import { changePeople } from './change-people.ts';
+import { changePeople, rateLimited } from './change-people.ts';
 import { inviteUser } from './invite-user.ts';
 import { userDocumentation } from './user-documentation.ts';
 import { checkEntity, userFields } from './user-records.ts';
@@ -17,7 +16,7 @@ import { emailDescription, type UserView, userById, userView, viewOf } from './u
  * the transaction: if the process ends in between, the person gets no mail, and the administrator invites again.
  */
 export function inviteRoute(services: AuthServices, path: string): TenantRoute {
-  const { control, mailLimits, background } = services;
+  const { mailLimits, background } = services;
   return defineRoute({
     ...userDocumentation,
     method: 'POST',
@@ -41,8 +40,8 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
       const account = { tenantGuid: tenant.guid, email: body.Email };
       const delayMs = await mailLimits.invitationDelay(account);
       let invitedId: number | undefined;
-      const rows = await changePeople(control, context, async transaction => {
-        if (delayMs > 0) throw tooManyInvitations(delayMs); // not for a repeated request, which sends no mail
+      const rows = await changePeople(services, context, async transaction => {
+        if (delayMs > 0) throw rateLimited(delayMs); // not for a repeated request, which sends no mail
         requireEntity();
         invitedId = await inviteUser(transaction, tenant.id, body);
         return userById([['tenant_id = ?', tenant.id]], invitedId);
@@ -52,10 +51,6 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
       return viewOf<UserView>(rows);
     },
   });
-}
-
-function tooManyInvitations(delayMs: number) {
-  return problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Math.ceil(delayMs / 1_000))) } });
 }
 
 /**
@@ -84,5 +79,5 @@ async function sendInvitation(
       'If you do not expect an invitation, do nothing.',
     ),
   });
-  if (!added.isAdded) await transactControl(control, query => replaceInvitationToken(query, user, token));
+  if (!added.isAdded) await transactControl(control, query => replaceInvitationToken(query, userId, token, added));
 }

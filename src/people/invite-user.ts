@@ -1,13 +1,14 @@
 import type { z } from 'zod';
+import { noPassword } from '../auth/passwords.ts';
 import { problem } from '../errors.ts';
 import { requireMayManage } from '../tenancy/permission-rules.ts';
 import type { PeopleTransaction } from './change-people.ts';
 import { findGrantableRole, type userFields } from './user-records.ts';
 
-type Invitation = z.output<typeof userFields> & { Email: string };
+/** Of a tenant. */
+const maxUsers = 100_000;
 
-/** No password verifies against it: it is no hash. */
-const noPassword = 'none';
+type Invitation = z.output<typeof userFields> & { Email: string };
 
 const userByEmail = `
   select u.id::float8 as id, r.permissions, u.invited_at is not null as "isInvited",
@@ -22,13 +23,14 @@ const inviteAgain = `
      set password_hash = '${noPassword}', first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6,
          invited_at = now()
    where id = $1 and confirmed_at is null and disabled_at is null returning id`;
+const countUsers = 'select count(*)::int as count from users where tenant_id = $1';
 const deleteRegistrations = 'delete from registrations where user_id = $1';
 
 /**
  * Adds a user, or changes one who was invited and has not accepted yet. The address may have been registered by anyone:
  * its registrations are deleted, because confirming one would set the password that its sender chose.
  * @returns the id of the user
- * @throws {Problem} `duplicate` when a user of the tenant has the address
+ * @throws {Problem} `duplicate` when a user of the tenant has the address; `limit_reached`
  */
 export async function inviteUser(
   transaction: PeopleTransaction,
@@ -38,6 +40,8 @@ export async function inviteUser(
   const { query, permissions } = transaction;
   const roleId = await findGrantableRole(transaction, tenantId, Role);
   const values = [FirstName, LastName, roleId, Scope, EntityId];
+  const [counted] = await query<{ count: number }>('count_users', countUsers, [tenantId]);
+  if ((counted?.count ?? 0) >= maxUsers) throw problem('limit_reached');
   const [added] = await query<{ id: number }>('insert_invited', insertInvited, [tenantId, Email, ...values]);
   if (added) return added.id;
 

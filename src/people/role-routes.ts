@@ -35,7 +35,8 @@ const example = { Name: 'Buyer', Permissions: ['orders.read', 'orders.write'] as
 const list = listContract({ view: roleView, order: { Name: 'asc', Id: 'asc' }, key: 'Id', search: ['Name'] });
 
 /** The roles of a tenant, for its administrators. */
-export function roleRoutes({ control }: AuthServices): TenantRoute[] {
+export function roleRoutes(services: AuthServices): TenantRoute[] {
+  const { control } = services;
   const idOf = (id: string | undefined) => pathId(id, Number.MAX_SAFE_INTEGER);
   return [
     defineRoute({
@@ -82,7 +83,7 @@ export function roleRoutes({ control }: AuthServices): TenantRoute[] {
       location: role => `${path}/${role.Id}`,
       handler: async ({ body }, context) => {
         const tenantId = context.tenant.id;
-        const rows = await changePeople(control, context, async transaction =>
+        const rows = await changePeople(services, context, async transaction =>
           roleById(tenantId, await createRole(transaction, tenantId, body)),
         );
         return viewOf<RoleView>(rows);
@@ -100,7 +101,7 @@ export function roleRoutes({ control }: AuthServices): TenantRoute[] {
       takesIfMatch: true,
       handler: async ({ body, params, ifMatch }, context) => {
         const tenantId = context.tenant.id;
-        const rows = await changePeople(control, context, async transaction => {
+        const rows = await changePeople(services, context, async transaction => {
           const id = await changeRole(transaction, { tenantId, id: idOf(params.id), ifMatch }, body);
           return roleById(tenantId, id);
         });
@@ -114,7 +115,7 @@ export function roleRoutes({ control }: AuthServices): TenantRoute[] {
       summary: 'Delete one Role record that no user has',
       takesIfMatch: true,
       handler: async ({ params, ifMatch }, context) => {
-        await changePeople(control, context, async transaction => {
+        await changePeople(services, context, async transaction => {
           await deleteRole(transaction, { tenantId: context.tenant.id, id: idOf(params.id), ifMatch });
           return noResult;
         });

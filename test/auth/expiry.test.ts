@@ -157,7 +157,7 @@ describe('expired tokens and users who never confirm', () => {
           const waiting = `select from pg_locks where locktype = 'advisory' and objid = $1 and not granted`;
           return (await holder.query(waiting, [key])).rowCount === 1;
         });
-        const data = { passwordHash: 'x', firstName: 'Nora', lastName: 'Newman' };
+        const data = { passwordHash: 'x', firstName: 'Nora', lastName: 'Newman', actor: null };
         const token = await world.control.em.fork().transactional(async em => {
           await em.execute('select from users where id = ? for update', [user?.id]);
           return createRegistration(em, { id: Number(user?.id), tenantId: world.acme.id }, data);

@@ -17,6 +17,7 @@ const deliberatelyAbsent: Record<string, string> = {
   RATE_LIMIT_LOGIN: 'a matter of the clients, not of the deployment',
   RATE_LIMIT_FAILURES: 'a matter of the clients, not of the deployment',
   RATE_LIMIT_MAILS: 'a matter of the clients, not of the deployment',
+  RATE_LIMIT_PEOPLE: 'a matter of the clients, not of the deployment',
   RATE_LIMIT_ACCOUNT: 'a matter of the clients, not of the deployment',
   RATE_LIMIT_TOKEN: 'a matter of the clients, not of the deployment',
   AWS_SESSION_TOKEN: 'for temporary logins, which a deployment would have to renew',

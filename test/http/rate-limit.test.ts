@@ -205,6 +205,7 @@ describe('rate limits', function () {
       login: { max: 5, windowMs: 900_000 },
       failures: { max: 100, windowMs: 86_400_000 },
       mails: { max: 3, windowMs: 900_000 },
+      people: { max: 1_000, windowMs: 86_400_000 },
       account: { max: 10, windowMs: 900_000 },
       token: { max: 1, windowMs: 30_000 },
     });
@@ -219,6 +220,7 @@ const described = {
   RATE_LIMIT_LOGIN: '5/15m',
   RATE_LIMIT_FAILURES: '100/24h',
   RATE_LIMIT_MAILS: '3/15m',
+  RATE_LIMIT_PEOPLE: '1000/24h',
   RATE_LIMIT_ACCOUNT: '10/15m',
   RATE_LIMIT_TOKEN: '5/60s',
 };

@@ -46,3 +46,10 @@ export async function addRole(admin: Client, permissions: readonly string[], nam
 export function expectProblem({ status, body }: ApiResponse, expected: number, code: string): void {
   expect([status, body.code], JSON.stringify(body)).to.deep.equal([expected, code]);
 }
+
+/** Inserts rows of the control database that its triggers would change, remove or take long for. */
+export async function insertWithoutTriggers(world: World, table: string, text: string): Promise<void> {
+  await controlSql(world, `alter table ${table} disable trigger user`);
+  await controlSql(world, text);
+  await controlSql(world, `alter table ${table} enable trigger user`);
+}

@@ -22,6 +22,8 @@ export interface MailServer {
   waitForToken(address: string, count?: number): Promise<string>;
   /** Refuses messages to this address from now on. */
   refuse(address: string): void;
+  /** Holds messages to this address back from now on: they have arrived, and are accepted when `release` is called. */
+  hold(address: string): { release(): void };
   /** The number of messages that were refused. */
   readonly refused: number;
   close(): Promise<void>;
@@ -31,6 +33,7 @@ export interface MailServer {
 export async function startMailServer(): Promise<MailServer> {
   const messages: ReceivedMail[] = [];
   const refusedAddresses = new Set<string>();
+  const gates = new Map<string, Promise<void>>();
   let refused = 0;
   const server = new SMTPServer({
     disabledCommands: ['AUTH', 'STARTTLS'],
@@ -44,7 +47,9 @@ export async function startMailServer(): Promise<MailServer> {
           return done(new Error('refused by the test'));
         }
         messages.push({ to, from: mailFrom ? mailFrom.address : '', content });
-        done();
+        const gate = gates.get(to[0] ?? '');
+        if (!gate) return done();
+        return gate.then(() => done());
       }, done);
     },
   });
@@ -57,6 +62,16 @@ export async function startMailServer(): Promise<MailServer> {
     messagesTo,
     waitForToken: (address, count = 1) => eventually(() => tokenIn(messagesTo(address)[count - 1]?.content)),
     refuse: address => void refusedAddresses.add(address),
+    hold: address => {
+      const { promise: opened, resolve } = Promise.withResolvers<void>();
+      gates.set(address, opened);
+      return {
+        release: () => {
+          gates.delete(address);
+          resolve();
+        },
+      };
+    },
     get refused() {
       return refused;
     },

@@ -107,6 +107,7 @@ export async function createWorld(
     RATE_LIMIT_LOGIN: '1000000/15m',
     RATE_LIMIT_FAILURES: '1000000/24h',
     RATE_LIMIT_MAILS: '1000000/15m',
+    RATE_LIMIT_PEOPLE: '1000000/24h',
     RATE_LIMIT_ACCOUNT: '1000000/15m',
     RATE_LIMIT_TOKEN: '1000000/60s',
     ...environment,

@@ -137,7 +137,7 @@ export interface paths {
         put?: never;
         /**
          * Add a user, who receives a mail to confirm the address
-         * @description Open to anyone if the tenant has the feature `selfRegistration`; otherwise the caller needs the permission `users.manage`. The response does not reveal whether the address was known.
+         * @description Open to anyone if the tenant has the feature `selfRegistration`; otherwise the caller needs the permission `users.manage`, the scope `All`, and all permissions of the role `Member`, which the user gets. The response does not reveal whether the address was known.
          *
          *     Needs `X-Tenant` or a token.
          */
@@ -280,7 +280,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Refuse the logins of one User, and end all sessions of the user
+         * Refuse the logins of one User, end all sessions of the user, and make all links in mails void
          * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
          *
          *     Needs a token with the permission `users.manage`.
@@ -302,7 +302,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Allow the logins of one disabled User again
+         * Allow the logins of one disabled User again; links in earlier mails stay void
          * @description The people of the tenant who log in. A caller of scope `Self` sees the users of its own entity, and manages nobody. Nobody manages a user who has a permission that they do not have themselves.
          *
          *     Needs a token with the permission `users.manage`.

@@ -34,15 +34,18 @@ export const afterRestoreOperation = defineOperation({
   async run({ laterUrl }, { installation, output }) {
     const { withConnection } = await import('../../postgres/connection.ts');
     const { afterRestore } = await import('../restore/control/after-restore.ts');
+    const { differencesText } = await import('../restore/control/differences-text.ts');
     const { readLaterChanges } = await import('../restore/control/later-changes.ts');
     const later = laterUrl === undefined ? undefined : await withConnection(laterUrl.trim(), readLaterChanges);
     const report = await afterRestore(installation, later);
     const { replayed, ...counts } = report;
+    const { differences, ...replayedCounts } = replayed ?? { differences: [] };
+    const laterText = replayed ? differencesText(differences) : unknownText(report.newestChange);
     output.result(report, () =>
       [
-        fieldsText(replayed ? { ...counts, ...replayed } : counts),
+        fieldsText({ ...counts, ...replayedCounts }),
         '',
-        ...(replayed ? [] : [unknownText(report.newestChange)]),
+        ...(laterText ? [laterText] : []),
         'Everybody logs in again. Next: npx backoffice migrate --all, then npx backoffice doctor',
       ].join('\n'),
     );

@@ -48,7 +48,10 @@ afterwards, with the same MASTER_KEY.`,
     const access = await openControlArchives(target, installation.secrets);
     const source = await chooseSource(installation, access, moment, onStep);
     const { file, report } = await restoreControl(installation, access, source, onStep);
-    output.part({ file, ...report }, () => restoredText(file, report?.purged));
+    const { differencesText } = await import('../restore/control/differences-text.ts');
+    output.part({ file, ...report }, () =>
+      [restoredText(file, report?.purged), differencesText(report?.replayed?.differences ?? [])].join('\n').trimEnd(),
+    );
     const tenants = all
       ? await withBudget(installation, output.warn, () => restoreAll(context, target, concurrency))
       : [];

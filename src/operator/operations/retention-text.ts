@@ -9,14 +9,16 @@ export function retentionRow({
   slug,
   activity,
   audit,
+  people,
   own,
   activitiesRemovedBefore,
   auditRemovedBefore,
-}: Pick<TenantRetention, 'slug' | 'activity' | 'audit'> & Partial<TenantRetention>): object {
+}: Pick<TenantRetention, 'slug' | 'activity' | 'audit'> & Partial<TenantRetention> & { people?: string }): object {
   return {
     tenant: slug,
     activities: activity,
     'audit entries': audit,
+    'of users and roles': people,
     set: own && (own.activity ?? own.audit) !== null ? 'own' : 'default',
     'activities removed before': activitiesRemovedBefore?.slice(0, 10),
     'audit entries removed before': auditRemovedBefore?.slice(0, 10),

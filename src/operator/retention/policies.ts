@@ -4,10 +4,18 @@ import { operatorName } from '../operator-name.ts';
 import { noSuchTenant } from '../tenants/read-tenants.ts';
 
 /** How long rows are kept (`parseAge`); null: as the default says, or, for the default, for ever. */
-export interface RetentionPolicy {
+interface RetentionPolicy {
   readonly activity: string | null;
   readonly audit: string | null;
 }
+
+/** The default of all tenants. */
+interface DefaultRetention extends RetentionPolicy {
+  /** How long the control database keeps the audit log of users and roles. */
+  readonly people: string;
+}
+
+const defaultOfPeople = '10y';
 
 /** The retention of a tenant. Times are in ISO 8601. */
 export interface TenantRetention {
@@ -30,11 +38,15 @@ const removedBefore = (kind: string): string =>
      where tenant_id = t.id and kind = '${kind}' and state = 'done' and rows > 0)`;
 
 /** Returns the default of all tenants. */
-export async function readDefault({ statements }: Reader): Promise<RetentionPolicy> {
-  const [policy] = await statements.execute<RetentionPolicy[]>(
-    'select activity, audit from retention_policies where tenant_id is null',
+export async function readDefault({ statements }: Reader): Promise<DefaultRetention> {
+  const [policy] = await statements.execute<(RetentionPolicy & { people: string | null })[]>(
+    'select activity, audit, people from retention_policies where tenant_id is null',
   );
-  return policy ?? { activity: null, audit: null };
+  return {
+    activity: policy?.activity ?? null,
+    audit: policy?.audit ?? null,
+    people: policy?.people ?? defaultOfPeople,
+  };
 }
 
 /**
@@ -58,24 +70,27 @@ export async function readRetention({ statements }: Reader, slug?: string): Prom
 /**
  * Sets how long a tenant keeps its rows. Nothing is removed before the next `retention apply`.
  * @param slug null: the default of all tenants
- * @param change ages as `parseAge` returns them, or `default`; undefined leaves one as it is
+ * @param change ages as `parseAge` returns them, or `default`; undefined leaves one as it is. `people` belongs to the
+ * default alone
  */
 export async function setRetention(
   { statements }: Reader,
   slug: string | null,
-  change: { activity?: string | undefined; audit?: string | undefined },
+  change: { activity?: string | undefined; audit?: string | undefined; people?: string | undefined },
 ): Promise<void> {
   if (slug === null && Object.values(change).includes('default'))
     throw new OperatorError('The default itself is an age, or forever', { usage: true });
   const [tenant] = slug === null ? [{ id: null }] : await statements.execute<{ id: string }[]>(tenantId, [slug]);
   if (!tenant) throw noSuchTenant(slug ?? '');
-  const values = [change.activity, change.audit].map(age => (age === undefined || age === 'default' ? null : age));
-  const isSet = [change.activity, change.audit].map(age => (age === undefined ? 0 : 1));
+  const ages = [change.activity, change.audit, change.people];
+  const values = ages.map(age => (age === undefined || age === 'default' ? null : age));
+  const isSet = ages.map(age => (age === undefined ? 0 : 1));
   await statements.execute(
-    `insert into retention_policies as p (tenant_id, activity, audit, changed_by) values (?, ?, ?, ?)
+    `insert into retention_policies as p (tenant_id, activity, audit, people, changed_by) values (?, ?, ?, ?, ?)
        on conflict (coalesce(tenant_id, 0)) do update
        set activity = case when ?::int = 1 then excluded.activity else p.activity end,
            audit = case when ?::int = 1 then excluded.audit else p.audit end,
+           people = case when ?::int = 1 then excluded.people else p.people end,
            changed_by = excluded.changed_by, changed_at = now()`,
     [tenant.id, ...values, operatorName(), ...isSet],
   );

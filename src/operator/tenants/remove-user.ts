@@ -1,4 +1,3 @@
-import { deleteMailTokens } from '../../auth/mail-token.ts';
 import { revokeSessionsOf, unexpired } from '../../auth/sessions.ts';
 import { type QueryControl, transactControl } from '../../control/database.ts';
 import { lockPeople } from '../../control/people-lock.ts';
@@ -31,6 +30,7 @@ const readRemoval = `
          ${isManager('u')} and not exists (
            select from users o where o.tenant_id = u.tenant_id and o.id <> u.id and ${isManager('o')}) as "isLastManager"
     from users u where id = $1`;
+const lockUser = 'select from users where id = $1 for update';
 const revokeClients = 'update api_clients set revoked_at = now() where user_id = $1 and revoked_at is null';
 const deleteUser = 'delete from users where id = $1';
 
@@ -53,7 +53,7 @@ export async function removeUser(installation: Installation, slug: string, email
   return transactControl(installation.control, async query => {
     await lockPeople(query, tenant.id);
     const removal = await requireRemovable(query, slug, email, id);
-    await deleteMailTokens(query, id); // before the user is changed, in the order of `usePasswordToken`
+    await query('operator_lock_user', lockUser, [id]); // before the sessions, in the order of `usePasswordToken`
     await revokeSessionsOf(query, id, 'operator'); // an entry of the audit log for each
     await query('operator_revoke_clients', revokeClients, [id]);
     await query('operator_delete_user', deleteUser, [id]);

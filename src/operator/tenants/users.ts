@@ -1,10 +1,10 @@
 import { randomInt } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
 import { isEmail, normaliseEmail } from '../../auth/email.ts';
-import { deleteMailTokens } from '../../auth/mail-token.ts';
 import { passwordError } from '../../auth/new-password.ts';
 import type { Passwords } from '../../auth/passwords.ts';
 import { revokeSessionsOf, setPasswordHash } from '../../auth/sessions.ts';
+import { setDisabled as setUserDisabled } from '../../auth/set-disabled.ts';
 import { transactControl } from '../../control/database.ts';
 import type { Tenant } from '../../control/fleet-entities.ts';
 import type { Scope } from '../../control/scopes.ts';
@@ -92,10 +92,9 @@ export async function setPassword(
   return user;
 }
 
-const setDisabledAt = 'update users set disabled_at = case when $2::boolean then now() end where id = $1';
-
 /**
- * Disables a user, which also revokes all of the user's sessions and mail tokens, or enables the user again.
+ * Disables a user, which also revokes all of the user's sessions, or enables the user again. Either makes all links void
+ * that the user has received by mail.
  * @throws {OperatorError} when there is no such user
  */
 export async function setDisabled(
@@ -105,11 +104,7 @@ export async function setDisabled(
   disabled: boolean,
 ): Promise<User> {
   const user = await findUser(installation, slug, email);
-  await transactControl(installation.control, async query => {
-    if (disabled) await deleteMailTokens(query, user.id); // before the user is changed, in the order of `usePasswordToken`
-    await query('set_disabled', setDisabledAt, [user.id, disabled]);
-    if (disabled) await revokeSessionsOf(query, user.id, 'user_disabled');
-  });
+  await transactControl(installation.control, query => setUserDisabled(query, user.id, disabled));
   return user;
 }
 

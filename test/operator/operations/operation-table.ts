@@ -74,7 +74,7 @@ export const operationTable: Readonly<Record<string, string>> = {
   'backup drill': 'reads',
   'backup prune': 'changes, with a plan',
   'backup base': 'changes, no plan: adds a base backup; backup prune --base has the plan of what it removes',
-  retention: 'reads, changes with activity, audit',
+  retention: 'reads, changes with activity, audit, people',
   'retention apply': 'changes, with a plan',
   'retention log': 'reads',
   list: 'reads',

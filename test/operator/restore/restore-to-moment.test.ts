@@ -140,10 +140,9 @@ describe('restore of a tenant to a moment', () => {
     await server.sql('drop database office with (force)');
     const { code, stdout: lines, stderr } = await control('restore', '--at', moment);
     expect(code, stderr).to.equal(0);
-    expect(JSON.parse(lines.split('\n')[0] ?? '')).to.deep.include({
-      file: moment,
-      replayed: { users: 1, clients: 0, tenants: 0 },
-    });
+    const restored = JSON.parse(lines.split('\n')[0] ?? '');
+    expect(restored.file).to.equal(moment);
+    expect(restored.replayed).to.include({ users: 1, clients: 0, tenants: 0 });
     const users = await server.control(
       `select split_part(email, '@', 1) as name, disabled_at is null as active from users
         where email like '%@acme.test' and email not like 'admin%' order by email`,

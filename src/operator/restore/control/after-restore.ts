@@ -7,7 +7,7 @@ import { acquireLock, lockSpaces } from '../../../postgres/advisory-locks.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { quoteLiteral } from '../../../postgres/quote.ts';
 import { keyBytes } from '../../tenants/keys.ts';
-import { type LaterChanges, replayLaterChanges } from './later-changes.ts';
+import { type LaterChanges, type ReplayedChanges, replayLaterChanges } from './later-changes.ts';
 
 /** What was done to a restored control database. */
 export interface AfterRestoreReport {
@@ -18,8 +18,8 @@ export interface AfterRestoreReport {
   tokensRevoked: number;
   mailsWithdrawn: number;
   sequencesMoved: number;
-  /** What was revoked or erased later and is so again; null if the later control database was not given. */
-  replayed: { users: number; clients: number; tenants: number } | null;
+  /** What was revoked, narrowed or erased later and is so again; null if the later control database was not given. */
+  replayed: ReplayedChanges | null;
 }
 
 /**
@@ -38,7 +38,7 @@ const skippedNumbers = 1_000_000;
  *      before are withdrawn: one that was used since would work again.
  *   4. Sequences go on above all numbers that may have been given since.
  *   5. Users, API clients and tenants that a later control database has as disabled, revoked, suspended or gone become
- *      so.
+ *      so. Users and roles that differ there may do only what both have allowed, and a replaced password is none.
  *   6. Every process drops its caches.
  *
  * @param later what a later control database has, if one can still be read
@@ -63,6 +63,7 @@ async function makeSafe(
 ): Promise<AfterRestoreReport> {
   const count = async (text: string): Promise<number> => (await client.query(text)).rowCount ?? 0;
   const newestChange = await readNewestChange(client);
+  const sequencesMoved = await moveSequences(client);
   const replayed = later ? await replayLaterChanges(client, later) : null;
   const sessionsEnded = await count(
     `update sessions set revoked_at = now(), revoked_reason = 'restored' where revoked_at is null`,
@@ -78,7 +79,6 @@ async function makeSafe(
   }
   const tokensRevoked = await count('update legacy_tokens set revoked_at = now() where revoked_at is null');
   const mailsWithdrawn = (await count('delete from mail_tokens')) + (await count('delete from registrations'));
-  const sequencesMoved = await moveSequences(client);
   await client.query('select pg_notify($1, $2)', [changeChannel, '*:*']);
   return { newestChange, sessionsEnded, keysDisabled, tokensRevoked, mailsWithdrawn, sequencesMoved, replayed };
 }
