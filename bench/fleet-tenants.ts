@@ -140,7 +140,7 @@ async function makeTenant({ installation, server }: BenchInstallation, slug: str
   });
   await em.flush();
   addSigningKey(em, tenant, secrets);
-  tenant.databaseName = tenant.roleName = physicalName(server, slug, tenant.id);
+  tenant.databaseName = tenant.roleName = physicalName(server, tenant.id);
   await em.flush();
   await createTenantDatabase(installation, tenant);
   return tenant;

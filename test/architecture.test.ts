@@ -149,6 +149,7 @@ const mayImport: Record<string, string[]> = {
   process: [
     'server',
     'operator',
+    'postgres',
     'operator-error',
     'signals',
     'installation',

@@ -10,6 +10,7 @@ import { provisionDemoTenant } from '../operator/provisioning/demo-records.ts';
 import { readManifest } from '../operator/provisioning/manifest.ts';
 import type { Provisioned } from '../operator/provisioning/provision.ts';
 import { createServiceLogin, isOperatorLogin } from '../operator/service-login.ts';
+import { unverifiedHost, unverifiedRedisHost, unverifiedText } from '../postgres/unverified-host.ts';
 
 /** An installation on which the service can run. */
 export interface PreparedInstallation {
@@ -29,6 +30,7 @@ export async function prepareInstallation(
   log: Logger,
 ): Promise<PreparedInstallation> {
   await requireControlHead(installation);
+  await warnOfUnverifiedHosts(installation, config, log);
   if (!installation.embedded) {
     await warnOfOperatorLogin(installation, log);
     return { installation, demo: undefined };
@@ -57,6 +59,25 @@ async function withServiceLogin(operator: Installation, config: Config): Promise
     await operator.close();
   };
   return { ...operator, controlUrl, control, close };
+}
+
+/** One line for all PostgreSQL servers and Redis: their connections carry every secret of the tenants. */
+async function warnOfUnverifiedHosts(
+  { control, controlUrl }: Installation,
+  config: Config,
+  log: Logger,
+): Promise<void> {
+  const rows = await control.em
+    .fork()
+    .execute<{ address: string }[]>('select address from servers where address is not null order by name');
+  const urls = [controlUrl, ...rows.map(({ address }) => address)];
+  const redisHost = config.redisUrl && unverifiedRedisHost(config.redisUrl);
+  const hosts = new Set([...urls.map(unverifiedHost), redisHost].filter(host => host !== undefined));
+  if (hosts.size > 0)
+    log.warn(
+      { event: 'unverified_tls', hosts: [...hosts] },
+      `${unverifiedText([...hosts].join(', '))}; use sslmode=verify-full for PostgreSQL and rediss:// for Redis`,
+    );
 }
 
 /** The service needs no rights of an operator, and an attacker who takes it over should not get them. */

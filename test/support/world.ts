@@ -79,7 +79,7 @@ export async function createWorld(
   const firstNumber = randomInt(1_000_000, 100_000_000);
   const controlUrl = databaseUrl(postgresUrl(), name);
   const [acme, globex] = template.tenants.map(({ id, guid, slug, admin }, index): TestTenant => {
-    const database = physicalName(server, slug, firstNumber + index);
+    const database = physicalName(server, firstNumber + index);
     return { id, guid, slug, database, adminUrl: databaseUrl(postgresUrl(), database), admin: { ...admin } };
   }) as [TestTenant, TestTenant];
   await withConnection(postgresUrl(), async client => {

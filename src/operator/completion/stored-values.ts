@@ -11,6 +11,8 @@ export interface Candidate {
 
 const maxMs = 1_000;
 const maxValues = 200;
+/** They end a line of the candidates, or send a command to the terminal: a value with one is not offered. */
+const controlCharacters = /\p{Cc}+/gu;
 const ofTenant = 'tenant_id = (select id from tenants where slug = $2)';
 
 /**
@@ -51,7 +53,12 @@ export async function storedValues(kind: StoredValue, start: string, slug: strin
       `select value, description from (${queries[kind]}) v where starts_with(value, $1) order by value limit ${maxValues}`,
       [start, slug],
     );
-    return rows.map(({ value, description }) => ({ value, ...(description && { description }) }));
+    return rows
+      .filter(({ value }) => value.search(controlCharacters) < 0)
+      .map(({ value, description }) => ({
+        value,
+        ...(description && { description: description.replace(controlCharacters, ' ') }),
+      }));
   } catch {
     return [];
   } finally {

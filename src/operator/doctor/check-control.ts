@@ -1,5 +1,7 @@
+import type { Server } from '../../control/fleet-entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
+import { unverifiedHost, unverifiedText } from '../../postgres/unverified-host.ts';
 import { checkControlRestore } from './check-control-restore.ts';
 import { checkMoves } from './check-moves.ts';
 import { checkRestores } from './check-restores.ts';
@@ -12,6 +14,7 @@ const minKeyBytes = 64; // RFC 7518 §3.2: an HS512 key is at least as large as 
 export function checkControl(installation: Installation, facts: ControlFacts): Finding[] {
   return [
     ...checkServerUrls(installation, facts),
+    ...facts.servers.flatMap(server => checkTls(installation, server)),
     ...checkMoves(facts),
     ...checkRestores(facts),
     ...checkControlRestore(facts.controlRestore, facts.servers.find(({ adminUrl }) => !adminUrl)?.name ?? 'control'),
@@ -30,6 +33,23 @@ function checkServerUrls(installation: Installation, { servers }: ControlFacts):
       remedy: 'Run with the MASTER_KEY that the server was added with.',
     }),
   );
+}
+
+/** Connects to nothing: a finding is about the URL, also when the server is away. */
+function checkTls({ servers }: Installation, server: Server): Finding[] {
+  const { name, adminUrl } = server;
+  let url: string;
+  try {
+    url = servers.adminUrl(server);
+  } catch {
+    return []; // checkServerUrls reports that the URL cannot be decrypted
+  }
+  const host = unverifiedHost(url);
+  if (host === undefined) return [];
+  const remedy = adminUrl
+    ? `Turn TLS on there, and add the server again with sslmode=verify-full in its URL: npx backoffice server add ${name}`
+    : 'Turn TLS on there, and write sslmode=verify-full into each DATABASE_URL: that of the service and yours.';
+  return [toFinding(name, { check: 'unverified_tls', problem: unverifiedText(host), remedy })];
 }
 
 function checkTenantRow(installation: Installation, facts: ControlFacts, tenant: CheckedTenant): Finding[] {

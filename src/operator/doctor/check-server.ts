@@ -11,6 +11,7 @@ import { checkOldTemplates, checkTenantDatabase, checkWarmDatabases } from './ch
 import { isUnfinished } from './check-moves.ts';
 import { checkOrphans } from './check-orphans.ts';
 import { checkPublicAccess } from './check-public-access.ts';
+import { checkRoleComments } from './check-role-comments.ts';
 import { checkServerSettings, readServerSettings } from './check-server-settings.ts';
 import { findSharedSessions } from './check-sessions.ts';
 import { checkTenantGroup } from './check-tenant-group.ts';
@@ -132,6 +133,7 @@ function checkServerFacts(
   checkOldTemplates(context, digest);
   checkPublicAccess(context);
   checkTenantGroup(context);
+  checkRoleComments(context);
   return findings;
 }
 

@@ -1,6 +1,7 @@
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
-import { roleComment, tenantVerifier } from '../provisioning/tenant-database.ts';
+import { roleComment } from '../provisioning/role-stamp.ts';
+import { tenantVerifier } from '../provisioning/tenant-database.ts';
 import { tenantGroup } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 import { checkUnprivileged, placeOf } from './check-unprivileged.ts';

@@ -9,6 +9,7 @@ import { errorText } from '../error-text.ts';
 import { tenantVerifier } from '../provisioning/tenant-database.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { checkAppendOnlyTables } from './check-append-only-tables.ts';
+import { checkLargeObjects } from './check-large-objects.ts';
 import { checkIdentityVersion, checkSchema, checkVersion, type Head } from './check-schema.ts';
 import type { CheckedTenant } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
@@ -90,5 +91,6 @@ async function checkInside(client: pg.Client, tenant: CheckedTenant, head: Head)
   if (version !== head.version) return findings;
   await checkIdentityVersion(client, head, report);
   await checkSchema(client, head, report);
+  await checkLargeObjects(client, report);
   return findings;
 }

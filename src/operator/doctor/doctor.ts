@@ -66,9 +66,9 @@ export async function diagnose(
   };
 }
 
-/** False for a finding about a setting of a server, which no change in progress causes. */
+/** False for a finding about a setting of a server or its URL, which no change in progress causes. */
 function isTransient({ check }: Finding): boolean {
-  return check !== 'server_setting';
+  return check !== 'server_setting' && check !== 'unverified_tls';
 }
 
 /** Checks the servers and tenants of findings twice. @returns the findings of both checks */

@@ -28,6 +28,7 @@ export type Check =
   | 'server_unreachable'
   | 'server_version'
   | 'server_setting'
+  | 'unverified_tls'
   | 'too_few_connections'
   | 'old_transaction_ids'
   | 'shared_sessions'
@@ -44,6 +45,7 @@ export type Check =
   | 'missing_rights'
   | 'excess_rights'
   | 'public_access'
+  | 'readable_guid'
   | 'login_fails'
   | 'missing_key'
   | 'secret_does_not_open'
@@ -77,7 +79,14 @@ export interface Report {
   changes?: string;
 }
 
-const warnings: ReadonlySet<Check> = new Set(['old_template', 'warm_leftover', 'moved_database', 'server_setting']);
+const warnings: ReadonlySet<Check> = new Set([
+  'old_template',
+  'warm_leftover',
+  'moved_database',
+  'server_setting',
+  'readable_guid',
+  'unverified_tls',
+]);
 
 /**
  * Makes a finding of what a check reports.

@@ -57,7 +57,7 @@ export async function beginMove(
   const server = await requireTarget(installation, tenant, to);
   const { secrets } = installation;
   const { rows } = await control.query<{ id: string }>(`select nextval(pg_get_serial_sequence('tenants', 'id')) as id`);
-  const name = physicalName(server, tenant.slug, Number(rows[0]?.id));
+  const name = physicalName(server, Number(rows[0]?.id));
   return insertMove(control, {
     tenantId,
     from: { serverId: tenant.server.id, database: tenant.databaseName, role: tenant.roleName },

@@ -8,7 +8,8 @@ import { tableText } from './text-table.ts';
 
 const add = defineOperation({
   name: 'server add',
-  description: 'add a PostgreSQL server; its postgresql:// URL is read from stdin, because it holds a password',
+  description:
+    'add a PostgreSQL server, or change its URL; the postgresql:// URL is read from stdin, because it holds a password',
   fields: {
     name: argument('text'),
     capacity: option(
@@ -23,8 +24,17 @@ const add = defineOperation({
   effect: 'changes',
   async run({ name, capacity = null, url }, { installation, output }) {
     const { addServer } = await import('../tenants/servers.ts');
-    await addServer(installation, name, url.trim(), capacity);
-    output.result({ name, capacity }, () => `Added ${name}. Tenants can now be placed on it.`);
+    const { unverifiedHost, unverifiedText } = await import('../../postgres/unverified-host.ts');
+    const wasThere = await addServer(installation, name, url.trim(), capacity);
+    const host = unverifiedHost(url.trim());
+    if (host !== undefined)
+      output.warn(
+        `${unverifiedText(host)}. Turn TLS on there, and add the server again with sslmode=verify-full in its URL: ` +
+          `npx backoffice server add ${name}`,
+      );
+    output.result({ name, capacity }, () =>
+      wasThere ? `Changed the URL of ${name}.` : `Added ${name}. Tenants can now be placed on it.`,
+    );
   },
 });
 

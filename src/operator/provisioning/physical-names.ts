@@ -3,11 +3,11 @@ import type { Server } from '../../control/fleet-entities.ts';
 type Prefixed = Pick<Server, 'prefix'>;
 
 /**
- * Returns the name of a tenant's database and login role. It contains the id of the tenant, which is never reused. So
- * the name is not reused either, though a slug may be.
+ * Returns the name of a tenant's database and login role. It contains a number that is never used twice. It does not
+ * contain the slug, because every login of the server can read the names of all databases and roles.
  */
-export function physicalName({ prefix }: Prefixed, slug: string, id: number): string {
-  return `${prefix}_${slug}_${id}`;
+export function physicalName({ prefix }: Prefixed, id: number): string {
+  return `${prefix}_tenant_${id}`;
 }
 
 /**
@@ -25,6 +25,7 @@ export function warmNumber({ prefix }: Prefixed, name: string): number | undefin
 
 /**
  * True for a name that this installation gives to databases and roles of tenants, not to templates and other things.
+ * Names of earlier builds contain the slug.
  */
 export function isPhysicalName({ prefix }: Prefixed, name: string): boolean {
   return new RegExp(`^${prefix}_[a-z][a-z0-9-]{0,30}[a-z0-9]_\\d+$`).test(name);

@@ -115,7 +115,7 @@ export async function reserveTenant(
   return em.transactional(async tx => {
     const id = (await claimWarmDatabase(tx, server)) ?? (await nextNumber(tx));
     const guid = randomUUID();
-    const name = physicalName(server, manifest.slug, id);
+    const name = physicalName(server, id);
     const tenant = tx.create(Tenant, {
       id,
       guid,

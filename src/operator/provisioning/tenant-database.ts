@@ -12,6 +12,7 @@ import { scramVerifier } from '../../postgres/scram.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { ensureTemplate, tenantGroup } from '../schema/template.ts';
 import { warmName } from './physical-names.ts';
+import { roleComment, roleStamps } from './role-stamp.ts';
 
 /**
  * Creates the login role and the database of a tenant, with the tenant's guid inside, at the head of this build. It
@@ -125,17 +126,12 @@ export async function makeRole(client: pg.Client, tenant: RoleOwner, password: s
     `select shobj_description(oid, 'pg_authid') as owner from pg_roles where rolname = $1`,
     [roleName],
   );
-  if (rows[0] && rows[0].owner !== guid) {
+  if (rows[0] && !roleStamps(guid).includes(rows[0].owner ?? '')) {
     const what = `the login role ${roleName} on server ${server.name} belongs to another tenant`;
     throw new OperatorError(`${what}: nothing was changed. Does another installation there have the same prefix?`);
   }
   const make = `${rows[0] ? 'alter' : 'create'} role ${role} login password ${quoteLiteral(tenantVerifier(password))}`;
   await client.query(`${make}; ${roleComment(tenant)}; grant ${quote(tenantGroup(server))} to ${role}`);
-}
-
-/** Returns SQL that records the owner of a login role in its comment: two installations may use the same names. */
-export function roleComment({ roleName, guid }: Pick<Tenant, 'roleName' | 'guid'>): string {
-  return `comment on role ${quote(roleName)} is ${quoteLiteral(guid)}`;
 }
 
 /** Writes the tenant's guid into its database. @returns the schema version of the database */

@@ -9,17 +9,19 @@ import { requireOwnSession } from '../../postgres/session-probe.ts';
 import { listServers, noSuchServer, type ServerSummary } from './read-servers.ts';
 
 /**
- * Adds a server that tenants can be placed on.
+ * Adds a server that tenants can be placed on, or changes the URL of the same server, such as its password. Its
+ * capacity then stays, unless one is given.
  * @param url of any database on the server, with a login that may create databases and roles
  * @param capacity maximum number of tenants that are placed there automatically; null for no limit
- * @throws {OperatorError} when the server cannot be used, or the name is taken
+ * @returns true if the server was there already
+ * @throws {OperatorError} when the server cannot be used, or the name is that of another server
  */
 export async function addServer(
   installation: Installation,
   name: string,
   url: string,
   capacity: number | null,
-): Promise<void> {
+): Promise<boolean> {
   const { control, secrets } = installation;
   if (!/^[a-z][a-z0-9-]{0,30}$/.test(name))
     throw new OperatorError(
@@ -35,16 +37,24 @@ export async function addServer(
     throw new OperatorError(`The server ${name} cannot be used: ${reason}. ${remedy}`, { cause });
   });
   const em = control.em.fork();
-  if (await em.findOne(Server, { name })) throw new OperatorError(`There is a server ${name} already`);
+  const location = { adminUrl: secrets.seal(url, owners.serverUrl(name)), address: serverAddressUrl(url) };
+  const existing = await em.findOne(Server, { name });
+  if (existing) {
+    if (!existing.adminUrl || !identity || existing.identity !== identity)
+      throw new OperatorError(`There is a server ${name} already, and the URL is not one of it: give another name`);
+    em.assign(existing, { ...location, ...(capacity !== null && { capacity }) });
+    await em.flush();
+    return true;
+  }
   const { prefix } = await em.findOneOrFail(Server, { name: 'default' });
   await em.insert(Server, {
     name,
     prefix,
     capacity,
     identity,
-    adminUrl: secrets.seal(url, owners.serverUrl(name)),
-    address: serverAddressUrl(url),
+    ...location,
   });
+  return false;
 }
 
 /**

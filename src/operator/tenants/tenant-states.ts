@@ -10,6 +10,7 @@ import { quoteIdentifier } from '../../postgres/quote.ts';
 import { newEpoch } from '../move/move-store.ts';
 import { condemnDatabase, nobody } from '../move/tenant-guard.ts';
 import { operatorName } from '../operator-name.ts';
+import { roleStamps } from '../provisioning/role-stamp.ts';
 import { type RemovalStep, type RestoreEffects, takeSteps } from '../restore/restore-protocol.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { type PurgeRecord, type SignedRecord, signPurgeRecord } from './purge-record.ts';
@@ -183,7 +184,7 @@ async function readOwnership(
   );
   const owner = rows[0]?.owner ?? null;
   const isOpen = rows[0]?.open === true;
-  if (owner !== null) return { isOwned: owner === guid, isOpen };
+  if (owner !== null) return { isOwned: roleStamps(guid).includes(owner), isOpen };
   if (!isOpen) return { isOwned: true, isOpen };
   const { guid: found } = await withConnection(url, readSchemaState);
   return { isOwned: found === null || found === guid || found === nobody, isOpen };

@@ -103,7 +103,7 @@ describe('doctor', () => {
     await server.sql(`alter database "${acme}" rename to elsewhere`);
     const [finding] = await findFaults();
     const statement = finding?.remedy.replace(/^[^:]*: /, '') ?? '';
-    expect(statement).to.match(/^ALTER DATABASE "elsewhere" RENAME TO "office_acme_\d+";$/);
+    expect(statement).to.match(/^ALTER DATABASE "elsewhere" RENAME TO "office_tenant_\d+";$/);
     await server.sql(statement);
   });
 
@@ -122,7 +122,7 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`grant connect on database "${globex}" to "${acme}"`),
         findings: [['excess_rights', 'acme']],
-        problem: /has CONNECT on database office_globex/,
+        problem: /has CONNECT on database office_tenant_/,
       },
     ],
     [
@@ -138,7 +138,27 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`grant temporary on database "${acme}" to "${acme}"`),
         findings: [['excess_rights', 'acme']],
-        problem: /TEMPORARY on database office_acme/,
+        problem: /TEMPORARY on database office_tenant_/,
+      },
+    ],
+    [
+      'functions that store large objects',
+      {
+        inject: () =>
+          server.sql('grant execute on function lo_create(oid), lo_put(oid, bigint, bytea) to public', acme),
+        findings: [['excess_rights', 'acme']],
+        problem: /PUBLIC may store large objects: it may execute lo_create\(oid\), lo_put\(oid, bigint, bytea\)$/,
+      },
+    ],
+    [
+      'a guid in the comment of a login role, as earlier builds wrote it',
+      {
+        inject: () =>
+          server
+            .sql<{ guid: string }>('select guid from tenant_identity', acme)
+            .then(([row]) => server.sql(`comment on role "${acme}" is '${row?.guid}'`)),
+        findings: [['readable_guid', null]],
+        problem: /can read the guids of 1 tenant in comments of roles/,
       },
     ],
     [
@@ -162,7 +182,7 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`create schema mine authorization "${acme}"`, acme),
         findings: [['excess_rights', 'acme']],
-        problem: /owns objects in database office_acme/,
+        problem: /owns objects in database office_tenant_/,
         restore: () => server.sql('drop schema mine', acme),
       },
     ],
@@ -180,7 +200,7 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`grant connect on database "${globex}" to office_tenant`),
         findings: [['excess_rights', null]],
-        problem: /all tenants have privileges on database office_globex/,
+        problem: /all tenants have privileges on database office_tenant_/,
       },
     ],
     [
@@ -188,7 +208,7 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`grant connect on database "${acme}" to public`),
         findings: [['public_access', 'acme']],
-        problem: /CONNECT on database office_acme/,
+        problem: /CONNECT on database office_tenant_/,
       },
     ],
     [
@@ -268,7 +288,7 @@ describe('doctor', () => {
       {
         inject: () => server.sql(`alter database "${acme}" rename to elsewhere`),
         findings: [['renamed_database', 'acme']],
-        problem: /office_acme_\d+ is missing; the data of acme is in database elsewhere/,
+        problem: /office_tenant_\d+ is missing; the data of acme is in database elsewhere/,
         restore: () => server.sql(`alter database elsewhere rename to "${acme}"`),
       },
     ],
@@ -281,7 +301,7 @@ describe('doctor', () => {
           ['missing_database', 'acme'],
           ['excess_rights', 'acme'],
         ],
-        problem: /office_acme_\d+ is missing/,
+        problem: /office_tenant_\d+ is missing/,
         restore: () =>
           server.sql(`alter database elsewhere rename to "${acme}"; alter database "${acme}" allow_connections true`),
       },

@@ -56,11 +56,11 @@ describe('warm pool', () => {
     expect(role).to.deep.equal({ rolcanlogin: false, rolpassword: null });
   });
 
-  it('a new tenant gets a warm database, renamed to its slug, with its own guid and roles only', async () => {
+  it('a new tenant gets a warm database, renamed, with its own guid and roles only', async () => {
     const [first = ''] = await poolLines();
     const { tenant: acme } = await server.provision('acme');
     expect(first).to.equal(`office_warm_${acme.id} ready`);
-    expect([acme.databaseName, acme.roleName]).to.deep.equal([`office_acme_${acme.id}`, `office_acme_${acme.id}`]);
+    expect([acme.databaseName, acme.roleName]).to.deep.equal([`office_tenant_${acme.id}`, `office_tenant_${acme.id}`]);
     expect(await poolLines()).to.have.length(1);
     expect(await server.sql('select guid from tenant_identity', acme.databaseName)).to.deep.equal([
       { guid: acme.guid },
@@ -73,7 +73,7 @@ describe('warm pool', () => {
     await server.provision('globex');
     expect(await poolLines()).to.deep.equal([]);
     const { tenant: initech } = await server.provision('initech');
-    expect(initech.databaseName).to.equal(`office_initech_${initech.id}`);
+    expect(initech.databaseName).to.equal(`office_tenant_${initech.id}`);
     await expectNoOrphan();
   });
 
@@ -177,7 +177,7 @@ describe('warm pool', () => {
     await run('control', 'migrate');
     await run('tenant', 'pool', 'fill', '--size', '2');
     const made = await run('tenant', 'provision', 'acme', '--name', 'Acme', '--admin-email', 'a@acme.test', '--json');
-    expect(JSON.parse(made).database).to.match(/^operator_acme_/);
+    expect(JSON.parse(made).database).to.match(/^operator_tenant_/);
     expect(JSON.parse(await run('tenant', 'pool', 'list', '--json'))).to.have.length(1);
     await server.sql(`update warm_databases set digest = 'another'`, 'operator');
     const [filled] = JSON.parse(await run('tenant', 'pool', 'fill', '--size', '1', '--json'));

@@ -8,6 +8,7 @@ import { loadMigrations } from '../../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../../postgres/quote.ts';
 import { lockTenant } from '../../move/lock-tenant.ts';
 import { physicalName } from '../../provisioning/physical-names.ts';
+import { roleStamps } from '../../provisioning/role-stamp.ts';
 import { createTenantDatabase } from '../../provisioning/tenant-database.ts';
 import { compatibleFrom } from '../../schema/schema-steps.ts';
 import { headFingerprint } from '../../schema/template-fingerprint.ts';
@@ -78,8 +79,8 @@ async function findRemains(admin: pg.Client, { databaseName, roleName, guid }: T
     `select exists (select from pg_database where datname = $1 and datconnlimit <> -2) as exists,
             exists (select from pg_database where datname = $1 and datconnlimit = -2) as "isHalfDropped",
             exists (select from pg_roles
-                     where rolname = $2 and shobj_description(oid, 'pg_authid') = $3) as "hasRole"`,
-    [databaseName, roleName, guid],
+                     where rolname = $2 and shobj_description(oid, 'pg_authid') = any ($3)) as "hasRole"`,
+    [databaseName, roleName, roleStamps(guid)],
   );
   return rows[0] as Remains;
 }
@@ -105,12 +106,12 @@ function ignoreDependent(error: unknown): void {
 
 /** Gives the tenant the names of its next database, and marks it. An unfinished move has that one as its source. */
 async function begin(control: pg.Client, tenant: Tenant, { description }: RestorableData): Promise<void> {
-  const { id, slug, server, databaseName, restoring } = tenant;
+  const { id, server, databaseName, restoring } = tenant;
   await inTransaction(control, async () => {
     const { rows } = await control.query<{ id: string }>(
       `select nextval(pg_get_serial_sequence('tenants', 'id')) as id`,
     );
-    const name = physicalName(server, slug, Number(rows[0]?.id));
+    const name = physicalName(server, Number(rows[0]?.id));
     await control.query(
       `update tenants set restoring = $2, database_name = $3, role_name = $3, schema_version = null,
               compatible_from = null, schema_fingerprint = null, updated_at = now()

@@ -3,7 +3,7 @@ import type { Tenant } from '../../../control/fleet-entities.ts';
 import { OperatorError } from '../../../operator-error.ts';
 import { quoteIdentifier } from '../../../postgres/quote.ts';
 import { claimDatabase, guardedChange } from '../../move/tenant-guard.ts';
-import { roleComment } from '../../provisioning/tenant-database.ts';
+import { roleComment } from '../../provisioning/role-stamp.ts';
 import { becomeMember } from '../../schema/tenant-sessions.ts';
 
 /** The two tenants whose databases are exchanged. */
