@@ -7,7 +7,7 @@ import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { rawRequest } from '../support/raw-http.ts';
 import { type Served, sendSteadily } from '../support/steady-load.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
 
 /** How long the others are served in the calm, and from the begin of an attack on. */
 const measuredMs = 10_000;
@@ -54,6 +54,7 @@ describe('drill: pipelines of a client without a login', () => {
 
   before(async () => {
     world = await createWorld();
+    await sql(world.globex, `insert into order_statuses (name) select 'Status ' || i from generate_series(1, 20) i`);
   });
   beforeEach(async () => {
     // The limits of requests are those by default, not the high ones of the tests.
@@ -122,12 +123,12 @@ describe('drill: pipelines of a client without a login', () => {
       clearInterval(probe);
       const after = await residentMebibytes();
       const busy = percentiles(served);
-      console.log(JSON.stringify({ status: served.at(-1)?.status, ...counts, attackMs: Math.round(ms), calm, busy, before, max, after }));
+      console.log(JSON.stringify({ ...counts, attackMs: Math.round(ms), calm, busy, before, max, after }));
       expect(served.filter(({ status }) => status !== 200)).to.deep.equal([]);
+      if (workload.again) return; // what it costs to accept connections and read bytes, pipelines or not: only printed
       expect(max - before).to.be.below(maxGrowth);
       expect(after - before).to.be.below(maxRemaining);
-      // Within the few milliseconds that the times of a calm minute differ by.
-      if (!workload.again) expect(busy.p95).to.be.below(1.5 * calm.p95 + 5);
+      expect(busy.p95).to.be.below(1.5 * calm.p95 + 5); // the times of two calm minutes differ by a few milliseconds
     });
 });
 
