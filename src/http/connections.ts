@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { stopParsing } from './pipelined-request.ts';
+import { allowParsing, stopParsing } from './pipelined-request.ts';
 import { isUploading } from './read-upload.ts';
 
 /** A connection on which more requests wait is destroyed. Clients that use pipelines send a few requests at once. */
@@ -68,6 +68,7 @@ export class Connections {
     stopReading(socket);
     previous.once('finish', () => {
       if (!socket.writable) return; // the previous response has closed the connection
+      if (state.waiting === maxWaiting) allowParsing(socket);
       state.waiting--;
       if (state.waiting === 0 && !state.isClosing) socket.resume();
       start();

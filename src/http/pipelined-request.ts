@@ -8,6 +8,11 @@ export function stopParsing(socket: Socket): void {
   stopped.add(socket);
 }
 
+/** Undoes `stopParsing`. */
+export function allowParsing(socket: Socket): void {
+  stopped.delete(socket);
+}
+
 /**
  * A request, as Node makes it. Node parses to the end what it has received in one piece, and has no way to stop, except
  * after a request that changes the protocol: the bytes behind it are not HTTP. So the first request that is too many

@@ -52,6 +52,18 @@ describe('pipelines', () => {
     expect(maxRunning).to.equal(1);
   });
 
+  it('after a pipeline as long as it may be, the connection serves the next one', async () => {
+    let write = (_: string): void => {};
+    const pipeline = rawRequest('GET /').repeat(20);
+    const exchange = sendRaw(url, pipeline + rawRequest('GET /first'), {
+      until: /<\/second>/,
+      exposeWrite: exposed => (write = exposed),
+    });
+    await eventually(() => started.includes('/first') && running === 0);
+    write(pipeline + rawRequest('GET /second'));
+    expect((await exchange).statuses).to.deep.equal(Array(42).fill(200));
+  });
+
   it('a connection is not read while requests of it wait, and is read to its end afterwards', async () => {
     let received = () => 0;
     api.http.once('connection', socket => (received = () => socket.bytesRead));
