@@ -1,4 +1,4 @@
-import Koa, { type Context, type Middleware } from 'koa';
+import Koa, { type Middleware } from 'koa';
 import compose from 'koa-compose';
 import type { Logger } from 'pino';
 import { authenticate } from './auth/authenticate.ts';
@@ -9,7 +9,6 @@ import type { Config } from './config.ts';
 import type { TenantDatabases } from './connections/tenant-databases.ts';
 import { describeError } from './describe-error.ts';
 import { documentationPages } from './docs/pages.ts';
-import { problem } from './errors.ts';
 import { accessLog, type RequestOutcome } from './http/access-log.ts';
 import { clientAddresses } from './http/client-address.ts';
 import { crossOrigin } from './http/cors.ts';
@@ -18,6 +17,7 @@ import { problemDetails } from './http/problem-details.ts';
 import type { RateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import { createRateLimits } from './http/rate-limit/rate-limits.ts';
 import { requestId } from './http/request-id.ts';
+import { requireTarget } from './http/require-target.ts';
 import { createRouters } from './http/routers.ts';
 import { securityHeaders } from './http/security-headers.ts';
 import { noticeUntrustedProxy } from './http/untrusted-proxy.ts';
@@ -122,18 +122,4 @@ function readAddresses(trustedProxies: Config['trustedProxies'], log: Logger): M
     checkPeer(ctx.req, ctx.state.ipAddress);
     return next();
   };
-}
-
-/**
- * A request line may hold an absolute URL (RFC 9112 §3.2.2); Koa throws when it reads the path of a malformed one. In
- * HTTP/1.1, `Host` is required (§3.2): a client that does not send it may not follow the framing of messages either.
- */
-function requireTarget(ctx: Context): void {
-  try {
-    void ctx.path;
-  } catch {
-    throw problem('invalid_request', { detail: 'The request target is not well-formed.' });
-  }
-  if (ctx.req.headers.host === undefined && ctx.req.httpVersion === '1.1')
-    throw problem('invalid_request', { detail: 'The header Host is missing.', headers: { Connection: 'close' } });
 }

@@ -10,7 +10,8 @@ const rememberMs = 60_000;
  * all, and other requests run in between. Small reads do not wait.
  *
  * A statement is known to be large only after its first large result. From then on its reads wait before they get a
- * connection. Until then they run together, and `ReadMemory` pauses all but one of those that turn out to be large.
+ * connection. Until then they run together, and `ReadMemory` pauses all but one of those that turn out to be large. A
+ * read that may sort a whole table takes as long, and waits in the same way.
  */
 export class LargeReads {
   readonly #memory: ReadMemory;
@@ -39,10 +40,11 @@ export class LargeReads {
    * @param statement name of the statement
    * @param query must count the bytes that it receives as those of the read
    * @param deadline of the work that holds the result; without one, the result counts only until it has arrived
+   * @param isLong true when the read takes long whatever its result, and so waits as those of a large statement do
    */
-  async run<T>(statement: string, query: (read: Read) => Promise<T>, deadline?: Deadline): Promise<T> {
+  async run<T>(statement: string, query: (read: Read) => Promise<T>, deadline?: Deadline, isLong = false): Promise<T> {
     const run = () => this.runAtOnce(statement, query, deadline);
-    if (!this.isLarge(statement) || this.isHeldBy(deadline)) return run();
+    if (!(isLong || this.isLarge(statement)) || this.isHeldBy(deadline)) return run();
     const reading = this.#last.then(run);
     this.#last = reading.catch(() => {});
     return reading;

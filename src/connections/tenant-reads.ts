@@ -69,7 +69,7 @@ export class TenantReads {
     return this.#run(select, client => client.rows(select), deadline);
   }
 
-  /** Runs a query on a connection of its own, in its turn if the statement has large results. */
+  /** Runs a query on a connection of its own, in its turn if the statement has large results or no index. */
   #run<T>(select: Statement, query: (client: TenantClient) => Promise<T>, deadline?: Deadline): Promise<T> {
     const trace = deadline?.trace;
     const run = trace ? (client: TenantClient) => traceQuery(trace, select, () => query(client)) : query;
@@ -77,6 +77,7 @@ export class TenantReads {
       select.name || (select.group ?? ''),
       read => this.#retryOnce(client => client.receiveFor(read, () => run(client)), deadline),
       deadline,
+      select.isUnindexed,
     );
   }
 

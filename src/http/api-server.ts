@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import { Connections } from './connections.ts';
+import { PipelinedRequest } from './pipelined-request.ts';
 import type { RefuseUnparsed } from './refuse-unparsed.ts';
 import { bodyLimits } from './route.ts';
 
@@ -27,6 +28,8 @@ interface ApiServerOptions {
   keepAliveMs: number;
   /** Shortened in tests. */
   limits?: typeof defaultLimits;
+  /** Shortened in tests. */
+  silenceMs?: number;
 }
 
 /**
@@ -40,11 +43,12 @@ const defaultLimits = {
 };
 
 /**
- * Maximum time without progress of a request or response; idle connections have `keepAliveMs`. A client that stops
+ * Maximum time without progress of a request or response; idle connections have `keepAliveMs`. A body that is read gets
+ * 408 (`readBody`), before `requestTimeout` does it; any other exchange is cut. A client that stops
  * reading is detected at the second check, after 24 s at most, because Node counts the bytes that it took before as
  * progress. The limit is longer than the 10 s that a request may take.
  */
-const silenceMs = 12_000;
+const maxSilenceMs = 12_000;
 /** Maximum time that a response may have unsent bytes in memory, because its client reads too slowly. */
 const maxSendMs = 60_000;
 const checkMs = 1_000;
@@ -53,15 +57,26 @@ const drainCheckMs = 50;
 /**
  * Creates the HTTP server of the API. Its time limits end slow and endless exchanges; normal clients never reach them.
  */
-export function createApiServer({ handle, refuse, keepAliveMs, limits = defaultLimits }: ApiServerOptions): ApiServer {
+export function createApiServer({
+  handle,
+  refuse,
+  keepAliveMs,
+  limits = defaultLimits,
+  silenceMs = maxSilenceMs,
+}: ApiServerOptions): ApiServer {
   const connections = new Connections();
   const optimizeEmptyRequests = true; // a request without a body has nothing to read: saves 2 µs
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void =>
+    connections.onRequest(request, response, () => handle(request, response));
   const http = createServer(
-    { ...limits, optimizeEmptyRequests, keepAliveTimeout: keepAliveMs, requireHostHeader: refuse === undefined },
-    (request, response) => {
-      connections.onRequest(request.socket, response);
-      handle(request, response);
+    {
+      ...limits,
+      optimizeEmptyRequests,
+      keepAliveTimeout: keepAliveMs,
+      requireHostHeader: refuse === undefined,
+      IncomingMessage: PipelinedRequest,
     },
+    onRequest,
   );
   http.timeout = silenceMs;
   http.maxHeadersCount = 100;
@@ -70,15 +85,18 @@ export function createApiServer({ handle, refuse, keepAliveMs, limits = defaultL
     http.on('clientError', (error: Error & { code?: string }, socket) => {
       // Node reports this once for a request, and does not limit its time afterwards.
       if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && connections.isUploading(socket as Socket)) return;
+      if (connections.closeAfterRequests(socket as Socket)) return;
       if (connections.isSending(socket as Socket)) socket.destroy();
       else refuse(error, socket as Socket);
     });
   // A request with `Expect: 100-continue` and a body that is too large is rejected before the client sends the body.
-  http.on('checkContinue', (request, response) => {
-    connections.onRequest(request.socket, response);
-    if (!(Number(request.headers['content-length'] ?? 0) > bodyLimits.resource)) response.writeContinue();
-    handle(request, response);
-  });
+  http.on('checkContinue', (request, response) =>
+    connections.onRequest(request, response, () => {
+      if (!(Number(request.headers['content-length'] ?? 0) > bodyLimits.resource)) response.writeContinue();
+      handle(request, response);
+    }),
+  );
+  http.on('checkExpectation', onRequest); // Node would answer any other expectation, past all limits
   const check = setInterval(() => connections.cutSlowReaders(performance.now(), maxSendMs), checkMs).unref();
   http.on('close', () => clearInterval(check));
   return {

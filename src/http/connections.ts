@@ -1,6 +1,10 @@
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { allowParsing, stopParsing } from './pipelined-request.ts';
 import { isUploading } from './read-upload.ts';
+
+/** A connection on which more requests wait is destroyed. Clients that use pipelines send a few requests at once. */
+const maxWaiting = 20;
 
 interface ConnectionState {
   /**
@@ -8,6 +12,10 @@ interface ConnectionState {
    * completely sent are removed at the next request.
    */
   readonly responses: ServerResponse[];
+  /** The number of requests that wait for the responses before theirs. */
+  waiting: number;
+  /** True when the last of the responses closes the connection: further requests are not started. */
+  isClosing: boolean;
   /** Start of the current period with unsent bytes, by `performance.now()`; undefined when all bytes are sent. */
   sendingSince?: number | undefined;
   /** Bytes received up to the last call of `closeIdle`. */
@@ -22,20 +30,64 @@ export class Connections {
   #isStopping = false;
 
   add(socket: Socket): void {
-    this.#states.set(socket, { responses: [], bytesRead: 0 });
+    const state: ConnectionState = { responses: [], waiting: 0, isClosing: false, bytesRead: 0 };
+    this.#states.set(socket, state);
     socket.once('close', () => this.#states.delete(socket));
+    // Node resumes a connection when it has discarded the body of a request.
+    socket.on('resume', () => {
+      if (state.waiting > 0 || state.isClosing) stopReading(socket);
+    });
   }
 
-  /** @param socket of the request: a response has none while an earlier one of its connection is being sent */
-  onRequest(socket: Socket, response: ServerResponse): void {
-    const responses = this.#states.get(socket)?.responses;
-    if (!responses) return;
+  /**
+   * Starts the requests of a connection one after the other. While some wait, the connection is not read: Node would
+   * otherwise start all that a client sends. It parses what it has read, up to 64 KiB, which may be 2,500 requests; so
+   * too many that wait end the connection.
+   */
+  onRequest({ socket }: IncomingMessage, response: ServerResponse, start: () => void): void {
+    const state = this.#states.get(socket); // a response has no socket while an earlier one is being sent
+    if (!state || state.isClosing || socket.destroyed) return;
+    const { responses } = state;
     while (responses[0]?.writableFinished) responses.shift();
     const previous = responses.at(-1);
     responses.push(response);
-    if (!this.#isStopping) return;
-    if (previous && !previous.headersSent) previous.removeHeader('Connection');
-    response.setHeader('Connection', 'close');
+    if (this.#isStopping) {
+      if (previous && !previous.headersSent) previous.removeHeader('Connection');
+      response.setHeader('Connection', 'close');
+    }
+    if (!previous) {
+      start();
+      return;
+    }
+    if (state.waiting === maxWaiting) {
+      socket.destroy();
+      return;
+    }
+    state.waiting++;
+    if (state.waiting === maxWaiting) stopParsing(socket);
+    stopReading(socket);
+    previous.once('finish', () => {
+      if (!socket.writable) return; // the previous response has closed the connection
+      if (state.waiting === maxWaiting) allowParsing(socket);
+      state.waiting--;
+      if (state.waiting === 0 && !state.isClosing) socket.resume();
+      start();
+    });
+  }
+
+  /**
+   * Closes a connection after the responses to the requests that it has sent completely.
+   * @returns false when there is none to wait for
+   */
+  closeAfterRequests(socket: Socket): boolean {
+    const state = this.#states.get(socket);
+    const last = state?.responses.at(-1);
+    if (!state || !last || last.writableFinished || !last.req.complete) return false;
+    state.isClosing = true;
+    stopReading(socket);
+    if (!last.headersSent) last.setHeader('Connection', 'close');
+    else last.once('finish', () => socket.destroySoon());
+    return true;
   }
 
   /** True while a response is being sent, so that no other bytes may be sent on the connection. */
@@ -93,4 +145,10 @@ export class Connections {
       if (!isReceiving || now - state.unusedSince > maxHeadMs) socket.destroy();
     }
   }
+}
+
+/** `pause` emits no event on a connection that is paused already, and Node's parser stops reading at the event. */
+function stopReading(socket: Socket): void {
+  if (socket.isPaused()) socket.emit('pause');
+  else socket.pause();
 }

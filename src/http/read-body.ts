@@ -1,14 +1,14 @@
 import type { Context } from 'koa';
 import { koaBody } from 'koa-body';
 import type { Deadline } from '../deadline.ts';
-import { problem } from '../errors.ts';
+import { Problem, problem } from '../errors.ts';
 
 const parsers = new Map<number, ReturnType<typeof koaBody>>();
 
 /**
  * Reads the body as a JSON object: UTF-8 `application/json`, not compressed, at most `limit` bytes. A request without a
  * body gives an empty object. A second call for the same request returns the same promise.
- * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `malformed_json`
+ * @throws {Problem} `unsupported_media_type`, `payload_too_large`, `malformed_json`, `request_timeout`
  */
 export function readBody(ctx: Context, limit: number): Promise<object> {
   ctx.state.body ??= read(ctx, limit);
@@ -57,8 +57,9 @@ async function parse(ctx: Context, limit: number): Promise<void> {
     parsers.set(limit, parser);
   }
   try {
-    await parser(ctx, async () => {});
+    await Promise.race([parser(ctx, async () => {}), silenceOf(ctx)]);
   } catch (error) {
+    if (error instanceof Problem) throw error;
     // The parser's errors contain the raw body, so no part of them may reach a log.
     const { status, type } = error as { status?: number; type?: string };
     if (status === 413) throw problem('payload_too_large', { headers: closing });
@@ -67,6 +68,13 @@ async function parse(ctx: Context, limit: number): Promise<void> {
     if (error instanceof SyntaxError || error instanceof RangeError || status === 400) throw problem('malformed_json');
     throw new Error('reading the body failed');
   }
+}
+
+/** Rejects when the client has sent nothing for as long as the server allows, which then leaves the connection open. */
+function silenceOf({ req }: Context): Promise<never> {
+  return new Promise((_, reject) =>
+    req.once('timeout', () => reject(problem('request_timeout', { headers: closing }))),
+  );
 }
 
 /** Decodes the body a second time, because the parser silently replaces bytes that are not UTF-8 by U+FFFD. */

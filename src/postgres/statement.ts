@@ -11,6 +11,8 @@ export interface Statement {
   readonly types?: pg.CustomTypesConfig;
   /** True when it reads few records, which it finds by an index. */
   readonly isShort?: boolean;
+  /** True when no index has its order: it may read and sort all records of its table. */
+  readonly isUnindexed?: boolean;
   /** The same change as a statement that also sets its actor, so that it can be a transaction by itself. */
   readonly withActor?: (actor: string) => Statement;
 }

@@ -8,6 +8,8 @@ import { TableColumns } from './table-columns.ts';
 const oneRowList = 100;
 /** A list of at most so many records is short. */
 const shortList = 20;
+/** Lists are sorted by one column and the key with an index, by more without one. */
+const maxIndexedKeys = 2;
 
 interface SelectOptions {
   /** The direction of each property to order by. */
@@ -65,7 +67,8 @@ export class TableReads extends TableColumns {
       select (select row_to_json(record)::text from (select ${this.jsonFields}) record) as json,
              array[${keys.map(({ property }) => this.textOf(property)).join(', ')}] as keys
         from ${pageText(this.name, { ...page, conditions, keys: sortKeys }, values)}`;
-    return unpreparedStatement(`page of ${this.name}`, text, values);
+    const isUnindexed = keys.length > maxIndexedKeys || (page.searches ?? []).length > 0;
+    return { ...unpreparedStatement(`page of ${this.name}`, text, values), isUnindexed };
   }
 
   /** Returns all properties of the entity, timestamps as text, and locks the rows until the transaction ends. */

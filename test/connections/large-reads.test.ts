@@ -2,7 +2,9 @@ import { expect } from 'chai';
 import { LargeReads } from '../../src/connections/large-reads.ts';
 import { type Read, ReadMemory } from '../../src/connections/read-memory.ts';
 import { type Deadline, withDeadline } from '../../src/deadline.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
 import { errorOf } from '../support/errors.ts';
+import { eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 
 const mebibyte = 1024 * 1024;
@@ -106,5 +108,32 @@ describe('large reads of a service', () => {
     expect(Math.min(...sizes)).to.be.above(4_000_000);
     expect(max).to.be.within(4_000_000, 4_500_000 + 7 * (mebibyte / 2 + 2 * 65_536));
     expect(readMemory.bytes).to.equal(0);
+  });
+
+  it('lists of one tenant that no index serves are read one at a time, and lists that have an index beside them', async () => {
+    const [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
+    const paths = ['sort=UserId,CreatedAt', 'sort=-CreatedAt,UserId', 'q=nothing'].map(
+      query => `/api/v1/Activity?${query}`,
+    );
+    for (const path of paths) expect((await globex.get(path)).status, path).to.equal(200);
+    await withConnection(world.acme.adminUrl, async client => {
+      const countWaiting = async (): Promise<number> => {
+        await client.query('select pg_stat_clear_snapshot()'); // otherwise a transaction sees the first one again
+        const { rows } = await client.query(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+        );
+        return rows.length;
+      };
+      await client.query('begin; lock table activities in access exclusive mode');
+      const unindexed = paths.flatMap(path => [acme.get(path), acme.get(path)]);
+      await eventually(async () => (await countWaiting()) > 0);
+      const indexed = [1, 2].map(limit => acme.get(`/api/v1/Activity?sort=-CreatedAt&limit=${limit}`));
+      await eventually(async () => (await countWaiting()) > 2);
+      // By the end of later requests, the earlier ones have arrived.
+      for (let i = 0; i < 10; i++) await acme.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' });
+      expect(await countWaiting()).to.equal(3);
+      await client.query('commit');
+      for (const { status } of await Promise.all([...unindexed, ...indexed])) expect(status).to.equal(200);
+    });
   });
 });

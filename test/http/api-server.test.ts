@@ -43,6 +43,8 @@ describe('HTTP server of the API', () => {
   });
 
   it('a stop closes idle connections, used or new, and finishes a request whose body still arrives', async () => {
+    let requests = 0;
+    api.http.on('request', () => requests++);
     const unused = sendRaw(url, [], { withinMs: 10_000 });
     const used = sendRaw(url, rawRequest('GET /'), { withinMs: 10_000 });
     let finishBody = (_: string): void => {};
@@ -51,7 +53,9 @@ describe('HTTP server of the API', () => {
       until: /small/,
       exposeWrite: write => (finishBody = write),
     });
-    await eventually(() => new Promise<boolean>(resolve => api.http.getConnections((_, n) => resolve(n === 3))));
+    await eventually(
+      () => new Promise<boolean>(resolve => api.http.getConnections((_, n) => resolve(n === 3 && requests === 2))),
+    );
     const drained = api.drain(20_000);
     expect([(await unused).closed, (await used).closed]).to.deep.equal([true, true]);
     finishBody('body');

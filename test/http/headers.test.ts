@@ -72,13 +72,23 @@ describe('HTTP protocol', () => {
       'lines that end without a carriage return': `GET ${collection} HTTP/1.1\nHost: backoffice.test\n\n`,
       'a carriage return inside a header': rawRequest(`GET ${collection}`, ['X-A: b\rContent-Length: 5']),
       'no Host header': `GET ${collection} HTTP/1.1\r\n\r\n`,
+      'two Host headers': rawRequest(`GET ${collection}`, ['host: other.test']),
+      'two equal Host headers': rawRequest(`GET ${collection}`, ['Host: backoffice.test']),
+      'an absolute URL and two Host headers': rawRequest(`GET http://backoffice.test${collection}`, [
+        'Host: other.test',
+      ]),
+      'two Host headers in HTTP/1.0': `GET ${collection} HTTP/1.0\r\nHost: a\r\nHost: b\r\nConnection: keep-alive\r\n\r\n`,
+      'a Host header that is no host': `GET ${collection} HTTP/1.1\r\nHost: a b\r\n\r\n`,
       'bytes of another protocol': 'SSH-2.0-OpenSSH_9.9\r\n\r\n',
     };
     for (const [name, bytes] of Object.entries(smuggled)) {
       it(`a request with ${name} is rejected with 400 and the connection is closed`, async () => {
         const second = rawRequest(`GET ${collection}`, [authorization]);
-        const { statuses, closed } = await sendRaw(world.url, [bytes, second]);
+        const { statuses, text, closed } = await sendRaw(world.url, [bytes, second]);
         expect(statuses).to.deep.equal([400]);
+        expect(text)
+          .to.match(/^Content-Type: application\/problem\+json\b/im)
+          .and.match(/"code":"invalid_request"/);
         expect(closed).to.equal(true);
       });
     }
@@ -330,7 +340,7 @@ describe('HTTP protocol', () => {
     it('the Host header does not affect routing, and absolute URLs are accepted', async () => {
       const request = (target: string, host: string): Promise<RawResult> =>
         sendRaw(world.url, `GET ${target} HTTP/1.1\r\nHost: ${host}\r\n${authorization}\r\nConnection: close\r\n\r\n`);
-      for (const host of ['', '[', '%', '<>', 'a b', 'a:b:c', 'x:99999', '@', 'é']) {
+      for (const host of ['', 'a_b', 'x:99999', 'x:', '127.0.0.1', '[::1]:80', '%C3%A9', "!$&'()*+,;=~"]) {
         for (const path of ['/api/v1/Activity?limit=2', 'http://other.test/api/v1/Activity?limit=2'])
           expect((await request(path, host)).statuses, `${host} ${path}`).to.deep.equal([200]);
         expect((await request('/api/v1/Activity?limit=0', host)).statuses, host).to.deep.equal([400]);
@@ -338,6 +348,9 @@ describe('HTTP protocol', () => {
         expect(statuses).to.deep.equal([400]);
         expect(text).to.match(/"code":"invalid_request"/);
       }
+      for (const host of ['[', '%', '<>', 'a b', 'a:b:c', '@', 'user@x', 'é', 'x/y', 'x, y'])
+        for (const path of ['/api/v1/Activity', 'http://other.test/api/v1/Activity'])
+          expect((await request(path, host)).statuses, `${host} ${path}`).to.deep.equal([400]);
     });
 
     it('an id in a path has exactly one spelling, and every other spelling gets 404', async () => {

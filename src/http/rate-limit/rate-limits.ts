@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Socket } from 'node:net';
 import type { Context, Middleware } from 'koa';
 import ratelimit from 'koa-ratelimit';
 import { problem } from '../../errors.ts';
@@ -30,6 +31,11 @@ interface RateLimitOptions {
 
 /** Delay of the rejection of a login or a change of an account, in milliseconds. */
 export const rejectionDelayMs = 2_000;
+
+/** The rejection with this number closes its connection, so that what was sent after it is neither parsed nor counted. */
+const maxRejections = 10;
+/** The number of rejections on each connection. */
+const rejections = new WeakMap<Socket, number>();
 
 /** Creates the limits. Each limit has counters of its own, which do not count the calls that they reject. */
 export function createRateLimits({ rates, store, draining, loginAccount }: RateLimitOptions): RateLimits {
@@ -82,7 +88,11 @@ function limit({ name, rate, store, key, delay }: LimitOptions): Middleware {
   const reject = async (ctx: Context): Promise<never> => {
     const { 'ratelimit-reset': reset } = ctx.response.headers;
     await delay?.(ctx);
-    throw problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Number(reset))) } });
+    const { socket } = ctx.req;
+    const count = (rejections.get(socket) ?? 0) + 1;
+    rejections.set(socket, count);
+    const closing = count < maxRejections ? undefined : { Connection: 'close' };
+    throw problem('rate_limited', { headers: { 'Retry-After': String(Math.max(1, Number(reset))), ...closing } });
   };
   /** True when the request exceeds the rate of a larger network, which the headers then describe. */
   const exceedsLarger = async (ctx: Context, networks: CountedNetwork[]): Promise<boolean> => {
