@@ -18,7 +18,7 @@ type Wait = <T>(step: () => Promise<T>) => Promise<T>;
 /**
  * Stores archives in a folder, such as a mounted disk. A file is written under another name, flushed to the disk and
  * then renamed, so that a file with its final name is complete also after a power failure. An operation that hangs, as
- * on a mount whose server is away, fails its call, but keeps the process until the kernel ends it.
+ * on a mount whose server is away, fails its call. It keeps the process until it ends, or the process is killed.
  * @param root absolute path
  */
 export function folderTarget(root: string, { maxSilenceMs }: TargetLimits = targetLimits): BackupTarget {
@@ -158,11 +158,12 @@ function ignoreMissing(error: NodeJS.ErrnoException): undefined {
 
 function explainFailure(description: string, call: string, cause: NodeJS.ErrnoException): Error {
   const { code } = cause;
+  if (code === undefined) return cause;
   const what: Readonly<Record<string, string>> = {
     EISDIR: `has a folder in the place of a file: ${call} (${code}). Move it away, then try again`,
     ENOTDIR: `has a file in the place of a folder: ${call} (${code}). Move it away, then try again`,
     ENOSPC: `is full: ${call} (${code}). Make room, then try again`,
   };
   const otherwise = `cannot be used: ${call} (${code}). Check its mount and the rights of this login, then try again`;
-  return new OperatorError(`${description} ${what[code ?? ''] ?? otherwise}`, { cause });
+  return new OperatorError(`${description} ${what[code] ?? otherwise}`, { cause });
 }

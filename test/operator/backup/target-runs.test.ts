@@ -1,3 +1,6 @@
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/config.ts';
 import type { BackupOutcome } from '../../../src/operator/backup/backup-request.ts';
@@ -7,7 +10,7 @@ import { runCommand } from '../../support/run-command.ts';
 import { type S3Server, startS3Server } from '../../support/s3-server.ts';
 import { createWorld, sql, type World } from '../../support/world.ts';
 
-describe('backup to a bucket', () => {
+describe('backup runs and their target', () => {
   let world: World;
   let s3: S3Server;
   let environment: Record<string, string>;
@@ -30,6 +33,23 @@ describe('backup to a bucket', () => {
     expect(states(stdout)).to.have.deep.members(['acme: archived', 'globex: archived', 'null: archived']);
     const verified = await backup('verify');
     expect(verified.code, verified.stderr).to.equal(0);
+  });
+
+  it('a folder in the place of an old archive is left alone, and fails no run', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'target-'));
+    const run = () =>
+      runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], { ...environment, BACKUP_TARGET: folder });
+    await run();
+    const [archive = ''] = await readdir(join(folder, 'control'));
+    await rm(join(folder, 'control', archive));
+    await mkdir(join(folder, 'control', archive));
+    const { code, stdout, stderr } = await run();
+    expect([code, stderr]).to.deep.equal([0, '']);
+    expect(stdout).to.include('1 old archive removed');
+    expect(await readdir(join(folder, 'control')))
+      .to.include(archive)
+      .and.have.length(2);
+    await rm(folder, { recursive: true });
   });
 
   it('a run whose bucket falls silent ends, names the calls, and keeps no later run waiting', async () => {
