@@ -8,8 +8,8 @@ export interface TargetLimits {
 }
 
 /**
- * A run ends less than 60 s after a target falls silent: the second silent call begins at most 18 s after the silence does and
- * ends 18 s later, and a call that begins just before that end is silent as long again.
+ * A run ends less than 60 s after a target falls silent: the second silent call begins at most 18 s after the silence
+ * does and ends 18 s later, and a call that begins just before that end is silent as long again.
  */
 export const targetLimits: TargetLimits = { maxSilenceMs: 18_000, retryMs: 200 };
 
