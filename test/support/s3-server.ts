@@ -1,41 +1,110 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { startProgram } from './command-line.ts';
-import { eventually } from './eventually.ts';
-import { freePort } from './free-port.ts';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+import { setTimeout as pause } from 'node:timers/promises';
+import { refuseSignature, type SignedRequest } from './s3-signature.ts';
+import { refused, type S3Response, S3Store } from './s3-store.ts';
 
-/** A server with the protocol of S3, and one bucket. */
+/** What a sick store does with a request in place of its response. */
+export type S3Fault =
+  | { readonly kind: 'silent' | 'no answer' | 'silent in the body' | 'cut in the body' | 'error in the document' }
+  | { readonly kind: 'slow'; readonly pieces: number; readonly pauseMs: number }
+  | { readonly kind: 'status'; readonly status: number; readonly code: string }
+  | { readonly kind: 'redirect'; readonly status: number; readonly location: string };
+
+/** A store with the protocol of S3, and one bucket. It checks every request as Amazon's does. */
 export interface S3Server {
-  /** Settings for a target in the bucket. */
+  /** Settings for a target in the bucket, with a temporary login. */
   readonly environment: Readonly<Record<string, string>>;
+  readonly store: S3Store;
+  /** Everything that arrived, as `PUT /bucket/key?query`. */
+  readonly requests: string[];
+  /** How far the clock of the store is ahead. */
+  clockOffsetMs: number;
+  /** Returns the fault of a request; undefined: it is answered as always. */
+  faultOf: (request: string) => S3Fault | undefined;
   close(): Promise<void>;
 }
 
-export async function startS3Server(bucket: string): Promise<S3Server> {
-  const folder = await mkdtemp(join(tmpdir(), 's3-'));
-  const port = await freePort();
-  const program = join(import.meta.dirname, '../../node_modules/s3rver/bin/s3rver.js');
-  const settings = ['-a', '127.0.0.1', '-p', String(port), '-d', folder, '--silent', '--configure-bucket', bucket];
-  const { process: server, ended } = startProgram(process.execPath, [program, ...settings], {});
-  const endpoint = `http://127.0.0.1:${port}`;
-  await eventually(() =>
-    fetch(endpoint).then(
-      () => true,
-      () => false,
-    ),
-  );
-  return {
-    environment: {
-      BACKUP_TARGET: `s3://${bucket}/some/prefix`,
-      AWS_ENDPOINT_URL: endpoint,
-      AWS_ACCESS_KEY_ID: 'S3RVER', // the only login of this server
-      AWS_SECRET_ACCESS_KEY: 'S3RVER',
-    },
+const login = {
+  accessKeyId: 'ASIAEXAMPLE',
+  secretAccessKey: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY',
+  sessionToken: 'AQoDYXdzEPT//////////wEXAMPLE+token==',
+  region: 'eu-central-1',
+};
+
+/** @param maxKeys of one page of a list */
+export async function startS3Server(bucket: string, maxKeys = 1_000): Promise<S3Server> {
+  const store = new S3Store(maxKeys);
+  const listener = createServer((request, response) => {
+    void answer(request, response).catch(() => response.destroy()); // the client has closed the connection
+  });
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const { method = '', url = '', headers } = request;
+    server.requests.push(`${method} ${url}`);
+    const fault = server.faultOf(`${method} ${url}`);
+    const signed = { method, url, headers, body: await buffer(request) };
+    await send(response, fault, refuse(fault) ?? respond(signed));
+  };
+  const respond = (request: SignedRequest): S3Response => {
+    const refusal = refuseSignature(request, login, Date.now() + server.clockOffsetMs);
+    if (refusal) return refused(refusal);
+    if (request.method === 'PUT' && !request.headers['content-length']) return refused([411, 'MissingContentLength']);
+    const [path = '', query = ''] = request.url.split(/\?(.*)/s);
+    const [, name, ...key] = path.split('/').map(decodeURIComponent);
+    if (name !== bucket) return refused([404, 'NoSuchBucket']);
+    return store.respond(request.method, key.join('/'), new Map(new URLSearchParams(query)), request.body);
+  };
+  const server: S3Server = {
+    environment: {},
+    store,
+    requests: [],
+    clockOffsetMs: 0,
+    faultOf: () => undefined,
     close: async () => {
-      server.kill('SIGKILL');
-      await ended;
-      await rm(folder, { recursive: true, force: true });
+      listener.close();
+      listener.closeAllConnections();
+      await once(listener, 'close');
     },
   };
+  await once(listener.listen(0, '127.0.0.1'), 'listening');
+  const environment = {
+    BACKUP_TARGET: `s3://${bucket}/some/prefix`,
+    AWS_ENDPOINT_URL: `http://127.0.0.1:${(listener.address() as AddressInfo).port}`,
+    AWS_ACCESS_KEY_ID: login.accessKeyId,
+    AWS_SECRET_ACCESS_KEY: login.secretAccessKey,
+    AWS_SESSION_TOKEN: login.sessionToken,
+    AWS_REGION: login.region,
+  };
+  return Object.assign(server, { environment });
+}
+
+async function send(response: ServerResponse, fault: S3Fault | undefined, right: S3Response): Promise<void> {
+  if (fault?.kind === 'silent') return;
+  if (fault?.kind === 'no answer') return void response.destroy();
+  if (fault?.kind === 'redirect') {
+    response.writeHead(fault.status, { location: fault.location }).end(refused([fault.status, 'Redirect']).body);
+    return;
+  }
+  const { status, headers, body } = right;
+  response.writeHead(status, { 'content-length': body.length, ...headers });
+  const half = Math.floor(body.length / 2);
+  if (fault?.kind === 'silent in the body') response.write(body.subarray(0, half));
+  else if (fault?.kind === 'cut in the body') response.write(body.subarray(0, half), () => response.destroy());
+  else if (fault?.kind === 'slow') {
+    const size = Math.ceil(body.length / fault.pieces);
+    for (let at = 0; at < body.length; at += size) {
+      await pause(fault.pauseMs);
+      response.write(body.subarray(at, at + size));
+    }
+    response.end();
+  } else response.end(body);
+}
+
+/** A request that is refused changes nothing. */
+function refuse(fault: S3Fault | undefined): S3Response | undefined {
+  if (fault?.kind === 'status') return refused([fault.status, fault.code]);
+  // S3 begins the response to the end of an upload before it knows whether it can put the parts together.
+  return fault?.kind === 'error in the document' ? { ...refused([500, 'InternalError']), status: 200 } : undefined;
 }

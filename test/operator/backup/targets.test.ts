@@ -23,7 +23,7 @@ describe('backup targets', () => {
   const targets: { name: string; target: BackupTarget }[] = [];
 
   before(async () => {
-    s3 = await startS3Server('backups');
+    s3 = await startS3Server('backups', 2);
     folder = await mkdtemp(join(tmpdir(), 'target-'));
     targets.push({ name: 'folder', target: openTarget(readConfig({ BACKUP_TARGET: folder }).backup) });
     targets.push({ name: 'bucket', target: openTarget(readConfig(s3.environment).backup) });
@@ -75,6 +75,18 @@ describe('backup targets', () => {
     await writeFile(join(folder, 'killed.unfinished'), 'half');
     expect(await listNames(targets[0]?.target as BackupTarget, '')).to.deep.equal([{ name: 'kept', bytes: 6 }]);
     for (const { target } of targets) await target.removeUnfinished();
+  });
+
+  it('a list that the store cuts into pages is read to its end, and every unfinished upload is removed', async () => {
+    const { target } = targets[1] as { target: BackupTarget };
+    const names = Array.from({ length: 7 }, (_, at) => `pages/${at} + ü & <x>'()*!~`);
+    for (const name of names) await target.write(name, chunks(Buffer.from('x')));
+    expect(await listNames(target, 'pages/')).to.have.deep.members(names.map(name => ({ name, bytes: 1 })));
+    for (const name of names) await target.remove(name);
+    for (let id = 0; id < 7; id++) s3.store.uploads.set(`id-${id}`, { key: 'some/prefix/left', parts: new Map() });
+    s3.store.uploads.set('of others', { key: 'some/prefixes', parts: new Map() });
+    await target.removeUnfinished();
+    expect([...s3.store.uploads.keys()]).to.deep.equal(['of others']);
   });
 
   it('an unusable bucket is explained by the setting to correct', async () => {

@@ -42,6 +42,16 @@ describe('log of operators', () => {
     expect(await logs('globex', '--since', '2100-01-01')).to.deep.equal([]);
   });
 
+  it('a time that is no day of the calendar is refused, so that no other day takes its place', async () => {
+    for (const time of ['2026-02-30', '2026-02-29T14:00Z', '2026-04-31', 'run 7', '2026-13-01']) {
+      const { code, stderr } = await run(['logs', 'globex', '--since', time]);
+      expect(code, time).to.equal(2);
+      expect(stderr).to.include(`'${time}' is invalid. Give a time such as 2026-11-22T14:00Z`);
+    }
+    for (const time of ['2024-02-29', '2024-02-29T14:00:05+02:00', '90m'])
+      expect((await run(['logs', 'globex', '--since', time])).code, time).to.equal(0);
+  });
+
   it('a secret from stdin is in no row of the log', async () => {
     const password = 'a chosen long password';
     const email = world.acme.admin.email;

@@ -92,10 +92,11 @@ describe('restore of a tenant to a moment', () => {
     expect((await readdir(join(folder, 'default'))).filter(name => !name.startsWith('base-'))).to.deep.equal(['wal']);
   });
 
-  it('is refused with the reason without a base backup for the moment, and for a time without zone or in the future', async () => {
+  it('is refused with the reason without a base backup for the moment, and for a time without zone, in the future or on no day of the calendar', async () => {
     const cases: [string, string, RegExp][] = [
       ['2026-11-21T14:05:00', 'usage', /zone/],
       ['2999-01-01T00:00:00Z', 'usage', /future/],
+      ['2026-02-30T00:00:00Z', 'usage', /2026-02-30T00:00:00Z is no day of the calendar/],
       ['2020-01-01T00:00:00Z', 'failed', /did not exist then/],
     ];
     for (const [at, code, message] of cases) {

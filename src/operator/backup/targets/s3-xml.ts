@@ -5,7 +5,8 @@
 
 /** Returns the text of the first element with this name; undefined when there is none. */
 export function xmlText(document: string, name: string): string | undefined {
-  return new RegExp(`<${name}>([^<]*)</${name}>`).exec(document)?.[1];
+  const text = new RegExp(`<${name}>([^<]*)</${name}>`).exec(document)?.[1];
+  return text === undefined ? undefined : decodeXml(text);
 }
 
 /** Returns the contents of all elements with this name. */
@@ -14,7 +15,7 @@ export function xmlBlocks(document: string, name: string): string[] {
 }
 
 /** Replaces character references (XML 1.0 §4.1). */
-export function decodeXml(text: string): string {
+function decodeXml(text: string): string {
   const named: Record<string, string> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
   return text.replace(/&(?:#(\d+)|#x([0-9a-f]+)|(\w+));/gi, (whole, decimal, hex, name) => {
     if (decimal) return String.fromCodePoint(Number(decimal));

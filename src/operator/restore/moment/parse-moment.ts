@@ -1,4 +1,5 @@
 import { OperatorError } from '../../../operator-error.ts';
+import { beginsWithCalendarDay } from '../../calendar-day.ts';
 
 /** @throws {OperatorError} unless the text is a time with a zone, in the past */
 export function parseMoment(text: string): Date {
@@ -8,6 +9,7 @@ export function parseMoment(text: string): Date {
     throw new OperatorError('Give the moment with its zone: 2026-11-21T14:05:00Z, or 2026-11-21T15:05:00+01:00', {
       usage: true,
     });
+  if (!beginsWithCalendarDay(text)) throw new OperatorError(`${text} is no day of the calendar`, { usage: true });
   if (moment.getTime() > Date.now()) throw new OperatorError(`${text} is in the future`, { usage: true });
   return moment;
 }

@@ -1,0 +1,40 @@
+import { expect } from 'chai';
+import { runScript } from '../support/command-line.ts';
+import { type S3Server, startS3Server } from '../support/s3-server.ts';
+import { createWorld, sql, type World } from '../support/world.ts';
+
+describe('a silent store', () => {
+  let world: World;
+  let s3: S3Server;
+  let environment: Record<string, string>;
+
+  before(async () => {
+    s3 = await startS3Server('backups');
+    world = await createWorld();
+    environment = { ...world.environment, ...s3.environment };
+  });
+  after(async () => {
+    await world.close();
+    await s3.close();
+  });
+
+  for (const [place, pattern] of Object.entries({ 'from the start': /./, 'at its first archive': /\/tenants\// }))
+    it(`ends a run by the command line within 60 s when it falls silent ${place}, and the run names the call`, async () => {
+      for (const tenant of [world.acme, world.globex])
+        await sql(tenant, `insert into currencies (code, name) select 'C' || count(*), 'Currency' from currencies`);
+      let silentAt = Number.POSITIVE_INFINITY;
+      s3.faultOf = request => {
+        if (pattern.test(request)) silentAt = Math.min(silentAt, performance.now());
+        return silentAt < Number.POSITIVE_INFINITY ? { kind: 'silent' } : undefined;
+      };
+      const { code, stdout, stderr } = await runScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
+      const seconds = (performance.now() - silentAt) / 1_000;
+      console.log(`      ${seconds.toFixed(1)} s: ${`${stdout}${stderr}`.trim().replaceAll('\n', '\n      ')}`);
+      expect(code).to.equal(1);
+      expect(stdout + stderr).to.match(/was silent for 18 s: (check|write) /);
+      expect(seconds).to.be.below(60);
+      s3.faultOf = () => undefined;
+      const next = await runScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
+      expect(next.code, next.stderr).to.equal(0);
+    });
+});

@@ -1,0 +1,92 @@
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { readConfig } from '../../../src/config.ts';
+import type { BackupOutcome } from '../../../src/operator/backup/backup-request.ts';
+import { runBackup } from '../../../src/operator/backup/run-backup.ts';
+import { openTarget } from '../../../src/operator/backup/targets/open-target.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { type S3Server, startS3Server } from '../../support/s3-server.ts';
+import { createWorld, sql, type World } from '../../support/world.ts';
+
+describe('backup runs and their target', () => {
+  let world: World;
+  let s3: S3Server;
+  let environment: Record<string, string>;
+
+  const backup = (...args: string[]) => runCommand('scripts/tenant.ts', ['backup', ...args, '--json'], environment);
+
+  before(async () => {
+    s3 = await startS3Server('backups', 2);
+    world = await createWorld();
+    environment = { ...world.environment, ...s3.environment };
+  });
+  after(async () => {
+    await world.close();
+    await s3.close();
+  });
+
+  it('a run archives every tenant to a bucket, and verify reads every byte of it back', async () => {
+    const { code, stdout, stderr } = await backup('run', '--all');
+    expect(code, stderr).to.equal(0);
+    expect(states(stdout)).to.have.deep.members(['acme: archived', 'globex: archived', 'null: archived']);
+    const verified = await backup('verify');
+    expect(verified.code, verified.stderr).to.equal(0);
+  });
+
+  it('a folder in the place of an old archive is left alone, and fails no run', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'target-'));
+    const run = () =>
+      runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], { ...environment, BACKUP_TARGET: folder });
+    await run();
+    const [archive = ''] = await readdir(join(folder, 'control'));
+    await rm(join(folder, 'control', archive));
+    await mkdir(join(folder, 'control', archive));
+    const { code, stdout, stderr } = await run();
+    expect([code, stderr]).to.deep.equal([0, '']);
+    expect(stdout).to.include('1 old archive removed');
+    expect(await readdir(join(folder, 'control')))
+      .to.include(archive)
+      .and.have.length(2);
+    await rm(folder, { recursive: true });
+  });
+
+  it('a run whose bucket falls silent ends, names the calls, and keeps no later run waiting', async () => {
+    for (const tenant of [world.acme, world.globex])
+      await sql(tenant, `insert into currencies (code, name) values ('USD', 'Dollar')`);
+    const config = readConfig(environment);
+    const target = openTarget(config.backup, { maxSilenceMs: 2_000, retryMs: 1 });
+    let isSilent = false;
+    s3.faultOf = request => {
+      isSilent ||= /^PUT .*\/tenants\//.test(request);
+      return isSilent ? { kind: 'silent' } : undefined;
+    };
+    const outcomes: BackupOutcome[] = [];
+    const request = { slugs: undefined, concurrency: 1, keep: config.backup.keep };
+    await runBackup(world.installation, target, request, { onOutcome: outcome => outcomes.push(outcome) });
+    const errors = outcomes.map(({ slug, error }) => `${slug}: ${error}`.replace(/(tenants|control)\/\S+/, 'FILE'));
+    const [first, second] = outcomes.map(({ slug }) => slug);
+    const [description, remedy] = [
+      's3://backups/some/prefix',
+      'Check AWS_ENDPOINT_URL and the network, then try again',
+    ];
+    expect(errors).to.deep.equal([
+      `${first}: ${description} was silent for 2 s: write FILE ${remedy}`,
+      `${second}: ${description} does not respond, so this was not tried: write FILE ${remedy}`,
+      `null: ${description} does not respond, so this was not tried: write FILE ${remedy}`,
+    ]);
+    s3.faultOf = () => undefined;
+    const { code, stdout, stderr } = await backup('run', '--all');
+    expect(code, stderr).to.equal(0);
+    expect(states(stdout)).to.have.deep.members(['acme: archived', 'globex: archived', 'null: archived']);
+  });
+});
+
+function states(stdout: string): string[] {
+  const outcomes: { slug: string | null; state: string }[] = stdout
+    .split('\n')
+    .filter(Boolean)
+    .map(line => JSON.parse(line));
+  return outcomes.filter(({ state }) => state).map(({ slug, state }) => `${slug}: ${state}`);
+}
