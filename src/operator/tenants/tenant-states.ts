@@ -7,7 +7,9 @@ import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
+import type { MoveState } from '../move/move-protocol.ts';
 import { newEpoch } from '../move/move-store.ts';
+import { commandToEnd } from '../move/read-moves.ts';
 import { condemnDatabase, nobody } from '../move/tenant-guard.ts';
 import { operatorName } from '../operator-name.ts';
 import { type RemovalStep, type RestoreEffects, takeSteps } from '../restore/restore-protocol.ts';
@@ -142,14 +144,13 @@ async function readArchiveFacts(
 
 /** @throws {OperatorError} when the tenant has another database, on the server that it was or will be moved from */
 async function requireNoMove(control: pg.Client, { id, slug }: Tenant): Promise<void> {
-  const { rows } = await control.query<{ state: string }>(
+  const { rows } = await control.query<{ state: MoveState }>(
     `select state from tenant_moves where tenant_id = $1 and state not in ('settled', 'aborted')`,
     [id],
   );
   if (!rows[0]) return;
-  const command = rows[0].state === 'switched' || rows[0].state === 'settling' ? 'settle' : 'abort';
   throw new OperatorError(
-    `${slug} has two databases, because of a move. Drop the other one first: npx backoffice move ${command} ${slug}`,
+    `${slug} has two databases, because of a move. End it first: ${commandToEnd(rows[0].state, slug)}`,
   );
 }
 

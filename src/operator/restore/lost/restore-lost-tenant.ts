@@ -103,7 +103,7 @@ function ignoreDependent(error: unknown): void {
   if (sqlState(error) !== '2BP01') throw error;
 }
 
-/** Gives the tenant the names of its next database, and marks it. An unfinished move has that one as its source. */
+/** Gives the tenant the names of its next database, and marks it. An unfinished move has that one in place of the lost. */
 async function begin(control: pg.Client, tenant: Tenant, { description }: RestorableData): Promise<void> {
   const { id, slug, server, databaseName, restoring } = tenant;
   await inTransaction(control, async () => {
@@ -120,6 +120,11 @@ async function begin(control: pg.Client, tenant: Tenant, { description }: Restor
     await control.query(
       `update tenant_moves set from_database = $3, from_role = $3
         where tenant_id = $1 and from_database = $2 and state not in ('switched', 'settling', 'settled', 'aborted')`,
+      [id, databaseName, name],
+    );
+    await control.query(
+      `update tenant_moves set to_database = $3, to_role = $3
+        where tenant_id = $1 and to_database = $2 and state = 'verified'`,
       [id, databaseName, name],
     );
     // The database of a restore that was not completed was never that of the tenant.
