@@ -207,6 +207,22 @@ describe('move of a tenant', () => {
     expect((await run(['move', 'acme', '--back'])).stderr).to.include('has no move that can be reversed');
   });
 
+  it('an aborted move leaves no database behind', async () => {
+    const failing = { onStep: (_: string, step: { kind: string }) => expect(step.kind).not.to.equal('copy changes') };
+    await moveTenant(world.installation, 'acme', { ...request, to: 'default' }, failing).catch(() => {});
+    const { code, stdout } = await run(['move', 'abort', 'acme', '--json']);
+    expect(code).to.equal(0);
+    const { state: aborted, newDatabase } = JSON.parse(stdout);
+    expect(aborted).to.equal('aborted');
+    const found = await withConnection(postgresUrl(), client =>
+      client.query('select from pg_database where datname = $1 union all select from pg_roles where rolname = $1', [
+        newDatabase,
+      ]),
+    );
+    expect(found.rowCount).to.equal(0);
+    expect((await acme.post(path, { Title: 'after the abort' })).status).to.equal(201);
+  });
+
   it('a run that fails when the tenant has its new database opens it, and a later one does if that run is killed', async () => {
     const to = (await tenant()).server.name === 'second' ? 'default' : 'second';
     const failing = { onStep: (_: string, step: { kind: string }) => expect(step.kind).not.to.equal('open target') };
@@ -234,22 +250,6 @@ describe('move of a tenant', () => {
     expect(stderr).to.include(`acme had its new database already, and is served by ${to} now`);
     await expectAll(titles);
     expect((await run(['move', 'settle', 'acme', '--yes'])).code).to.equal(0);
-  });
-
-  it('an aborted move leaves no database behind', async () => {
-    const failing = { onStep: (_: string, step: { kind: string }) => expect(step.kind).not.to.equal('copy changes') };
-    await moveTenant(world.installation, 'acme', { ...request, to: 'default' }, failing).catch(() => {});
-    const { code, stdout } = await run(['move', 'abort', 'acme', '--json']);
-    expect(code).to.equal(0);
-    const { state: aborted, newDatabase } = JSON.parse(stdout);
-    expect(aborted).to.equal('aborted');
-    const found = await withConnection(postgresUrl(), client =>
-      client.query('select from pg_database where datname = $1 union all select from pg_roles where rolname = $1', [
-        newDatabase,
-      ]),
-    );
-    expect(found.rowCount).to.equal(0);
-    expect((await acme.post(path, { Title: 'after the abort' })).status).to.equal(201);
   });
 
   it('a move is refused with the reason when the tenant cannot be moved', async () => {

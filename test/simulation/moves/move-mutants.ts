@@ -129,6 +129,6 @@ export const moveMutants: readonly Mutant[] = [
     file: protocol,
     text: "if (!closedByThisRun) yield { kind: 'claim target' };",
     replacement: "if (isGivingUp) yield { kind: 'drop target' };",
-    seed: 3,
+    seed: 338,
   },
 ];
