@@ -52,11 +52,14 @@ function isUndelete({ at, archive, to, lost }: RestoreFields): boolean {
 async function restoreAside({ slug, to, at, archive }: RestoreFields, context: Context<'installation'>) {
   const { installation, output, progress } = context;
   if (to === undefined) throw new OperatorError('Give the slug of the new tenant: --to <new-slug>', { usage: true });
+  const { copyFrom } = await import('../tenants/purging.ts');
   const { createSideTenant, requireFreeSlug } = await import('../restore/side-tenant.ts');
   await requireFreeSlug(installation, to);
   const source = await findTenant(installation, slug);
-  const document = await restoreData(installation, source, { at, archive }, progress, data =>
-    createSideTenant(installation, source, to, data),
+  const document = await copyFrom(installation, source, to, () =>
+    restoreData(installation, source, { at, archive }, progress, data =>
+      createSideTenant(installation, source, to, data),
+    ),
   );
   output.result({ ...document, source: slug }, () =>
     [fieldsText(document), '', `Compare it with ${slug}: npx backoffice restore diff ${to}`].join('\n'),

@@ -14,7 +14,8 @@ import { condemnDatabase, nobody } from '../move/tenant-guard.ts';
 import { operatorName } from '../operator-name.ts';
 import { type RemovalStep, type RestoreEffects, takeSteps } from '../restore/restore-protocol.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
-import { type PurgeRecord, type SignedRecord, signPurgeRecord } from './purge-record.ts';
+import type { UnendedPurge } from './purge-end.ts';
+import { type PurgeRecord, purgeRecord, type SignedRecord, signRecord } from './purge-record.ts';
 import { findTenant } from './tenants.ts';
 
 /** @throws {OperatorError} when the tenant must be deleted before it can be purged, or a move or swap of it to end */
@@ -30,22 +31,24 @@ export async function requirePurgeable(control: pg.Client, tenant: Tenant): Prom
  * Removes a deleted tenant, or one whose provisioning was never completed, permanently: its database, its login role,
  * and its rows in the control database, except for one row in `purged_tenants`. Among them is the data key of its
  * archives: nobody can read them any more. It can be run again after it was killed at any point. Afterwards the slug is
- * free; the name of the database is never used again.
+ * free; the name of the database is never used again. From its first step on nothing brings the tenant back.
  * @param onStep called before each step
- * @returns the signed record of what was destroyed, which is also in `purged_tenants`
+ * @returns the signed record of what was destroyed, which is also in `purged_tenants`; or, if the tenant has archives,
+ *   the purge whose record is signed when the backup target has no key of them either (`endPurge`)
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
  */
 export async function purgeTenant(
   installation: Installation,
   slug: string,
   onStep: (step: RemovalStep) => void = () => {},
-): Promise<SignedRecord> {
+): Promise<SignedRecord | UnendedPurge> {
   return withConnection(installation.controlUrl, async client => {
     await acquireLock(client, lockSpaces.slug, lockKey(slug));
     const { id } = await findTenant(installation, slug);
     await acquireLock(client, lockSpaces.tenant, id);
     const tenant = await findTenant(installation, slug);
     await requirePurgeable(client, tenant);
+    await client.query('update tenants set purging_at = now() where id = $1 and purging_at is null', [id]);
     const removal = await createRemoval(installation, client, tenant);
     await takeSteps({ state: 'aside', fence: 'none' }, 'none', removal.effects, onStep);
     return removal.record();
@@ -60,7 +63,7 @@ export async function createRemoval(
   installation: Installation,
   client: pg.Client,
   tenant: Tenant,
-): Promise<{ effects: RestoreEffects<RemovalStep>; record: () => SignedRecord }> {
+): Promise<{ effects: RestoreEffects<RemovalStep>; record: () => SignedRecord | UnendedPurge }> {
   const { secrets, servers } = installation;
   const { server, databaseName, roleName, guid, id } = tenant;
   const adminUrl = servers.adminUrl(server);
@@ -71,7 +74,7 @@ export async function createRemoval(
       const { isOwned, isOpen } = await readOwnership(admin, url, tenant);
       if (isOwned) await work(admin, isOpen);
     });
-  let record: SignedRecord | undefined;
+  let record: SignedRecord | UnendedPurge | undefined;
   const effects: RestoreEffects<RemovalStep> = {
     'condemn database': () =>
       ifOwned(async (_, isOpen) => {
@@ -90,9 +93,7 @@ export async function createRemoval(
         await admin.query(`drop role if exists ${quoteIdentifier(roleName)}`);
       }),
     'forget tenant': async () => {
-      record = await forget(client, tenant, async () =>
-        signPurgeRecord(secrets, tenant, { purgedBy: operatorName(), ...(await readArchiveFacts(client, tenant)) }),
-      );
+      record = await forget(client, tenant, secrets);
     },
   };
   return {
@@ -107,21 +108,23 @@ export async function createRemoval(
 /** Removes the rows of a tenant from the control database, except for one row in `purged_tenants`. */
 async function forget(
   client: pg.Client,
-  { id, guid }: Tenant,
-  sign: () => Promise<SignedRecord>,
-): Promise<SignedRecord> {
+  tenant: Tenant,
+  secrets: Installation['secrets'],
+): Promise<SignedRecord | UnendedPurge> {
+  const { id, guid } = tenant;
   await client.query('begin');
   try {
-    const record = await sign();
+    const record = purgeRecord(tenant, { purgedBy: operatorName(), ...(await readArchiveFacts(client, tenant)) });
+    const signed = record.archives.length === 0 ? signRecord(secrets, record) : undefined;
     await client.query(
       `insert into purged_tenants (id, guid, slug, name, database_name, created_at, record, signature)
         select id, guid, slug, name, database_name, created_at, $1, $2 from tenants where id = $3`,
-      [record.text, record.signature, id],
+      [signed?.text ?? JSON.stringify(record), signed?.signature, id],
     );
     await client.query(`update operator_actions set arguments = '{}', error = null where tenant_guid = $1`, [guid]);
     await client.query('delete from tenants where id = $1', [id]);
     await client.query('commit');
-    return record;
+    return signed ?? { id, record };
   } catch (error) {
     await client.query('rollback').catch(() => {});
     throw error;

@@ -11,6 +11,7 @@ import { physicalName } from '../../provisioning/physical-names.ts';
 import { createTenantDatabase } from '../../provisioning/tenant-database.ts';
 import { compatibleFrom } from '../../schema/schema-steps.ts';
 import { headFingerprint } from '../../schema/template-fingerprint.ts';
+import { requireNotPurging } from '../../tenants/purging.ts';
 import { findTenant } from '../../tenants/tenants.ts';
 import { fillTenant, type RestorableData, requireKnownVersion } from '../side-tenant.ts';
 import { announceData } from '../swap/exchange-pointers.ts';
@@ -53,8 +54,10 @@ export async function restoreLostTenant(
   });
 }
 
-/** @throws {OperatorError} when the server has the database, and no restore of it has begun */
-export async function requireLost({ servers }: Installation, tenant: Tenant): Promise<void> {
+/** @throws {OperatorError} when the server has the database, and no restore of it has begun; or the tenant is purged */
+export async function requireLost(installation: Installation, tenant: Tenant): Promise<void> {
+  const { servers } = installation;
+  await requireNotPurging(installation, tenant.slug);
   const { slug, status, server, databaseName, restoring } = tenant;
   if (status === 'provisioning') throw new OperatorError(`${slug} is not completely provisioned: provision it again`);
   const { exists } = await withConnection(servers.adminUrl(server), admin => findRemains(admin, tenant));
