@@ -8,6 +8,7 @@ import { type RunningScript, startScript } from '../../support/command-line.ts';
 import { CrashingServer } from '../../support/crashing-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { startSilentProxy } from '../../support/silent-proxy.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, type World } from '../../support/world.ts';
 
@@ -36,19 +37,38 @@ describe('move whose target dies behind the fence', () => {
   const run = (args: string[], input = '') => runCommand('scripts/tenant.ts', args, world.environment, input);
   const tenant = () => world.control.em.fork().findOneOrFail(Tenant, { slug: 'acme' }, { populate: ['server'] });
 
-  /** Starts the move, and kills its target while the run waits behind the fence for a lock. */
-  async function killBehindFence(): Promise<RunningScript> {
-    const lock = new pg.Client(databaseUrl(postgresUrl(), (await tenant()).databaseName));
+  const killBehindFence = () => fenced(postgresUrl(), moveArguments, () => second.crash());
+
+  /** Starts a move, and does something while the run waits behind the fence for a lock in the old database. */
+  async function fenced(oldServer: string, args: string[], work: () => Promise<unknown>): Promise<RunningScript> {
+    const lock = new pg.Client(databaseUrl(oldServer, (await tenant()).databaseName));
     await lock.connect();
     await lock.query('begin; lock table entity_statuses in row exclusive mode');
-    const running = startScript('scripts/tenant.ts', moveArguments, world.environment);
+    const running = startScript('scripts/tenant.ts', args, world.environment);
     await eventually(
       () => running.output.stdout.includes('"step":"copy changes"') || running.process.exitCode !== null,
     );
-    await second.crash();
+    await work();
     await lock.end();
     return running;
   }
+
+  const targetName = async (): Promise<string> => {
+    const [move] = await world.control.em.execute<{ name: string }[]>(
+      'select to_database as name from tenant_moves order by id desc limit 1',
+    );
+    return move?.name ?? '';
+  };
+  const inTarget = async (text: string): Promise<void> => {
+    await withConnection(databaseUrl(second.url, await targetName()), client => client.query(text));
+  };
+  /** Lets the target refuse each new row as a server does whose disk is full. */
+  const withoutRoom = () =>
+    inTarget(`
+      create function no_room() returns boolean language plpgsql as $$
+        begin raise exception 'could not extend file: No space left on device' using errcode = 'disk_full'; end $$;
+      alter table entity_statuses add constraint no_room check (no_room()) not valid`);
+  const withRoom = () => inTarget('alter table entity_statuses drop constraint no_room; drop function no_room()');
 
   async function write(): Promise<number> {
     const Title = `status ${++number}`;
@@ -58,7 +78,7 @@ describe('move whose target dies behind the fence', () => {
   }
 
   async function expectServed(): Promise<void> {
-    await eventually(async () => (await write()) === 201, 30_000);
+    await eventually(async () => (await write()) === 201);
     expect((await tenant()).server.name).to.equal('default');
     expect((await globex.post(path, { Title: `status ${++number}` })).status).to.equal(201);
   }
@@ -78,6 +98,15 @@ describe('move whose target dies behind the fence', () => {
     expect(await write()).to.equal(201);
 
     await second.restart();
+    await withoutRoom();
+    const full = await run(['move', 'resume', 'acme']);
+    expect([full.code, full.stderr]).to.deep.equal([
+      1,
+      'The move of acme from default to second has stopped (could not extend file: No space left on device): acme is ' +
+        'served by default, as before. When both servers work, go on: npx backoffice move resume acme\n',
+    ]);
+    expect(await write()).to.equal(201);
+    await withRoom();
     const { code: done, stderr: error } = await run(['move', 'resume', 'acme', '--json']);
     expect(done, error).to.equal(0);
     expect((await tenant()).server.name).to.equal('second');
@@ -113,5 +142,21 @@ describe('move whose target dies behind the fence', () => {
     );
     expect(left.rowCount).to.equal(0);
     expect(await write()).to.equal(201);
+  });
+
+  it('a tenant is served by its old server again while the new one is silent, and accepts connections', async () => {
+    expect((await run(moveArguments)).code).to.equal(0);
+    const proxy = await startSilentProxy();
+    try {
+      const added = await run(['server', 'add', 'quiet'], proxy.through(postgresUrl()));
+      expect(added.code, added.stderr).to.equal(0);
+      const args = ['move', 'acme', '--to', 'quiet', '--pause', '5', '--json'];
+      const { ended } = await fenced(second.url, args, async () => proxy.silence(await targetName()));
+      const { code, stderr } = await ended;
+      expect([code, await write()], stderr).to.deep.equal([1, 201]);
+      expect(stderr).to.include('acme is served by second, as before');
+    } finally {
+      await proxy.close();
+    }
   });
 });
