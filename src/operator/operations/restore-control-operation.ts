@@ -7,7 +7,7 @@ import type { PurgedTenants } from '../restore/control/remove-purged.ts';
 import { defineOperation } from './operation.ts';
 import { flag, option, type Values } from './operation-fields.ts';
 import { parsePositive } from './parse-positive.ts';
-import { restoreEach } from './restore-lost-tenants.ts';
+import { restoreEach } from './restore-lost-fleet.ts';
 import { withBudget } from './with-budget.ts';
 
 const fields = {

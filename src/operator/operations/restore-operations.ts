@@ -52,7 +52,7 @@ changed and removed since, restore swap puts the restored data in place, and res
       return context.output.result({ slug, guid, status }, () => `${slug} is ${status}.`);
     }
     if (slug === undefined) {
-      const { restoreLostFleet } = await import('./restore-lost-tenants.ts');
+      const { restoreLostFleet } = await import('./restore-lost-fleet.ts');
       return restoreLostFleet(values, { installation, ...context });
     }
     return values.lost

@@ -48,7 +48,6 @@ export async function purgeTenant(
     await acquireLock(client, lockSpaces.tenant, id);
     const tenant = await findTenant(installation, slug);
     await requirePurgeable(client, tenant);
-    await client.query('update tenants set purging_at = now() where id = $1 and purging_at is null', [id]);
     const removal = await createRemoval(installation, client, tenant);
     await takeSteps({ state: 'aside', fence: 'none' }, 'none', removal.effects, onStep);
     return removal.record();
@@ -76,14 +75,16 @@ export async function createRemoval(
     });
   let record: SignedRecord | UnendedPurge | undefined;
   const effects: RestoreEffects<RemovalStep> = {
-    'condemn database': () =>
-      ifOwned(async (_, isOpen) => {
+    'condemn database': async () => {
+      await client.query('update tenants set purging_at = now() where id = $1 and purging_at is null', [id]);
+      await ifOwned(async (_, isOpen) => {
         if (!isOpen) return;
         await withConnection(url, database => condemnDatabase(database, { epoch }, guid)).catch(error => {
           // A killed restore leaves one without tables, which no process serves.
           if (sqlState(error) !== '42P01') throw error;
         });
-      }),
+      });
+    },
     'drop database': () =>
       ifOwned(async admin => {
         // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.

@@ -8,6 +8,7 @@ import { lockTenant } from '../../move/lock-tenant.ts';
 import type { MoveState } from '../../move/move-protocol.ts';
 import { commandToEnd } from '../../move/read-moves.ts';
 import { RunReplacedError } from '../../move/tenant-guard.ts';
+import { requireNotPurging } from '../../tenants/purging.ts';
 import { findRestoredPair, type RestoredPair } from '../find-side.ts';
 import { type RestoreGoal, type SwapStep, takeSteps } from '../restore-protocol.ts';
 import { SwapRun } from './swap-run.ts';
@@ -43,6 +44,7 @@ export async function swapTenants(
 ): Promise<SwapResult> {
   const found = await findRestoredPair(installation, slug);
   return withLockedPair(installation, found, async (control, pair) => {
+    await requireNotPurging(installation, pair.side.slug);
     await requireIdle(control, pair, toRestored);
     const run = new SwapRun(installation, control, pair);
     await drive(installation, run, toRestored ? 'swapped' : 'aside', observers);
