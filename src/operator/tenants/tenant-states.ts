@@ -64,7 +64,7 @@ export async function createRemoval(
   tenant: Tenant,
 ): Promise<{ effects: RestoreEffects<RemovalStep>; record: () => SignedRecord | UnendedPurge }> {
   const { secrets, servers } = installation;
-  const { server, databaseName, roleName, guid, id } = tenant;
+  const { server, databaseName, roleName, guid, id, slug } = tenant;
   const adminUrl = servers.adminUrl(server);
   const url = databaseUrl(adminUrl, databaseName);
   const epoch = await newEpoch(client, [id]);
@@ -76,7 +76,12 @@ export async function createRemoval(
   let record: SignedRecord | UnendedPurge | undefined;
   const effects: RestoreEffects<RemovalStep> = {
     'condemn database': async () => {
-      await client.query('update tenants set purging_at = now() where id = $1 and purging_at is null', [id]);
+      const { rowCount } = await client.query(
+        `update tenants set purging_at = coalesce(purging_at, now())
+          where id = $1 and status in ('deleted', 'provisioning')`,
+        [id],
+      );
+      if (!rowCount) throw new OperatorError(`${slug} is not deleted any more: nothing was removed`);
       await ifOwned(async (_, isOpen) => {
         if (!isOpen) return;
         await withConnection(url, database => condemnDatabase(database, { epoch }, guid)).catch(error => {

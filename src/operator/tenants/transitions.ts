@@ -25,13 +25,14 @@ interface Control {
  */
 export async function changeState(control: Control, slug: string, transition: Transition): Promise<TenantSummary> {
   const { from, to } = transitions[transition];
-  await requireNotPurging(control, slug);
   const changed = await control.statements.execute<object[]>(
     'update tenants set status = ?, updated_at = now() where slug = ? and status = any (?::text[]) and purging_at is null returning id',
     [to, slug, `{${from.join(',')}}`],
   );
   const tenant = await readTenant(control, slug);
-  if (changed.length === 0) requireState(tenant, transition);
+  if (changed.length > 0) return tenant;
+  await requireNotPurging(control, slug);
+  requireState(tenant, transition);
   return tenant;
 }
 

@@ -32,8 +32,8 @@ interface Options {
 }
 
 /**
- * Restores every tenant, or every tenant of a server, whose database its server does not have, from the newest archive: the login role, the database
- * and the data. A tenant whose database exists stays as it is. A tenant that fails does not stop the others; the next
+ * Restores every tenant, or every tenant of a server, whose database its server does not have, from the newest archive:
+ * the login role, the database and the data. A tenant whose database exists stays as it is. A tenant that fails does not stop the others; the next
  * run takes those that are left.
  */
 export async function restoreLostTenants(
