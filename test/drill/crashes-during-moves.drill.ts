@@ -1,57 +1,16 @@
-import { readFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import type { Client } from '../support/client.ts';
 import { startScript } from '../support/command-line.ts';
+import { CrashingServer } from '../support/crashing-server.ts';
 import { eventually } from '../support/eventually.ts';
-import { freePort } from '../support/free-port.ts';
 import { runCommand } from '../support/run-command.ts';
-import { makeServerFolder } from '../support/server-folder.ts';
 import { createWorld, type World } from '../support/world.ts';
 import { notWrittenOnce } from '../support/written-once.ts';
 
 const path = '/api/v1/EntityStatus';
 /** The steps before which a server is killed, as the command prints them. */
 const steps = ['copy', 'close source', 'copy changes', 'verified', 'open target', 'switched'];
-
-/** A PostgreSQL server that can be killed and started again on the same port. */
-class CrashingServer {
-  readonly #folder: string;
-  readonly #settings: string[];
-  #running: EmbeddedPostgres;
-
-  private constructor(folder: string, settings: string[], running: EmbeddedPostgres) {
-    this.#folder = folder;
-    this.#settings = settings;
-    this.#running = running;
-  }
-
-  static async start(name: string): Promise<CrashingServer> {
-    const folder = await makeServerFolder(name);
-    const settings = ['fsync=off', 'max_connections=60', `port=${await freePort()}`];
-    return new CrashingServer(folder, settings, await startEmbeddedPostgres(folder, { settings }));
-  }
-
-  get url(): string {
-    return this.#running.url;
-  }
-
-  async crash(): Promise<void> {
-    const file = await readFile(join(this.#folder, 'postgres', 'postmaster.pid'), 'utf8');
-    process.kill(Number(file.split('\n')[0]), 'SIGKILL');
-  }
-
-  async restart(): Promise<void> {
-    this.#running = await startEmbeddedPostgres(this.#folder, { settings: this.#settings });
-  }
-
-  async close(): Promise<void> {
-    await this.#running.leave();
-    await rm(this.#folder, { recursive: true, force: true });
-  }
-}
 
 describe('drill: crashes of PostgreSQL servers during moves', () => {
   let world: World;

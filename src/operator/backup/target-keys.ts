@@ -2,7 +2,7 @@ import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { runConcurrently } from '../run-concurrently.ts';
 import { readKeys, type SealedKey } from './data-keys.ts';
-import { readPurgedTenants, writePurgeRecord } from './purge-records.ts';
+import { readPurgedTenants, writePurgeMark } from './purge-marks.ts';
 import { formerKeyring, readFormerKeyring } from './read-target-keys.ts';
 import { writeJson } from './target-files.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
@@ -14,8 +14,8 @@ const concurrentFiles = 8;
  *
  *   K1 (once) A key is written when the target lacks it. No file has two keys, so no run takes one away by writing
  *      others.
- *   K2 (by name) Keys are removed one by one: that of a tenant which `purged_tenants` names, after the record of its
- *      purge is in the target; and an earlier key of the control database, which this control database has destroyed.
+ *   K2 (by name) Keys are removed one by one: that of a tenant which `purged_tenants` names, after the mark of
+ *      its purge is in the target; and an earlier key of the control database, which this control database has destroyed.
  *   K3 (gone is gone) A run that has written keys checks that the control database still has them, and removes the
  *      others again. A purge removes its key after its commit. So no purged key stays, whichever comes last.
  */
@@ -32,7 +32,7 @@ export async function storeKeys(control: Queryable, target: BackupTarget, secret
   await runConcurrently(missing, concurrentFiles, key => writeKey(target, secrets, key));
   if (names.has(formerKeyring)) await splitFormerKeyring(control, target, keys);
   if (missing.length > 0) await removeDestroyedKeys(control, target, missing);
-  await removePurgedKeys(control, target);
+  await removePurgedKeys(control, target, secrets);
   if (!secrets.previous) await removeFormerSeals(target, secrets, keys, names);
 }
 
@@ -64,7 +64,7 @@ async function splitFormerKeyring(control: Queryable, target: BackupTarget, stor
     others.flatMap(({ tenant }) => tenant ?? []),
   );
   for (const key of others)
-    if (!purged.some(({ guid }) => guid === key.tenant))
+    if (!key.tenant || !purged.includes(key.tenant))
       await writeJson(target, `${folderOf(key.tenant)}${key.fingerprint}-keyring.json`, documentOf(key));
   await target.remove(formerKeyring);
 }
@@ -95,15 +95,15 @@ export async function removeKey(target: BackupTarget, tenant: string | null, fin
 }
 
 /**
- * Removes the keys of purged tenants from the target, so that nobody can read their archives any more: first the record
- * of the purge is written, then the key is removed. A killed one is ended by the next call.
+ * Removes the keys of purged tenants from the target, so that nobody can read their archives any more: first the purge
+ * is marked, then the key is removed. A killed one is ended by the next call.
  */
-export async function removePurgedKeys(control: Queryable, target: BackupTarget): Promise<void> {
+export async function removePurgedKeys(control: Queryable, target: BackupTarget, secrets: SecretBox): Promise<void> {
   const files: { name: string; tenant: string }[] = [];
   for await (const { name } of target.list('keys/')) files.push({ name, tenant: name.split('/')[1] ?? '' });
   const tenants = new Set(files.map(({ tenant }) => tenant).filter(tenant => tenant !== 'control'));
   for (const purged of await readPurgedTenants(control, [...tenants])) {
-    await writePurgeRecord(target, purged);
-    for (const { name, tenant } of files) if (tenant === purged.guid) await target.remove(name);
+    await writePurgeMark(target, secrets, purged);
+    for (const { name, tenant } of files) if (tenant === purged) await target.remove(name);
   }
 }

@@ -6,12 +6,13 @@ import type { CheckedTenant } from './control-facts.ts';
 
 /** Checks that the database of a tenant exists and accepts connections. */
 export function checkTenantDatabase(
-  { slug, guid, databaseName, status }: CheckedTenant,
+  { slug, guid, databaseName, status, isPurging }: CheckedTenant,
   { facts, unclaimedIdentities, report }: CheckContext,
 ): void {
   const database = facts.databases.get(databaseName);
-  const restore =
-    status === 'deleted'
+  const restore = isPurging
+    ? `End the purge: npx backoffice purge ${slug}`
+    : status === 'deleted'
       ? `Restore it: npx backoffice restore ${slug} --lost. Or purge the tenant: npx backoffice purge ${slug}`
       : `Restore it from its newest archive: npx backoffice restore ${slug} --lost`;
   const renamed = [...unclaimedIdentities].filter(([, identity]) => identity === guid).map(([name]) => name);

@@ -17,7 +17,10 @@ export function isUnfinished({ state }: Pick<MoveFacts, 'state'>): boolean {
 
 function unfinished({ state, from, to, fromDatabase, toDatabase }: MoveFacts, slug: string): Finding[] {
   const waiting = state === 'fenced' || state === 'verified' ? ', and its requests get 503 meanwhile' : '';
-  const remedy = `Go on with it: npx backoffice move resume ${slug}. Or give it up: npx backoffice move abort ${slug}`;
+  const isPointed = state === 'verified';
+  const remedy =
+    `Go on with it: npx backoffice move resume ${slug}` +
+    (isPointed ? '' : `. Or give it up: npx backoffice move abort ${slug}`);
   const ofServer = (server: string, part: string): Finding =>
     toFinding(server, {
       check: 'unfinished_move',
@@ -26,8 +29,8 @@ function unfinished({ state, from, to, fromDatabase, toDatabase }: MoveFacts, sl
       remedy,
     });
   return [
-    ofServer(from, `its database here is ${fromDatabase}`),
-    ofServer(to, `its new database here, ${toDatabase}, is not used yet`),
+    ofServer(from, `its ${isPointed ? 'old ' : ''}database here is ${fromDatabase}`),
+    ofServer(to, `its new database here, ${toDatabase}, is not ${isPointed ? 'open' : 'used'} yet`),
   ];
 }
 

@@ -10,7 +10,10 @@ import { readCheckedDatabases } from './checked-databases.ts';
 export type CheckedTenant = Pick<
   Tenant,
   'id' | 'guid' | 'slug' | 'status' | 'server' | 'databaseName' | 'roleName' | 'rolePassword' | 'schemaVersion'
->;
+> & {
+  /** True if a purge has begun. */
+  isPurging: boolean;
+};
 
 /** A move of a tenant that is unfinished, or whose old database is still there. */
 export interface MoveFacts {
@@ -122,7 +125,8 @@ async function readTenants(client: pg.Client, servers: Server[]): Promise<Checke
   const serverOf = new Map(servers.map(server => [server.id, server]));
   const { rows } = await client.query<Omit<CheckedTenant, 'id' | 'server'> & { id: string; server: number }>(
     `select id, guid, slug, status, server_id::int as server, database_name as "databaseName", role_name as "roleName",
-            role_password as "rolePassword", schema_version as "schemaVersion" from tenants order by slug`,
+            role_password as "rolePassword", schema_version as "schemaVersion", purging_at is not null as "isPurging"
+       from tenants order by slug`,
   );
   return rows.flatMap(({ id, server, ...row }) => {
     const found = serverOf.get(server);

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type pg from 'pg';
 import { withConnection } from '../../postgres/connection.ts';
 import { canonicalTextSettings } from '../table-checksums.ts';
@@ -8,6 +9,7 @@ import { canonicalTextSettings } from '../table-checksums.ts';
  */
 export class HeldConnections {
   readonly #open = new Map<string, Promise<pg.Client>>();
+  readonly #clients: pg.Client[] = [];
   readonly #closings: Promise<void>[] = [];
   readonly #end = Promise.withResolvers<void>();
 
@@ -19,6 +21,7 @@ export class HeldConnections {
       const holding = withConnection(
         url,
         async client => {
+          this.#clients.push(client);
           opened.resolve(client);
           await this.#end.promise;
         },
@@ -29,6 +32,11 @@ export class HeldConnections {
       this.#open.set(url, connection);
     }
     return connection;
+  }
+
+  /** Breaks every connection off, also one whose server is silent: a running query rejects. */
+  breakOff(): void {
+    for (const { connection } of this.#clients) (connection as unknown as { stream: Socket }).stream.destroy();
   }
 
   async close(): Promise<void> {

@@ -9,17 +9,15 @@ export async function recordFacts(
     bytes?: number;
     rows?: number;
     copyMs?: number;
-    pauseMs?: number;
     checksums?: object;
     error?: string | null;
   },
 ): Promise<void> {
-  const { bytes, rows, copyMs, pauseMs, checksums, error } = facts;
+  const { bytes, rows, copyMs, checksums, error } = facts;
   await control.query(
     `update tenant_moves
         set bytes = coalesce($3, bytes), rows = coalesce($4, rows), copy_ms = coalesce($5, copy_ms),
-            pause_ms = coalesce($6, pause_ms), checksums = coalesce($7::jsonb, checksums),
-            error = case when $9 then $8 else error end
+            checksums = coalesce($6::jsonb, checksums), error = case when $8 then $7 else error end
       where id = $1 and epoch = $2`,
     [
       id,
@@ -27,7 +25,6 @@ export async function recordFacts(
       bytes,
       rows,
       copyMs === undefined ? undefined : Math.round(copyMs),
-      pauseMs === undefined ? undefined : Math.round(pauseMs),
       checksums && JSON.stringify(checksums),
       error,
       error !== undefined,

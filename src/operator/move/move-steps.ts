@@ -20,6 +20,12 @@ import { enterState, type Move, type MoveSide } from './move-store.ts';
 import { fenceMs } from './plan-move.ts';
 import { claimDatabase, closeDatabase, openDatabase } from './tenant-guard.ts';
 
+/**
+ * Behind the fence, the connections of a run are broken off when it takes longer than its maximum pause and this time.
+ * Locks and sessions are waited for at most that long, so a server is silent.
+ */
+const maxSpareMs = 10_000;
+
 /** Takes the steps of one run of a move. */
 export class MoveSteps {
   readonly #installation: Installation;
@@ -29,7 +35,7 @@ export class MoveSteps {
   #servers: Map<number, Server> | undefined;
   #copied: CopiedTables | undefined;
   #fingerprint: string | null = null;
-  #fencedAt = 0;
+  #overdue: NodeJS.Timeout | undefined;
 
   /** @param control holds the lock of the tenant */
   constructor(installation: Installation, control: pg.Client, move: Move) {
@@ -66,8 +72,6 @@ export class MoveSteps {
         return this.#copyChanges();
       case 'open target':
         return openDatabase(await this.#database(move.to), move, move.to.role);
-      case 'close target':
-        return closeDatabase(await this.#database(move.to), move, move.to.role);
       case 'reopen source':
         return this.#reopenSource();
       case 'drop target':
@@ -78,14 +82,15 @@ export class MoveSteps {
   }
 
   close(): Promise<void> {
+    clearTimeout(this.#overdue);
     return this.#connections.close();
   }
 
   async #enter(step: Extract<MoveStep, { kind: 'enter' }>): Promise<void> {
-    if (step.to === 'fenced') this.#fencedAt = performance.now();
+    if (step.to === 'fenced')
+      this.#overdue = setTimeout(() => this.#connections.breakOff(), maxSpareMs + this.#move.maxPauseMs);
     await enterState(this.#control, this.#move, step, this.#fingerprint);
-    if (step.to === 'switched')
-      await recordFacts(this.#control, this.#move, { pauseMs: performance.now() - this.#fencedAt, error: null });
+    if (step.to === 'switched') await recordFacts(this.#control, this.#move, { error: null });
   }
 
   async #createTarget(): Promise<void> {

@@ -100,11 +100,18 @@ export async function insertMove(control: pg.Client, move: NewMove): Promise<num
   return Number(rows[0]?.id);
 }
 
-/** Makes this run the one that works on a move, in place of every earlier one. */
+/**
+ * Makes this run the one that works on a move, in place of every earlier one. A run of an earlier build records
+ * `verified` while the tenant still has the old database: here that is `fenced`.
+ */
 export async function takeOver(control: pg.Client, id: number): Promise<Move> {
   const { rows } = await control.query<MoveRow>(
     `with m as (
-       update tenant_moves set epoch = ${nextEpoch('epoch')}, updated_at = now() where id = $1 returning *
+       update tenant_moves
+          set epoch = ${nextEpoch('epoch')}, updated_at = now(),
+              state = case when state = 'verified' and exists (select from tenants where database_name = from_database)
+                           then 'fenced' else state end
+        where id = $1 returning *
      ) select ${columns} from m join tenants t on t.id = tenant_id`,
     [id],
   );
@@ -126,7 +133,7 @@ export async function readView(control: pg.Client, { id, epoch }: Move): Promise
 
 /**
  * Records another state, with what belongs to it, in one transaction.
- * @param fingerprint of the schema of the target, for `switched`
+ * @param fingerprint of the schema of the target, for `verified`
  * @throws {RunReplacedError} when another run has taken over, or the state is another one
  */
 export async function enterState(
@@ -141,6 +148,8 @@ export async function enterState(
       `update tenant_moves m
           set state = $4, updated_at = now(),
               fenced_at = case $4 when 'fenced' then clock_timestamp() else fenced_at end,
+              pause_ms = case $4 when 'switched' then least(1000 * extract(epoch from clock_timestamp() - fenced_at), 2e9)
+                                 else pause_ms end,
               switched_at = case $4 when 'switched' then clock_timestamp() else switched_at end,
               reversible_until = case $4 when 'switched' then clock_timestamp() + make_interval(secs => keep_seconds)
                                          when 'settling' then null else reversible_until end,
@@ -151,7 +160,7 @@ export async function enterState(
       [move.id, move.epoch, from, to],
     );
     if (!rowCount) throw new RunReplacedError();
-    if (to === 'switched') await pointToTarget(control, move, fingerprint);
+    if (to === 'verified') await pointToTarget(control, move, fingerprint);
     if (fence) await control.query(fence === 'close' ? closeFence : liftFence, [move.guid]);
     await control.query('commit');
   } catch (error) {

@@ -62,7 +62,7 @@ export async function reversibleTarget(installation: Installation, slug: string)
 
 /**
  * Goes on with the unfinished move of a tenant, or gives it up.
- * @throws {OperatorError} when there is none
+ * @throws {OperatorError} when there is none, or the tenant has the new database already and it cannot be given up
  */
 export async function resumeMove(
   installation: Installation,
@@ -75,7 +75,12 @@ export async function resumeMove(
     if (!unfinished) throw noUnfinishedMove(slug);
     const id = Number(unfinished.id);
     // From `aborting` there is no way but to the end.
-    await runMove(installation, control, id, unfinished.state === 'aborting' ? 'abort' : goal, observers);
+    const state = await runMove(installation, control, id, unfinished.state === 'aborting' ? 'abort' : goal, observers);
+    if (goal === 'abort' && state === 'switched')
+      throw new OperatorError(
+        `${slug} had its new database already, and is served by ${unfinished.to} now. Move it back: ` +
+          `npx backoffice move ${slug} --back`,
+      );
     if (goal === 'switch') await settleEarlier(installation, control, tenantId, id, observers);
     return readMove(installation, id);
   });

@@ -59,6 +59,12 @@ export async function readUnfinishedMove({ statements }: Installation, slug: str
   return move;
 }
 
+/** Returns the command that ends a move, after which the tenant has one database. */
+export function commandToEnd(state: MoveState, slug: string): string {
+  const verb = { switched: 'settle', settling: 'settle', verified: 'resume' }[state as string] ?? 'abort';
+  return `npx backoffice move ${verb} ${slug}`;
+}
+
 export function noUnfinishedMove(slug: string): OperatorError {
   return new OperatorError(`${slug} has no unfinished move. See its moves: npx backoffice move list`);
 }

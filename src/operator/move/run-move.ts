@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { errorText } from '../error-text.ts';
 import type { FenceGuard } from './fence-guard.ts';
 import { recordFacts } from './move-facts.ts';
@@ -20,9 +21,10 @@ export interface MoveObservers {
 
 /**
  * Lets a new run work on a move until its goal is reached. When a step fails, the run retreats: requests of the tenant
- * go on in the database that the tenant has.
+ * go on in the database that the tenant has. If that is the new one already, the move has succeeded.
  * @param control holds the lock of the tenant
  * @returns the state that the move has now
+ * @throws {OperatorError} when a server refuses or breaks off a step
  */
 export async function runMove(
   installation: Installation,
@@ -40,10 +42,11 @@ export async function runMove(
   } catch (error) {
     if (error instanceof RunReplacedError) observers.guard?.release(move.slug);
     if (error instanceof RunReplacedError) throw error;
-    await retreat(installation, control, move, error);
+    const state = await retreat(installation, control, move, error);
     observers.guard?.release(move.slug);
+    if (goal === 'switch' && state === 'switched') return state;
     await recordFacts(control, move, { error: errorText(error) }).catch(() => {});
-    throw error;
+    throw sqlState(error) === undefined ? error : await stopped(control, move, state, error);
   }
 }
 
@@ -72,11 +75,31 @@ function isInterruptible(step: MoveStep): boolean {
   return step.kind === 'announce fence' || step.kind === 'copy' || (step.kind === 'enter' && step.to === 'fenced');
 }
 
-/** @throws {OperatorError} when the tenant could not be put back into service */
-async function retreat(installation: Installation, control: pg.Client, move: Move, cause: unknown): Promise<void> {
+/** Says which servers the move needs to go on, and who serves the tenant meanwhile. */
+async function stopped(control: pg.Client, move: Move, state: MoveState, cause: unknown): Promise<OperatorError> {
+  const { rows } = await control.query<{ from: string; to: string; now: string }>(
+    `select f.name as from, s.name as to, n.name as now
+       from tenant_moves m join tenants t on t.id = tenant_id join servers n on n.id = t.server_id
+       join servers f on f.id = from_server_id join servers s on s.id = to_server_id where m.id = $1`,
+    [move.id],
+  );
+  const { from, to, now } = rows[0] ?? { from: '', to: '', now: '' };
+  const verbs: Partial<Record<MoveState, string>> = { aborting: 'abort', switched: 'settle', settling: 'settle' };
+  return new OperatorError(
+    `The move of ${move.slug} from ${from} to ${to} has stopped (${errorText(cause)}): ${move.slug} is served by ${now}, ` +
+      `as before. When both servers work, go on: npx backoffice move ${verbs[state] ?? 'resume'} ${move.slug}`,
+    { cause },
+  );
+}
+
+/**
+ * @returns the state that the move has now
+ * @throws {OperatorError} when the tenant could not be put back into service
+ */
+async function retreat(installation: Installation, control: pg.Client, move: Move, cause: unknown): Promise<MoveState> {
   try {
     const view = await readView(control, move);
-    await drive(installation, control, { ...move, ...view }, 'retreat', {});
+    return await drive(installation, control, { ...move, ...view }, 'retreat', {});
   } catch (error) {
     if (error instanceof RunReplacedError) throw error;
     throw new OperatorError(

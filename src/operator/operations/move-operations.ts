@@ -93,7 +93,12 @@ const abort = defineOperation({
   effect: 'changes',
   async plan({ slug }, { installation }) {
     const { readUnfinishedMove } = await import('../move/read-moves.ts');
-    const { from, to, newDatabase } = await readUnfinishedMove(installation, slug);
+    const { from, to, newDatabase, state } = await readUnfinishedMove(installation, slug);
+    if (state === 'verified')
+      return {
+        document: { slug, server: to, dropped: null, state: 'planned' },
+        text: () => `Nothing would be dropped: ${slug} has its new database on ${to} already.`,
+      };
     return {
       document: { slug, server: to, dropped: newDatabase, state: 'planned' },
       text: () => `Database ${newDatabase} on ${to} would be dropped. ${slug} stays on ${from}.`,

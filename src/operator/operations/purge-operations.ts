@@ -1,6 +1,7 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { countText } from '../count-text.ts';
+import { errorText } from '../error-text.ts';
 import type { PurgeRecord } from '../tenants/purge-record.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 import { defineOperation } from './operation.ts';
@@ -20,19 +21,23 @@ const purge = defineOperation({
     return {
       document: { ...plan, state: 'planned' },
       text: () =>
-        `${slug} would be removed permanently: its database ${plan.database} on ${plan.server}, ` +
-        `${countText(plan.users, 'user')}, and the key of ${countText(plan.archives, 'archive')}.`,
+        plan.database === null
+          ? `${slug} is removed. The key of ${countText(plan.archives, 'archive')} would be removed from the backup target.`
+          : `${slug} would be removed permanently: its database ${plan.database} on ${plan.server}, ` +
+            `${countText(plan.users, 'user')}, and the key of ${countText(plan.archives, 'archive')}.`,
       confirm: { name: slug, consequence: 'and all of its data will be removed permanently' },
     };
   },
   async run({ slug }, { installation, output, progress }) {
     const { purgeTenant } = await import('../tenants/tenant-states.ts');
+    const { endPurge, findUnendedPurge } = await import('../tenants/purge-end.ts');
     progress.step(`purging ${slug}`);
-    const { text, signature } = await purgeTenant(installation, slug);
+    const purged = (await findUnendedPurge(installation, slug)) ?? (await purgeTenant(installation, slug));
+    const { text, signature } =
+      'text' in purged ? purged : await endPurge(installation, purged, () => removeDestroyedKey(installation, slug));
     const record = JSON.parse(text) as PurgeRecord;
     const result = { slug, status: 'purged', record: text, signature: signature.toString('base64') };
     output.result(result, () => purgeText(slug, record));
-    if (record.archives.length > 0) await removeDestroyedKey(installation);
   },
 });
 
@@ -45,7 +50,7 @@ function purgeText(slug: string, { keyFingerprint, archives }: PurgeRecord): str
 }
 
 /** Removes the data key of a purged tenant from the backup target. */
-async function removeDestroyedKey({ controlUrl }: Installation): Promise<void> {
+async function removeDestroyedKey({ controlUrl, secrets }: Installation, slug: string): Promise<void> {
   const { requireOwner } = await import('../backup/target-owner.ts');
   const { removePurgedKeys } = await import('../backup/target-keys.ts');
   const { withConnection } = await import('../../postgres/connection.ts');
@@ -53,10 +58,13 @@ async function removeDestroyedKey({ controlUrl }: Installation): Promise<void> {
     const target = await openBackupTarget();
     await withConnection(controlUrl, async control => {
       await requireOwner(control, target);
-      await removePurgedKeys(control, target);
+      await removePurgedKeys(control, target, secrets);
     });
   } catch (cause) {
-    const remedy = 'Remove it: npx backoffice backup run --all';
-    throw new OperatorError(`The key is still in the backup target. ${remedy}`, { cause });
+    throw new OperatorError(
+      `${slug} is removed, but the key of its archives is still in the backup target ` +
+        `(${errorText(cause)}). End the purge: npx backoffice purge ${slug}`,
+      { cause },
+    );
   }
 }

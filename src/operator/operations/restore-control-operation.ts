@@ -1,15 +1,13 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import type { BackupTarget } from '../backup/targets/backup-target.ts';
 import { countText } from '../count-text.ts';
 import type { ControlArchiveAccess } from '../restore/control/control-archive.ts';
 import type { ControlSource } from '../restore/control/control-source.ts';
 import type { PurgedTenants } from '../restore/control/remove-purged.ts';
-import type { LostTenant } from '../restore/lost/restore-lost-tenants.ts';
 import { defineOperation } from './operation.ts';
-import type { Context } from './operation-context.ts';
 import { flag, option, type Values } from './operation-fields.ts';
 import { parsePositive } from './parse-positive.ts';
+import { restoreEach } from './restore-lost-fleet.ts';
 import { withBudget } from './with-budget.ts';
 
 const fields = {
@@ -53,7 +51,7 @@ afterwards, with the same MASTER_KEY.`,
       [restoredText(file, report?.purged), differencesText(report?.replayed?.differences ?? [])].join('\n').trimEnd(),
     );
     const tenants = all
-      ? await withBudget(installation, output.warn, () => restoreAll(context, target, concurrency))
+      ? await withBudget(installation, output.warn, () => restoreEach(context, target, { concurrency }))
       : [];
     const failed = tenants.filter(({ state }) => state === 'failed').length;
     const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
@@ -89,28 +87,6 @@ function restoredText(file: string, { removed, withheld }: PurgedTenants = { rem
         'They are deleted. Purge them: npx backoffice purge <slug>',
     );
   return lines.join('\n');
-}
-
-async function restoreAll(
-  { installation, output, progress }: Context<'unchecked'>,
-  target: BackupTarget,
-  concurrency: number,
-): Promise<LostTenant[]> {
-  const { restoreLostTenants } = await import('../restore/lost/restore-lost-tenants.ts');
-  return restoreLostTenants(installation, target, {
-    concurrency,
-    onStart: total => progress.start(total),
-    onOutcome: outcome => {
-      progress.advance(outcome.state === 'failed');
-      output.part(outcome, () => outcomeText(outcome));
-    },
-  });
-}
-
-function outcomeText({ slug, state, snapshotAt, ms, error }: LostTenant): string {
-  return state === 'restored'
-    ? `${slug}: restored, its data is of ${snapshotAt} (${ms} ms)`
-    : `${slug}: failed: ${error}`;
 }
 
 function totalText(

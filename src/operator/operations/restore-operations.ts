@@ -3,18 +3,26 @@ import type { SwapResult } from '../restore/swap/swap.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { defineOperation, type Operation } from './operation.ts';
 import type { Context } from './operation-context.ts';
-import { argument, flag, option, type Values } from './operation-fields.ts';
+import { argument, flag, option, optionalArgument, type Values } from './operation-fields.ts';
+import { parsePositive } from './parse-positive.ts';
 import { restoreData } from './restore-data.ts';
 import { fieldsText, tableText } from './text-table.ts';
 
 const fields = {
-  slug: argument('slug'),
+  slug: optionalArgument('slug', { neededUnless: 'lost' }),
   archive: option('<id>', 'the archive to restore, or the beginning of its id (default: the newest)'),
   at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs backup base'),
   to: option('<new-slug>', 'slug of the new tenant that gets the data'),
   lost: flag('the server has lost the database of the tenant: restore it in a new one, and serve it'),
+  server: option('<name>', 'with --lost: every tenant of this server whose database is lost', { kind: 'server' }),
+  all: flag('with --lost: every tenant whose database is lost'),
+  concurrency: option('<n>', 'with --server or --all: tenants restored at the same time', {
+    parse: parsePositive,
+    default: 4,
+  }),
 };
 type RestoreFields = Values<typeof fields>;
+type OneTenant = RestoreFields & { slug: string };
 
 const restore = defineOperation({
   name: 'restore',
@@ -26,44 +34,65 @@ const restore = defineOperation({
     'restore acme --archive 0b7e --to acme-old # an older archive: backup list acme',
     'restore acme --at 2026-11-21T14:05:00Z --to acme-old # its data of that moment; needs backup base',
     'restore acme --lost # its database is lost: put its newest archive in place',
+    'restore --lost --server second # those of all tenants of a server that is new and empty',
   ],
   help: `The new tenant is suspended and isolated, and has no users and legacy clients. restore diff then shows what was added,
 changed and removed since, restore swap puts the restored data in place, and restore back undoes that.`,
   access: values => (isUndelete(values) ? 'statements' : 'installation'),
   effect: 'changes',
   isPatient: ({ to }) => to !== undefined,
+  json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
   async run(values, { installation, ...context }) {
+    const { slug } = values;
+    requireOneScope(values);
     if (!('control' in installation)) {
-      const { slug } = values;
+      if (slug === undefined) throw new OperatorError('Name a tenant', { usage: true });
       const { changeState } = await import('../tenants/transitions.ts');
       const { guid, status } = await changeState(installation, slug, 'restore');
       return context.output.result({ slug, guid, status }, () => `${slug} is ${status}.`);
     }
+    if (slug === undefined) {
+      const { restoreLostFleet } = await import('./restore-lost-fleet.ts');
+      return restoreLostFleet(values, { installation, ...context });
+    }
     return values.lost
-      ? restoreLost(values, { installation, ...context })
-      : restoreAside(values, { installation, ...context });
+      ? restoreLost({ ...values, slug }, { installation, ...context })
+      : restoreAside({ ...values, slug }, { installation, ...context });
   },
 });
+
+/** @throws {OperatorError} unless the fields name a tenant, or the lost ones of a server or of all, and no data of one */
+function requireOneScope({ slug, at, archive, to, lost, server, all }: RestoreFields): void {
+  const isFleet = server !== undefined || all;
+  if (isFleet && !lost) throw new OperatorError('Give --server and --all together with --lost', { usage: true });
+  if (isFleet && slug !== undefined)
+    throw new OperatorError('Give either a tenant, or --server or --all', { usage: true });
+  if (isFleet && [at, archive, to].some(value => value !== undefined))
+    throw new OperatorError('Give --archive, --at and --to together with a tenant', { usage: true });
+}
 
 function isUndelete({ at, archive, to, lost }: RestoreFields): boolean {
   return !lost && [at, archive, to].every(value => value === undefined);
 }
 
-async function restoreAside({ slug, to, at, archive }: RestoreFields, context: Context<'installation'>) {
+async function restoreAside({ slug, to, at, archive }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
   if (to === undefined) throw new OperatorError('Give the slug of the new tenant: --to <new-slug>', { usage: true });
+  const { copyFrom } = await import('../tenants/purging.ts');
   const { createSideTenant, requireFreeSlug } = await import('../restore/side-tenant.ts');
   await requireFreeSlug(installation, to);
   const source = await findTenant(installation, slug);
-  const document = await restoreData(installation, source, { at, archive }, progress, data =>
-    createSideTenant(installation, source, to, data),
+  const document = await copyFrom(installation, source, to, () =>
+    restoreData(installation, source, { at, archive }, progress, data =>
+      createSideTenant(installation, source, to, data),
+    ),
   );
   output.result({ ...document, source: slug }, () =>
     [fieldsText(document), '', `Compare it with ${slug}: npx backoffice restore diff ${to}`].join('\n'),
   );
 }
 
-async function restoreLost({ slug, to, at, archive }: RestoreFields, context: Context<'installation'>) {
+async function restoreLost({ slug, to, at, archive }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
   if (to !== undefined) throw new OperatorError('Give either --lost or --to', { usage: true });
   const { requireLost, restoreLostTenant } = await import('../restore/lost/restore-lost-tenant.ts');

@@ -5,6 +5,7 @@ import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { copyFrom } from '../tenants/purging.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { copyData } from './copy-data.ts';
 import { checkManifest } from './manifest.ts';
@@ -37,7 +38,9 @@ export async function cloneTenant(
     'the new slug',
   );
   const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone);
-  const { tenant, created } = await provision(installation, passwords, manifest, fill, { isIsolated: true });
+  const { tenant, created } = await copyFrom(installation, source, newSlug, () =>
+    provision(installation, passwords, manifest, fill, { isIsolated: true }),
+  );
   if (!created) throw new OperatorError(`there is a tenant ${newSlug} already, ${tenant.status}`);
   return tenant;
 }

@@ -16,6 +16,7 @@ import { readPack } from '../packs/read-pack.ts';
 import { compatibleFrom } from '../schema/schema-steps.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { addSigningKey } from '../tenants/keys.ts';
+import { requireNotPurging } from '../tenants/purging.ts';
 import { placeTenant } from '../tenants/servers.ts';
 import { generatePassword, insertUser } from '../tenants/users.ts';
 import type { Manifest } from './manifest.ts';
@@ -52,6 +53,7 @@ export async function provision(
   return withConnection(controlUrl, async client => {
     await acquireLock(client, lockSpaces.slug, lockKey(manifest.slug));
     const em = control.em.fork();
+    await requireNotPurging(installation, manifest.slug);
     const found = await em.findOne(Tenant, { slug: manifest.slug }, { populate: ['server'] });
     if (found && found.status !== 'provisioning') return { tenant: found, created: false, logins: [] };
 

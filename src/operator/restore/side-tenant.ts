@@ -63,6 +63,7 @@ export async function createSideTenant(
     const reserved = (): Tenant => side ?? expectReserved();
     const create: RestoreEffects<SideStep> = {
       'reserve side': async () => {
+        await findTenant(installation, source.slug); // it may be purged meanwhile
         side = await reserveTenant(em.fork(), installation, manifest);
         await recordSide(control, side, source, data);
       },

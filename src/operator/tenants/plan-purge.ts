@@ -1,5 +1,6 @@
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { findUnendedPurge } from './purge-end.ts';
 import { readTenant } from './read-tenants.ts';
 import { requirePurgeable } from './tenant-states.ts';
 import { findTenant } from './tenants.ts';
@@ -8,8 +9,9 @@ import { findTenant } from './tenants.ts';
 interface PurgePlan {
   slug: string;
   guid: string;
-  database: string;
-  server: string;
+  /** Null for a purge that has removed everything but the key in the backup target. */
+  database: string | null;
+  server: string | null;
   users: number;
   /** Archives that nobody can read afterwards. */
   archives: number;
@@ -20,6 +22,11 @@ interface PurgePlan {
  * @throws {OperatorError} when `purgeTenant` would refuse it
  */
 export async function planPurge(installation: Installation, slug: string): Promise<PurgePlan> {
+  const unended = await findUnendedPurge(installation, slug);
+  if (unended) {
+    const { tenant, archives } = unended.record;
+    return { slug, guid: tenant.guid, database: null, server: null, users: 0, archives: archives.length };
+  }
   const tenant = await findTenant(installation, slug);
   await withConnection(installation.controlUrl, control => requirePurgeable(control, tenant));
   const { guid, id, database, server } = await readTenant(installation, slug);

@@ -17,28 +17,32 @@ export interface PurgeRecord {
   readonly publicKey: string;
 }
 
+export type UnsignedRecord = Omit<PurgeRecord, 'publicKey'>;
+
 export interface SignedRecord {
   /** The record as JSON: the bytes that are signed. */
   readonly text: string;
   readonly signature: Buffer;
 }
 
-/** Signs the record of a purge (Ed25519, RFC 8032), with a key that is derived from the master key. */
-export function signPurgeRecord(
-  secrets: SecretBox,
+/** Returns what a purge of a tenant destroys, as its record says when it is signed. */
+export function purgeRecord(
   { guid, slug, name, databaseName, createdAt }: Tenant,
   facts: Pick<PurgeRecord, 'purgedBy' | 'keyFingerprint' | 'archives'>,
-): SignedRecord {
-  const privateKey = signingKey(secrets);
-  const { x: publicKey = '' } = createPublicKey(privateKey).export({ format: 'jwk' });
-  const record: PurgeRecord = {
+): UnsignedRecord {
+  return {
     tenant: { guid, slug, name, createdAt: createdAt.toISOString() },
     database: databaseName,
     purgedAt: new Date().toISOString(),
     ...facts,
-    publicKey,
   };
-  const text = JSON.stringify(record);
+}
+
+/** Signs the record of a purge (Ed25519, RFC 8032), with a key that is derived from the master key. */
+export function signRecord(secrets: SecretBox, record: UnsignedRecord): SignedRecord {
+  const privateKey = signingKey(secrets);
+  const { x: publicKey = '' } = createPublicKey(privateKey).export({ format: 'jwk' });
+  const text = JSON.stringify({ ...record, publicKey } satisfies PurgeRecord);
   return { text, signature: sign(null, Buffer.from(text), privateKey) };
 }
 
@@ -47,12 +51,6 @@ export function verifyPurgeRecord({ text, signature }: SignedRecord): boolean {
   const { publicKey } = JSON.parse(text) as PurgeRecord;
   const key = createPublicKey({ format: 'jwk', key: { kty: 'OKP', crv: 'Ed25519', x: publicKey } });
   return verify(null, Buffer.from(text), key, signature);
-}
-
-/** Checks that a record is of this tenant, and is signed with the key that this master key makes. */
-export function isSignedBy(secrets: SecretBox, guid: string, { text, signature }: SignedRecord): boolean {
-  const { tenant } = JSON.parse(text) as PurgeRecord;
-  return tenant.guid === guid && verify(null, Buffer.from(text), createPublicKey(signingKey(secrets)), signature);
 }
 
 /** The bytes before the 32 bytes of an Ed25519 key in PKCS #8 (RFC 8410 §7). */

@@ -7,13 +7,16 @@ import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
+import type { MoveState } from '../move/move-protocol.ts';
 import { newEpoch } from '../move/move-store.ts';
+import { commandToEnd } from '../move/read-moves.ts';
 import { condemnDatabase, nobody } from '../move/tenant-guard.ts';
 import { operatorName } from '../operator-name.ts';
 import { roleStamps } from '../provisioning/role-stamp.ts';
 import { type RemovalStep, type RestoreEffects, takeSteps } from '../restore/restore-protocol.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
-import { type PurgeRecord, type SignedRecord, signPurgeRecord } from './purge-record.ts';
+import type { UnendedPurge } from './purge-end.ts';
+import { type PurgeRecord, purgeRecord, type SignedRecord, signRecord } from './purge-record.ts';
 import { findTenant } from './tenants.ts';
 
 /** @throws {OperatorError} when the tenant must be deleted before it can be purged, or a move or swap of it to end */
@@ -29,16 +32,17 @@ export async function requirePurgeable(control: pg.Client, tenant: Tenant): Prom
  * Removes a deleted tenant, or one whose provisioning was never completed, permanently: its database, its login role,
  * and its rows in the control database, except for one row in `purged_tenants`. Among them is the data key of its
  * archives: nobody can read them any more. It can be run again after it was killed at any point. Afterwards the slug is
- * free; the name of the database is never used again.
+ * free; the name of the database is never used again. From its first step on nothing brings the tenant back.
  * @param onStep called before each step
- * @returns the signed record of what was destroyed, which is also in `purged_tenants`
+ * @returns the signed record of what was destroyed, which is also in `purged_tenants`; or, if the tenant has archives,
+ *   the purge whose record is signed when the backup target has no key of them either (`endPurge`)
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
  */
 export async function purgeTenant(
   installation: Installation,
   slug: string,
   onStep: (step: RemovalStep) => void = () => {},
-): Promise<SignedRecord> {
+): Promise<SignedRecord | UnendedPurge> {
   return withConnection(installation.controlUrl, async client => {
     await acquireLock(client, lockSpaces.slug, lockKey(slug));
     const { id } = await findTenant(installation, slug);
@@ -59,9 +63,9 @@ export async function createRemoval(
   installation: Installation,
   client: pg.Client,
   tenant: Tenant,
-): Promise<{ effects: RestoreEffects<RemovalStep>; record: () => SignedRecord }> {
+): Promise<{ effects: RestoreEffects<RemovalStep>; record: () => SignedRecord | UnendedPurge }> {
   const { secrets, servers } = installation;
-  const { server, databaseName, roleName, guid, id } = tenant;
+  const { server, databaseName, roleName, guid, id, slug } = tenant;
   const adminUrl = servers.adminUrl(server);
   const url = databaseUrl(adminUrl, databaseName);
   const epoch = await newEpoch(client, [id]);
@@ -70,16 +74,23 @@ export async function createRemoval(
       const { isOwned, isOpen } = await readOwnership(admin, url, tenant);
       if (isOwned) await work(admin, isOpen);
     });
-  let record: SignedRecord | undefined;
+  let record: SignedRecord | UnendedPurge | undefined;
   const effects: RestoreEffects<RemovalStep> = {
-    'condemn database': () =>
-      ifOwned(async (_, isOpen) => {
+    'condemn database': async () => {
+      const { rowCount } = await client.query(
+        `update tenants set purging_at = coalesce(purging_at, now())
+          where id = $1 and status in ('deleted', 'provisioning')`,
+        [id],
+      );
+      if (!rowCount) throw new OperatorError(`${slug} is not deleted any more: nothing was removed`);
+      await ifOwned(async (_, isOpen) => {
         if (!isOpen) return;
         await withConnection(url, database => condemnDatabase(database, { epoch }, guid)).catch(error => {
           // A killed restore leaves one without tables, which no process serves.
           if (sqlState(error) !== '42P01') throw error;
         });
-      }),
+      });
+    },
     'drop database': () =>
       ifOwned(async admin => {
         // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
@@ -89,9 +100,7 @@ export async function createRemoval(
         await admin.query(`drop role if exists ${quoteIdentifier(roleName)}`);
       }),
     'forget tenant': async () => {
-      record = await forget(client, tenant, async () =>
-        signPurgeRecord(secrets, tenant, { purgedBy: operatorName(), ...(await readArchiveFacts(client, tenant)) }),
-      );
+      record = await forget(client, tenant, secrets);
     },
   };
   return {
@@ -106,21 +115,23 @@ export async function createRemoval(
 /** Removes the rows of a tenant from the control database, except for one row in `purged_tenants`. */
 async function forget(
   client: pg.Client,
-  { id, guid }: Tenant,
-  sign: () => Promise<SignedRecord>,
-): Promise<SignedRecord> {
+  tenant: Tenant,
+  secrets: Installation['secrets'],
+): Promise<SignedRecord | UnendedPurge> {
+  const { id, guid } = tenant;
   await client.query('begin');
   try {
-    const record = await sign();
+    const record = purgeRecord(tenant, { purgedBy: operatorName(), ...(await readArchiveFacts(client, tenant)) });
+    const signed = record.archives.length === 0 ? signRecord(secrets, record) : undefined;
     await client.query(
       `insert into purged_tenants (id, guid, slug, name, database_name, created_at, record, signature)
         select id, guid, slug, name, database_name, created_at, $1, $2 from tenants where id = $3`,
-      [record.text, record.signature, id],
+      [signed?.text ?? JSON.stringify(record), signed?.signature, id],
     );
     await client.query(`update operator_actions set arguments = '{}', error = null where tenant_guid = $1`, [guid]);
     await client.query('delete from tenants where id = $1', [id]);
     await client.query('commit');
-    return record;
+    return signed ?? { id, record };
   } catch (error) {
     await client.query('rollback').catch(() => {});
     throw error;
@@ -143,14 +154,13 @@ async function readArchiveFacts(
 
 /** @throws {OperatorError} when the tenant has another database, on the server that it was or will be moved from */
 async function requireNoMove(control: pg.Client, { id, slug }: Tenant): Promise<void> {
-  const { rows } = await control.query<{ state: string }>(
+  const { rows } = await control.query<{ state: MoveState }>(
     `select state from tenant_moves where tenant_id = $1 and state not in ('settled', 'aborted')`,
     [id],
   );
   if (!rows[0]) return;
-  const command = rows[0].state === 'switched' || rows[0].state === 'settling' ? 'settle' : 'abort';
   throw new OperatorError(
-    `${slug} has two databases, because of a move. Drop the other one first: npx backoffice move ${command} ${slug}`,
+    `${slug} has two databases, because of a move. End it first: ${commandToEnd(rows[0].state, slug)}`,
   );
 }
 

@@ -1,6 +1,7 @@
 import type { TenantStatus } from '../../control/fleet-entities.ts';
 import { OperatorError } from '../../operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
+import { requireNotPurging } from './purging.ts';
 import { readTenant, type TenantSummary } from './read-tenants.ts';
 
 /** Every transition between states that an operator can make. Only an `active` tenant is served. */
@@ -25,11 +26,13 @@ interface Control {
 export async function changeState(control: Control, slug: string, transition: Transition): Promise<TenantSummary> {
   const { from, to } = transitions[transition];
   const changed = await control.statements.execute<object[]>(
-    'update tenants set status = ?, updated_at = now() where slug = ? and status = any (?::text[]) returning id',
+    'update tenants set status = ?, updated_at = now() where slug = ? and status = any (?::text[]) and purging_at is null returning id',
     [to, slug, `{${from.join(',')}}`],
   );
   const tenant = await readTenant(control, slug);
-  if (changed.length === 0) requireState(tenant, transition);
+  if (changed.length > 0) return tenant;
+  await requireNotPurging(control, slug);
+  requireState(tenant, transition);
   return tenant;
 }
 
@@ -59,6 +62,7 @@ interface TransitionPlan {
  * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
  */
 export async function planTransition(control: Control, slug: string, transition: Transition): Promise<TransitionPlan> {
+  await requireNotPurging(control, slug);
   const tenant = await readTenant(control, slug);
   requireState(tenant, transition);
   return { slug, guid: tenant.guid, from: tenant.status, to: transitions[transition].to };

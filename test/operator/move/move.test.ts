@@ -182,7 +182,7 @@ describe('move of a tenant', () => {
         if (step.kind === kind) throw new Error('the run fails here');
       },
     });
-    for (const kind of ['create target', 'copy', 'close source', 'copy changes', 'open target']) {
+    for (const kind of ['create target', 'copy', 'close source', 'copy changes']) {
       const { result, statuses } = await underLoad(() =>
         moveTenant(world.installation, 'acme', { ...request, to: 'second' }, failAt(kind)).catch(
           error => error.message,
@@ -208,7 +208,7 @@ describe('move of a tenant', () => {
   });
 
   it('an aborted move leaves no database behind', async () => {
-    const failing = { onStep: (_: string, step: { kind: string }) => expect(step.kind).not.to.equal('open target') };
+    const failing = { onStep: (_: string, step: { kind: string }) => expect(step.kind).not.to.equal('copy changes') };
     await moveTenant(world.installation, 'acme', { ...request, to: 'default' }, failing).catch(() => {});
     const { code, stdout } = await run(['move', 'abort', 'acme', '--json']);
     expect(code).to.equal(0);
@@ -221,6 +221,35 @@ describe('move of a tenant', () => {
     );
     expect(found.rowCount).to.equal(0);
     expect((await acme.post(path, { Title: 'after the abort' })).status).to.equal(201);
+  });
+
+  it('a run that fails when the tenant has its new database opens it, and a later one does if that run is killed', async () => {
+    const to = (await tenant()).server.name === 'second' ? 'default' : 'second';
+    const failing = { onStep: (_: string, step: { kind: string }) => expect(step.kind).not.to.equal('open target') };
+    const { result, titles } = await underLoad(() =>
+      moveTenant(world.installation, 'acme', { ...request, to }, failing),
+    );
+    expect(result).to.include({ state: 'switched', to, error: null });
+    expect(result.pauseMs).to.be.within(1, 60_000);
+    await expectAll(titles);
+
+    // What a run leaves that is killed before it opens the database.
+    const { em } = world.control;
+    const [{ marker } = { marker: '' }] = await em.execute<{ marker: string }[]>(
+      `update tenant_moves set state = 'verified' where id = ? returning marker`,
+      [result.id],
+    );
+    await withConnection(await urlOf(), client => client.query('update tenant_identity set guid = $1', [marker]));
+    await em.execute(
+      `insert into tenant_fences (tenant_guid, id, closed, to_server_id)
+       select guid, gen_random_uuid(), true, server_id from tenants where guid = ?`,
+      [world.acme.guid],
+    );
+    const { code, stderr } = await run(['move', 'abort', 'acme']);
+    expect(code).to.equal(1);
+    expect(stderr).to.include(`acme had its new database already, and is served by ${to} now`);
+    await expectAll(titles);
+    expect((await run(['move', 'settle', 'acme', '--yes'])).code).to.equal(0);
   });
 
   it('a move is refused with the reason when the tenant cannot be moved', async () => {

@@ -98,6 +98,22 @@ describe('restore of a tenant from an archive', () => {
     expect((await other.get('/api/v1/Currency')).status).to.equal(404); // none
   });
 
+  it('a swap of a tenant that has an old database from a move names the command that drops it', async () => {
+    const { em } = world.control;
+    await em.execute(
+      `insert into tenant_moves (tenant_id, state, from_server_id, from_database, from_role, to_server_id, to_database,
+                                 to_role, to_password, epoch, keep_seconds, max_pause_ms)
+       select id, 'switched', server_id, 'old', 'old', server_id, database_name, role_name, '', 1, 86400, 1000
+         from tenants where slug = 'acme'`,
+    );
+    const { code, document } = await tenant(['restore', 'swap', 'acme', '--yes']);
+    await em.execute('delete from tenant_moves');
+    expect([code, `${document.message} ${document.hint}`]).to.deep.equal([
+      1,
+      'acme has two databases, because of a move. End it first: npx backoffice move settle acme',
+    ]);
+  });
+
   it('a lost database is restored by one command with a new name, and an existing one is left as it is', async () => {
     const refused = await tenant(['restore', 'acme', '--lost']);
     expect(refused.document.message).to.match(/has database .*: nothing was changed/);

@@ -130,7 +130,7 @@ describe('restore of the control database', () => {
     expect(await findings()).to.deep.equal([]);
   });
 
-  it('a tenant whose purge is recorded in the target does not come back', async () => {
+  it('a tenant whose purge is marked in the target does not come back', async () => {
     await run('tenant', 'backup', 'run', '--all');
     await run('tenant', 'delete', 'globex', '--yes');
     await run('tenant', 'purge', 'globex', '--yes');
@@ -146,15 +146,14 @@ describe('restore of the control database', () => {
     ).to.deep.equal([]);
   });
 
-  it('a forged record of a purge takes no tenant away: it is deleted, and can be brought back', async () => {
+  it('a forged mark of a purge takes no tenant away: it is deleted, and can be brought back', async () => {
     await run('tenant', 'backup', 'run', '--all');
     const [acme] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
     const file = join(folder, `purged/${acme?.guid}.json`);
-    const text = JSON.stringify({ tenant: { guid: acme?.guid, slug: 'acme' } });
     await mkdir(join(folder, 'purged'), { recursive: true });
     await writeFile(
       file,
-      JSON.stringify({ format: 1, tenant: acme?.guid, record: text, signature: randomBytes(64).toString('base64') }),
+      JSON.stringify({ format: 1, tenant: acme?.guid, code: randomBytes(32).toString('base64') }),
     );
     await dropControl();
     const { purged } = await restore();

@@ -9,7 +9,7 @@ export const moveMutants: readonly Mutant[] = [
     file: protocol,
     text: "yield { kind: 'end sessions' };",
     replacement: '',
-    seed: 4,
+    seed: 8,
   },
   {
     name: 'the changes are copied before the old database is closed',
@@ -20,7 +20,7 @@ export const moveMutants: readonly Mutant[] = [
     replacement: `        yield { kind: 'copy changes' };
         yield { kind: 'close source' };
         yield { kind: 'end sessions' };`,
-    seed: 16,
+    seed: 8,
   },
   {
     name: 'what has changed since the first copy is not copied',
@@ -51,35 +51,44 @@ export const moveMutants: readonly Mutant[] = [
     seed: 1,
   },
   {
-    name: 'a retreating run leaves the new database open',
+    name: 'a retreating run needs the server of the new database',
     file: protocol,
-    text: "yield { kind: 'close target' };",
-    replacement: '',
-    seed: 7,
+    text: "yield { kind: 'reopen source' };",
+    replacement: "yield { kind: 'claim target' }; yield { kind: 'reopen source' };",
+    seed: 2,
+  },
+  {
+    name: 'the new database is opened before the tenant has it',
+    file: protocol,
+    text: "yield enter('verified');",
+    replacement: "yield { kind: 'open target' }; yield enter('verified');",
+    seed: 233,
+  },
+  {
+    name: 'a run does not shut earlier ones out of the new database',
+    file: protocol,
+    text: `yield { kind: 'claim target' };
+        if (at === 'prepared')`,
+    replacement: "if (at === 'prepared')",
+    seed: 388,
   },
   {
     name: 'a retreating run leaves the old database closed',
     file: protocol,
     text: "yield { kind: 'reopen source' };",
     replacement: '',
-    seed: 7,
+    seed: 12,
   },
   {
-    name: 'a retreating run reopens the old database while another run may still switch',
+    name: 'a run goes back to the old database when the tenant has the new one',
     file: protocol,
-    text: `      case 'verified':
-        if (isGivingUp || !closedByThisRun) {
-          yield enter('copying');`,
-    replacement: `      case 'verified':
-        if (isGivingUp || !closedByThisRun) {
-          yield* reopen();
-          if (!closedByThisRun && !isGivingUp) {
-            yield { kind: 'open target' };
-            yield enter('switched', 'lift');
-            break;
-          }
-          yield enter('copying');`,
-    seed: 18,
+    text: "if (!closedByThisRun) yield { kind: 'claim target' };",
+    replacement: `if (!closedByThisRun) {
+          yield { kind: 'claim source' };
+          yield enter('copying');
+          break;
+        }`,
+    seed: 174,
   },
   {
     name: 'a new run goes on where a killed one has copied',
@@ -106,25 +115,20 @@ export const moveMutants: readonly Mutant[] = [
     file: protocol,
     text: "yield { kind: 'claim source' };",
     replacement: ';',
-    seed: 13,
+    seed: 2041,
   },
   {
     name: 'a replaced run changes a database',
     file: 'test/simulation/moves/simulated-databases.ts',
     text: 'if (this.claimedBy > epoch)',
     replacement: 'if (this.claimedBy > epoch + 1_000_000)',
-    seed: 94,
+    seed: 372,
   },
   {
-    name: 'the new database is dropped although the tenant may be switched to it',
+    name: 'the new database is dropped although the tenant has it',
     file: protocol,
-    text: `      case 'fenced':
-        if (isGivingUp || !closedByThisRun) {
-          yield enter('copying');`,
-    replacement: `      case 'fenced':
-        if (isGivingUp || !closedByThisRun) {
-          if (goal === 'abort') yield { kind: 'drop target' };
-          yield enter('copying');`,
-    seed: 3,
+    text: "if (!closedByThisRun) yield { kind: 'claim target' };",
+    replacement: "if (isGivingUp) yield { kind: 'drop target' };",
+    seed: 338,
   },
 ];

@@ -13,8 +13,8 @@ const moveMs = 15_000;
 
 /**
  * Simulates moves of a tenant whose processes write all the time: first runs that are killed, stopped, cut off from the
- * control database or fail, and are taken up by other runs; then one move without faults. The same seed gives the same
- * run.
+ * control database or fail, and are taken up by other runs, while servers die and come back; then a run while only the
+ * server is there that the tenant has; then one move without faults. The same seed gives the same run.
  * @throws {Violation} when an invariant is broken
  */
 export function simulateMoves(options: SimulationOptions): void {
@@ -105,7 +105,7 @@ class MoveSimulation {
     const random = this.#world.random;
     const run = this.#runs.findLast(({ state }) => state !== 'ended');
     const process = random.pick(this.#processes.filter(({ isDead }) => !isDead));
-    const kind = random.integer(0, 6);
+    const kind = random.integer(0, 7);
     if (kind <= 1 && run) {
       this.#world.trace(() => 'kill the run');
       run.kill();
@@ -119,7 +119,25 @@ class MoveSimulation {
       this.#world.trace(() => `stop ${process.name}`);
       process.stop();
       this.#world.scheduler.after(random.between(50, 5_000), () => process.continue());
+    } else if (kind >= 6) {
+      this.#crash(random.pick(this.#databases.slice(-2)));
     }
+  }
+
+  #crash(database: SimulatedDatabase | undefined): void {
+    if (!database || database.isAway) return;
+    const { random, scheduler, trace } = this.#world;
+    trace(() => `${database.name} is away`);
+    database.setAway(true);
+    scheduler.after(random.between(50, 5_000), () => this.#bringBack(database));
+  }
+
+  /** From the calm on, a server that the tenant does not have stays away. */
+  #bringBack(database: SimulatedDatabase): void {
+    const { isCalm, control, trace } = this.#world;
+    if (!database.isAway || (isCalm && database !== control.current)) return;
+    trace(() => `${database.name} is back`);
+    database.setAway(false);
   }
 
   #calmDown(): void {
@@ -130,11 +148,22 @@ class MoveSimulation {
       if (run.state === 'stopped') run.continue();
     }
     for (const process of this.#processes) process.continue();
+    const { control, random } = this.#world;
+    for (const database of this.#databases.slice(-2))
+      if (database !== control.current && random.chance(0.5)) database.setAway(true);
+    this.#bringBack(control.current);
     this.#advance(moveMs);
   }
 
-  /** An operator resumes what is unfinished. */
+  /** An operator resumes what is unfinished: first while only the server is there that the tenant has, then again. */
   #finish(): void {
+    this.#bringBack(this.#world.control.current); // a run that has ended in the calm may have switched it
+    this.#resume();
+    for (const database of this.#databases) database.setAway(false);
+    this.#resume();
+  }
+
+  #resume(): void {
     const { control } = this.#world;
     if (control.lockedBy) this.#world.fail('a run has not ended');
     const unfinished = control.moves.find(

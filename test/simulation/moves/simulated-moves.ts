@@ -20,7 +20,7 @@ export class SimulatedControl extends FencedControl<SimulatedDatabase> {
   enter(move: SimulatedMove, epoch: number, { from, to, fence }: Extract<MoveStep, { kind: 'enter' }>): void {
     if (move.epoch !== epoch || move.state !== from) throw new Error('another run has taken over');
     move.state = to;
-    if (to === 'switched') this.current = move.to;
+    if (to === 'verified') this.current = move.to;
     if (fence === 'close') this.close();
     else if (fence === 'lift') this.lift();
     else this.onChange();

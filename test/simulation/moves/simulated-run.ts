@@ -66,6 +66,7 @@ export class SimulatedRun extends OperatorRun<MoveStep, Set<number>> {
       case 'claim target':
         return to.claim(epoch);
       case 'create target':
+        to.reach();
         to.exists = true;
         return undefined;
       case 'announce fence':
@@ -82,6 +83,7 @@ export class SimulatedRun extends OperatorRun<MoveStep, Set<number>> {
         control.lift();
         return undefined;
       case 'copy':
+        from.reach();
         to.guard(epoch);
         to.rows = snapshot;
         this.#copied = true;
@@ -92,23 +94,24 @@ export class SimulatedRun extends OperatorRun<MoveStep, Set<number>> {
       case 'close source':
         return from.open(epoch, false);
       case 'end sessions':
+        from.reach();
         from.endSessions();
         return undefined;
       case 'copy changes':
         if (!this.#copied) throw new Error('nothing has been copied');
+        from.reach();
         to.guard(epoch);
         to.rows = snapshot;
         return undefined;
       case 'open target':
         return to.open(epoch, true);
-      case 'close target':
-        return to.open(epoch, false);
       case 'reopen source':
         return from.open(epoch, true);
       case 'drop target':
       case 'drop source': {
         const database = step.kind === 'drop target' ? to : from;
         if (database === control.current) this.#world.fail(`${database.name} is dropped and in use`);
+        database.reach();
         database.exists = false;
         database.endSessions();
         return undefined;

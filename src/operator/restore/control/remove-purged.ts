@@ -9,8 +9,8 @@ export interface PurgedTenants {
   /** Slugs of the tenants whose rows were removed again. */
   readonly removed: string[];
   /**
-   * Slugs of the tenants that are deleted and not purged: their server has their database, or is down, or the record of
-   * the purge was not signed under this master key.
+   * Slugs of the tenants that are deleted and not purged: their server has their database, or is down, or this
+   * master key has not made the mark of the purge.
    */
   readonly withheld: string[];
 }
@@ -25,28 +25,28 @@ interface Suspect {
 }
 
 /**
- * Removes the tenants again that were purged after the restored state: a record of the purge is in the backup target, or
+ * Removes the tenants again that were purged after the restored state: the backup target has a mark of
+ * it, or
  * a later control database names them. A purge drops the database first. A tenant whose database exists in spite of that,
- * or whose record was not signed under this master key, only becomes `deleted`, because nothing must be lost by a forged
- * record.
+ * or whose mark this master key has not made, only becomes `deleted`, because nothing must be lost by a forged mark.
  * @param client on the restored control database, which nobody uses yet
- * @param records `readPurgeRecords`
+ * @param marks `readPurgeMarks`
  */
 export async function removePurged(
   client: pg.Client,
   { controlUrl, servers }: Pick<Installation, 'controlUrl' | 'servers'>,
-  records: ReadonlyMap<string, boolean>,
+  marks: ReadonlyMap<string, boolean>,
   later: LaterChanges | undefined,
 ): Promise<PurgedTenants> {
   const purgedLater = later?.purgedTenants ?? [];
   const { rows: suspects } = await client.query<Suspect>(
     `select t.id, guid, slug, database_name as database, s.name as server, admin_url as "adminUrl"
        from tenants t join servers s on s.id = server_id where guid = any ($1::uuid[])`,
-    [[...records.keys(), ...purgedLater]],
+    [[...marks.keys(), ...purgedLater]],
   );
   const purged: PurgedTenants = { removed: [], withheld: [] };
   for (const { id, guid, slug, database, server, adminUrl } of suspects) {
-    const isSure = records.get(guid) === true || purgedLater.includes(guid);
+    const isSure = marks.get(guid) === true || purgedLater.includes(guid);
     const url = adminUrl ? servers.adminUrl({ name: server, adminUrl }) : controlUrl;
     if (isSure && (await isGone(url, database))) {
       await client.query(

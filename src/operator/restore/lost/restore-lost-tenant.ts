@@ -12,6 +12,7 @@ import { roleStamps } from '../../provisioning/role-stamp.ts';
 import { createTenantDatabase } from '../../provisioning/tenant-database.ts';
 import { compatibleFrom } from '../../schema/schema-steps.ts';
 import { headFingerprint } from '../../schema/template-fingerprint.ts';
+import { requireNotPurging } from '../../tenants/purging.ts';
 import { findTenant } from '../../tenants/tenants.ts';
 import { fillTenant, type RestorableData, requireKnownVersion } from '../side-tenant.ts';
 import { announceData } from '../swap/exchange-pointers.ts';
@@ -54,8 +55,10 @@ export async function restoreLostTenant(
   });
 }
 
-/** @throws {OperatorError} when the server has the database, and no restore of it has begun */
-export async function requireLost({ servers }: Installation, tenant: Tenant): Promise<void> {
+/** @throws {OperatorError} when the server has the database, and no restore of it has begun; or the tenant is purged */
+export async function requireLost(installation: Installation, tenant: Tenant): Promise<void> {
+  const { servers } = installation;
+  await requireNotPurging(installation, tenant.slug);
   const { slug, status, server, databaseName, restoring } = tenant;
   if (status === 'provisioning') throw new OperatorError(`${slug} is not completely provisioned: provision it again`);
   const { exists } = await withConnection(servers.adminUrl(server), admin => findRemains(admin, tenant));
@@ -104,7 +107,7 @@ function ignoreDependent(error: unknown): void {
   if (sqlState(error) !== '2BP01') throw error;
 }
 
-/** Gives the tenant the names of its next database, and marks it. An unfinished move has that one as its source. */
+/** Gives the tenant the names of its next database, and marks it. An unfinished move has that one in place of the lost. */
 async function begin(control: pg.Client, tenant: Tenant, { description }: RestorableData): Promise<void> {
   const { id, server, databaseName, restoring } = tenant;
   await inTransaction(control, async () => {
@@ -121,6 +124,11 @@ async function begin(control: pg.Client, tenant: Tenant, { description }: Restor
     await control.query(
       `update tenant_moves set from_database = $3, from_role = $3
         where tenant_id = $1 and from_database = $2 and state not in ('switched', 'settling', 'settled', 'aborted')`,
+      [id, databaseName, name],
+    );
+    await control.query(
+      `update tenant_moves set to_database = $3, to_role = $3
+        where tenant_id = $1 and to_database = $2 and state = 'verified'`,
       [id, databaseName, name],
     );
     // The database of a restore that was not completed was never that of the tenant.

@@ -1,4 +1,4 @@
-import { Tenant } from '../../../control/fleet-entities.ts';
+import { Server, Tenant } from '../../../control/fleet-entities.ts';
 import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../operator-error.ts';
 import { withConnection } from '../../../postgres/connection.ts';
@@ -8,6 +8,7 @@ import { type LedgerEntry, readNewest } from '../../backup/ledger.ts';
 import type { BackupTarget } from '../../backup/targets/backup-target.ts';
 import { errorText } from '../../error-text.ts';
 import { runConcurrently } from '../../run-concurrently.ts';
+import { noSuchServer } from '../../tenants/read-servers.ts';
 import { archiveData } from '../restore-archive.ts';
 import { restoreLostTenant } from './restore-lost-tenant.ts';
 
@@ -24,26 +25,28 @@ export interface LostTenant {
 
 interface Options {
   concurrency: number;
+  /** Only tenants of the server with this name. */
+  server?: string | undefined;
   onStart?: (total: number) => void;
   onOutcome?: (outcome: LostTenant) => void;
 }
 
 /**
- * Restores every tenant whose database its server does not have, from the newest archive: the login role, the database
- * and the data. A tenant whose database exists stays as it is. A tenant that fails does not stop the others; the next
+ * Restores every tenant, or every tenant of a server, whose database its server does not have, from the newest archive:
+ * the login role, the database and the data. A tenant whose database exists stays as it is. A tenant that fails does not stop the others; the next
  * run takes those that are left.
  */
 export async function restoreLostTenants(
   installation: Installation,
   target: BackupTarget,
-  { concurrency, onStart, onOutcome }: Options,
+  { concurrency, server, onStart, onOutcome }: Options,
 ): Promise<LostTenant[]> {
   const { archives, keyring } = await withConnection(installation.controlUrl, async client => {
     const control = shareConnection(client);
     const keys = createKeyring(await readKeys(control), installation.secrets);
     return { archives: await readNewest(control, target.description), keyring: keys };
   });
-  const lost = await findLost(installation);
+  const lost = await findLost(installation, server);
   onStart?.(lost.length);
   return runConcurrently(lost, concurrency, async tenant => {
     const startedAt = performance.now();
@@ -62,10 +65,20 @@ export async function restoreLostTenants(
   });
 }
 
-/** The tenants whose databases are missing, or are being restored by a run that was killed. */
-async function findLost({ control, servers }: Installation): Promise<Tenant[]> {
+/** The tenants without a begun purge whose databases are missing, or are being restored by a run that was killed. */
+async function findLost({ control, servers }: Installation, server: string | undefined): Promise<Tenant[]> {
   const em = control.em.fork();
-  const tenants = await em.find(Tenant, { status: { $ne: 'provisioning' } }, { populate: ['server'] });
+  if (server !== undefined && (await em.count(Server, { name: server })) === 0) throw noSuchServer(server);
+  const purging = await em.execute<{ id: number }[]>('select id::float8 from tenants where purging_at is not null');
+  const tenants = await em.find(
+    Tenant,
+    {
+      status: { $ne: 'provisioning' },
+      id: { $nin: purging.map(({ id }) => id) },
+      ...(server !== undefined && { server: { name: server } }),
+    },
+    { populate: ['server'], orderBy: { slug: 'asc' } },
+  );
   const existing = new Map<number, Set<string> | undefined>();
   for (const server of new Set(tenants.map(tenant => tenant.server)))
     existing.set(

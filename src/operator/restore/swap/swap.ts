@@ -5,7 +5,10 @@ import { withConnection } from '../../../postgres/connection.ts';
 import { errorText } from '../../error-text.ts';
 import type { FenceGuard } from '../../move/fence-guard.ts';
 import { lockTenant } from '../../move/lock-tenant.ts';
+import type { MoveState } from '../../move/move-protocol.ts';
+import { commandToEnd } from '../../move/read-moves.ts';
 import { RunReplacedError } from '../../move/tenant-guard.ts';
+import { requireNotPurging } from '../../tenants/purging.ts';
 import { findRestoredPair, type RestoredPair } from '../find-side.ts';
 import { type RestoreGoal, type SwapStep, takeSteps } from '../restore-protocol.ts';
 import { SwapRun } from './swap-run.ts';
@@ -41,6 +44,7 @@ export async function swapTenants(
 ): Promise<SwapResult> {
   const found = await findRestoredPair(installation, slug);
   return withLockedPair(installation, found, async (control, pair) => {
+    await requireNotPurging(installation, pair.side.slug);
     await requireIdle(control, pair, toRestored);
     const run = new SwapRun(installation, control, pair);
     await drive(installation, run, toRestored ? 'swapped' : 'aside', observers);
@@ -84,15 +88,15 @@ async function requireIdle(control: pg.Client, pair: RestoredPair, toRestored: b
     throw new OperatorError(`${side.slug} is ${side.status}. Suspend it first: npx backoffice suspend ${side.slug}`);
   for (const { slug, schemaVersion } of [tenant, side])
     if (!schemaVersion) throw new OperatorError(`${slug} is being migrated: npx backoffice migrate ${slug}`);
-  const { rows } = await control.query<{ slug: string }>(
-    `select slug from tenant_moves m join tenants t on t.id = m.tenant_id
+  const { rows } = await control.query<{ slug: string; state: MoveState }>(
+    `select slug, state from tenant_moves m join tenants t on t.id = m.tenant_id
       where t.id in ($1, $2) and ended_at is null`,
     [tenant.id, side.id],
   );
   const [moving] = rows;
   if (moving)
     throw new OperatorError(
-      `${moving.slug} is being moved, or its old database is still kept: end that first (npx backoffice move list)`,
+      `${moving.slug} has two databases, because of a move. End it first: ${commandToEnd(moving.state, moving.slug)}`,
     );
 }
 

@@ -1,0 +1,59 @@
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import type { BackupTarget } from '../backup/targets/backup-target.ts';
+import { countText } from '../count-text.ts';
+import type { LostTenant } from '../restore/lost/restore-lost-tenants.ts';
+import { openBackupTarget } from './open-backup-target.ts';
+import type { Context } from './operation-context.ts';
+
+interface Reporting extends Pick<Context, 'output' | 'progress'> {
+  readonly installation: Installation;
+}
+
+/** Restores the lost databases of many tenants, and prints what becomes of each. */
+export async function restoreEach(
+  { installation, output, progress }: Reporting,
+  target: BackupTarget,
+  options: { concurrency: number; server?: string | undefined },
+): Promise<LostTenant[]> {
+  const { restoreLostTenants } = await import('../restore/lost/restore-lost-tenants.ts');
+  return restoreLostTenants(installation, target, {
+    ...options,
+    onStart: total => progress.start(total),
+    onOutcome: outcome => {
+      progress.advance(outcome.state === 'failed');
+      output.part(outcome, () => outcomeText(outcome));
+    },
+  });
+}
+
+interface LostFields {
+  readonly all: boolean;
+  readonly server: string | undefined;
+  readonly concurrency: number;
+}
+
+/** Runs `restore --lost` of every tenant, or of those of a server. @returns false when one has failed */
+export async function restoreLostFleet({ all, server, concurrency }: LostFields, context: Reporting): Promise<boolean> {
+  if (all === (server !== undefined))
+    throw new OperatorError('Name a tenant, or give either --server or --all', { usage: true });
+  const startedAt = performance.now();
+  const tenants = await restoreEach(context, await openBackupTarget(), { concurrency, server });
+  const failed = tenants.filter(({ state }) => state === 'failed').length;
+  const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
+  const restored = tenants.length - failed;
+  const scope = server === undefined ? '--all' : `--server ${server}`;
+  context.output.part({ tenants: tenants.length, restored, failed, seconds }, () =>
+    tenants.length === 0
+      ? 'No database is lost.'
+      : `${countText(restored, 'tenant')} restored, ${failed} failed, in ${seconds} s.` +
+        (failed > 0 ? ` Run it again for those that failed: npx backoffice restore --lost ${scope}` : ''),
+  );
+  return failed === 0;
+}
+
+function outcomeText({ slug, state, snapshotAt, ms, error }: LostTenant): string {
+  return state === 'restored'
+    ? `${slug}: restored, its data is of ${snapshotAt} (${ms} ms)`
+    : `${slug}: failed: ${error}`;
+}

@@ -1,0 +1,133 @@
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import pg from 'pg';
+import { verifyPurgeRecord } from '../../../src/operator/tenants/purge-record.ts';
+import { purgeTenant } from '../../../src/operator/tenants/tenant-states.ts';
+import { lockKey, lockSpaces } from '../../../src/postgres/advisory-locks.ts';
+import { startScript } from '../../support/command-line.ts';
+import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
+
+describe('purge', () => {
+  let server: DedicatedServer;
+  let archives: string;
+  let environment: Record<string, string>;
+  const databases = new Map<string, string>();
+
+  before(async () => {
+    [server, archives] = await Promise.all([createDedicatedServer(), makeServerFolder('archives')]);
+    environment = { ...server.environment, BACKUP_TARGET: archives };
+    for (const slug of ['acme', 'globex', 'initech', 'umbrella'])
+      databases.set(slug, (await server.provision(slug)).tenant.databaseName);
+    expect((await run('backup', 'run', '--all')).code).to.equal(0);
+    for (const slug of ['acme', 'globex', 'initech', 'umbrella'])
+      expect((await run('delete', slug, '--yes')).code).to.equal(0);
+  });
+  after(async () => {
+    await server.close();
+    await rm(archives, { recursive: true, force: true });
+  });
+
+  const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, environment);
+
+  /** Holds an advisory lock of the control database while `work` runs. */
+  async function whileLocked<T>(space: number, key: number, work: () => Promise<T>): Promise<T> {
+    const holder = new pg.Client(environment.DATABASE_URL);
+    await holder.connect();
+    await holder.query('select pg_advisory_lock($1, $2)', [space, key]);
+    return work().finally(() => holder.end());
+  }
+
+  it('a purge that has begun can only be ended, and every refusal names the command', async () => {
+    const killed = await purgeTenant(server.installation, 'acme', step => {
+      if (step === 'forget tenant') throw new Error('the run is killed here');
+    }).catch(error => error.message);
+    expect(killed).to.equal('the run is killed here');
+    for (const args of [
+      ['restore', 'acme'],
+      ['restore', 'acme', '--lost'],
+      ['restore', 'acme', '--to', 'acme-old'],
+      ['clone', 'acme', 'acme-copy'],
+    ]) {
+      const { code, stderr } = await run(...args);
+      expect([code, stderr], args.join(' ')).to.deep.equal([
+        1,
+        'A purge of acme has begun, and can only be ended: npx backoffice purge acme\n',
+      ]);
+    }
+    const doctor = JSON.parse((await run('doctor', '--json')).stdout);
+    const found = doctor.findings.find(({ tenant }: { tenant: string }) => tenant === 'acme');
+    expect(found.remedy).to.equal('End the purge: npx backoffice purge acme');
+    const { code, stderr } = await run('purge', 'acme', '--yes');
+    expect(code, stderr).to.equal(0);
+    expect((await run('show', 'acme')).stderr).to.include('There is no tenant acme');
+  });
+
+  it('a purge during a backup run signs its record only when a later one has removed the key from the target', async () => {
+    const fingerprints = async (): Promise<string[]> =>
+      JSON.parse(await readFile(join(archives, 'keyring.json'), 'utf8')).keys.map(
+        ({ fingerprint }: { fingerprint: string }) => fingerprint,
+      );
+    const [key = { fingerprint: '' }] = await server.control<{ fingerprint: string }>(
+      `select fingerprint from backup_keys k join tenants t on t.id = tenant_id where slug = 'globex'`,
+    );
+    const signatures = () =>
+      server.control<{ signed: boolean }>(
+        `select signature is not null as signed from purged_tenants where slug = 'globex'`,
+      );
+    const first = await whileLocked(lockSpaces.backup, 0, () => run('purge', 'globex', '--yes'));
+    expect([first.code, first.stdout]).to.deep.equal([1, '']);
+    expect(first.stderr).to.match(
+      /still in the keyring of the backup target.*End the purge: npx backoffice purge globex\n$/,
+    );
+    expect(await fingerprints()).to.include(key.fingerprint);
+    expect(await signatures()).to.deep.equal([{ signed: false }]);
+
+    const second = await run('purge', 'globex', '--yes', '--json');
+    expect(second.code, second.stderr).to.equal(0);
+    const { record, signature } = JSON.parse(second.stdout);
+    expect(JSON.parse(record)).to.deep.include({ keyFingerprint: key.fingerprint });
+    expect(verifyPurgeRecord({ text: record, signature: Buffer.from(signature, 'base64') })).to.equal(true);
+    expect(await fingerprints()).not.to.include(key.fingerprint);
+    expect(await signatures()).to.deep.equal([{ signed: true }]);
+    expect((await run('purge', 'globex', '--yes')).stderr).to.include('There is no tenant globex');
+  });
+
+  it('a restore beside a tenant that is purged meanwhile is refused in one sentence, and leaves nothing', async () => {
+    const { result } = await whileLocked(lockSpaces.slug, lockKey('initech-old'), async () => {
+      const restoring = startScript('scripts/tenant.ts', ['restore', 'initech', '--to', 'initech-old'], environment);
+      await eventually(() => isWaiting());
+      expect((await run('purge', 'initech', '--yes')).code).to.equal(0);
+      return { result: restoring.ended };
+    });
+    const { code, stderr } = await result;
+    expect([code, stderr]).to.deep.equal([1, 'initech was purged meanwhile: nothing is left of it to copy.\n']);
+    expect(await server.control(`select from tenants where slug = 'initech-old'`)).to.deep.equal([]);
+  });
+
+  it('a clone of a tenant that is purged meanwhile ends in one sentence with the next command', async () => {
+    const holder = new pg.Client(Object.assign(new URL(server.url), { pathname: databases.get('umbrella') }).href);
+    holder.on('error', () => {});
+    await holder.connect();
+    await holder.query('begin; lock table currencies in access exclusive mode');
+    const cloning = startScript('scripts/tenant.ts', ['clone', 'umbrella', 'umbrella-copy'], environment);
+    await eventually(() => isWaiting());
+    expect((await run('purge', 'umbrella', '--yes')).code).to.equal(0);
+    await holder.end().catch(() => {});
+    const { code, stderr } = await cloning.ended;
+    expect([code, stderr]).to.deep.equal([
+      1,
+      'umbrella was purged meanwhile: nothing is left of it to copy. Remove what was begun: npx backoffice purge umbrella-copy\n',
+    ]);
+    const removed = await run('purge', 'umbrella-copy', '--yes');
+    expect(removed.code, removed.stderr).to.equal(0);
+  });
+
+  /** True while a session of the server waits for a lock. */
+  async function isWaiting(): Promise<boolean> {
+    return (await server.sql(`select from pg_stat_activity where wait_event_type = 'Lock'`)).length > 0;
+  }
+});
