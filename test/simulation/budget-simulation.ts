@@ -14,8 +14,11 @@ const minOutageMs = 3_000;
 const maxProcesses = 5;
 /** A share of a killed process must be usable again after this time. */
 const recoveryMs = 5_000;
-/** A command must have what one task needs after this time, however busy the services are. */
-const commandMs = 5_000;
+/**
+ * A command must have what one task needs after this time, however busy the services are, and although another one that
+ * starts at the same moment has its turn first.
+ */
+const commandMs = 6_000;
 const commandsAtOnce = 8;
 /** Commands that do little have ended after this time. */
 const maxCommandsMs = 12_000;
