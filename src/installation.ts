@@ -2,6 +2,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Config } from './config.ts';
 import type { ControlDatabase } from './control/database.ts';
+import { EntryTurn } from './control/entry-turn.ts';
 import { type BudgetMember, newProcess, type ProcessIdentity } from './control/process-identity.ts';
 import { createSecretBox, type SecretBox } from './control/secret-box.ts';
 import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
@@ -35,15 +36,22 @@ export interface Installation extends InstallationAccess {
 }
 
 /**
- * Opens the configured control database. If none is configured, starts or joins the embedded PostgreSQL.
+ * Opens the configured control database. If none is configured, starts or joins the embedded PostgreSQL. With a kind,
+ * it waits for the turn to connect, and keeps it until the first connections are granted.
  * @param kind of the process; without it, the process takes no part in the connection budget
  */
 export async function openInstallation(config: Config, kind?: ProcessIdentity['kind']): Promise<Installation> {
   const access = await openAccess(config);
-  const { openControlDatabase } = await import('./control/database.ts'); // commands that do without start sooner
+  // Commands that do without it start sooner.
+  const { closeIdleConnections, openControlDatabase } = await import('./control/database.ts');
   // One connection, which asks for more. The start on an embedded PostgreSQL comes before the budget.
   const maxControl = (): number => (access.embedded ? config.controlConnections : 1);
-  const member = kind && { process: newProcess(kind), maxControl };
+  const member = kind && { process: newProcess(kind), maxControl, entry: new EntryTurn(access.controlUrl) };
+  if (member)
+    await requireTurn(member.entry).catch(async error => {
+      await access.close();
+      throw error;
+    });
   const control = openControlDatabase(access.controlUrl, config.controlConnections, member);
   return {
     ...access,
@@ -51,10 +59,21 @@ export async function openInstallation(config: Config, kind?: ProcessIdentity['k
     member,
     statements: control.em,
     close: async () => {
+      if (member) await closeIdleConnections(control, 0).catch(() => {});
       await control.close(true);
+      member?.entry.release();
       await access.close();
     },
   };
+}
+
+/** Takes the turn to connect without a grant. @throws {OperatorError} when others had it for 30 s */
+export async function requireTurn(turn: EntryTurn): Promise<void> {
+  if (await turn.take()) return;
+  throw new OperatorError(
+    'Other processes of this machine have been connecting to the control database for 30 s. ' +
+      'Find the one that does not go on, and end it: ss -xlp | grep @backoffice-',
+  );
 }
 
 /** Returns what opens the configured databases. If none is configured, starts or joins the embedded PostgreSQL. */

@@ -65,7 +65,7 @@ export async function openDatabases({
     connectionBudget: config.connectionBudget,
     tenantConnections: config.tenantConnections,
     acquireTimeoutMs: config.acquireTimeoutMs,
-    sharing: { store: createGrantStore(control, { ...process, heads }), log, findTenants },
+    sharing: { store: createGrantStore(control, { ...process, heads }), entry: member?.entry, log, findTenants },
     onUsed,
   });
   new TenantFences({
@@ -78,6 +78,7 @@ export async function openDatabases({
   });
   if (member) member.maxControl = () => Math.max(1, databases.maxControl - 1);
   await requireControlConnections(databases);
+  member?.entry.release();
   return databases;
 }
 

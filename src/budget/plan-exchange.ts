@@ -37,7 +37,8 @@ interface Plan {
  *   command may use it, and a service for its first connection to the control database and its first one to a tenant.
  *   The others give back until it is free again.
  * - While all processes are new, as when an installation starts, a service leaves more free on the server of the
- *   control database (`startRoomOf`): those that start with it have one connection each before their first exchange.
+ *   control database (`startRoomOf`): those that start with it on other machines have one connection each before their
+ *   first exchange.
  * - The grant of a silent process counts until it is removed, which needs that no connection of it is left.
  */
 export function planExchange(situation: Situation): Plan {
@@ -118,8 +119,8 @@ function startRoomOf(budget: number): number {
 }
 
 /**
- * Connections of the room that no grant takes on the server of the control database: each new process has one there
- * before its first exchange.
+ * Connections of the room that no grant takes on the server of the control database: a process whose turn it is
+ * (`EntryTurn`) has one there without a grant.
  */
 function entriesOf(room: number): number {
   return Math.ceil(room / 2);

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import type pg from 'pg';
@@ -153,10 +154,18 @@ export async function transactControl<Result>(
   }
 }
 
-/** Closes idle connections of the pool until `keep` are open or the others are in use. */
+/** A server that does not answer. */
+const maxEndMs = 1_000;
+
+/** Closes idle connections of the pool until `keep` are open or the others are in use, and waits for their ends. */
 export async function closeIdleConnections(control: ControlDatabase, keep: number): Promise<void> {
   const pool = await control.em.getConnection().getNativeClient();
-  while (pool.totalCount > keep && pool.idleCount > 0) (await pool.connect()).release(true);
+  while (pool.totalCount > keep && pool.idleCount > 0) {
+    const client = await pool.connect();
+    const ended = new Promise(resolve => void client.once('end', resolve));
+    client.release(true);
+    await Promise.race([ended, delay(maxEndMs, undefined, { ref: false })]);
+  }
 }
 
 /** Returns which server the control database is on; see `readServerIdentity`. */

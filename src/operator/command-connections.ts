@@ -16,6 +16,8 @@ import { ServerLease } from './server-lease.ts';
 /** Connections of the pool of the control database: the tasks of a command take turns. */
 const controlConnections = 1;
 const maxLeaveMs = 1_000;
+/** A process that cannot leave in its turn is found to be gone. */
+const maxTurnMs = 5_000;
 /** SQLSTATEs of a control database without the tables of the budget: it does not exist, or a migration is missing. */
 const notMigrated = ['3D000', '42P01', '42703'];
 
@@ -54,11 +56,13 @@ export async function withConnectionBudget<T>(
   member.maxControl = () => command.maxControl;
   try {
     await command.join();
+    member.entry.release();
     return await withConnectionGate(command, work);
   } finally {
     member.maxControl = ungoverned;
     await closeIdleConnections(control, 1).catch(() => {});
-    await command.leave();
+    await command.stop();
+    if (await member.entry.take(maxTurnMs)) await command.leave(); // the turn ends with the installation
   }
 }
 
@@ -101,9 +105,13 @@ class CommandConnections implements ConnectionGate {
     return lease.acquire(max);
   }
 
-  /** Ends the exchanges, and gives everything back. Never rejects: the other processes find that this one is gone. */
-  async leave(): Promise<void> {
+  /** Ends the exchanges. */
+  async stop(): Promise<void> {
     await Promise.all([...this.#servers.values()].map(({ loop }) => loop.stop()));
+  }
+
+  /** Gives everything back. Never rejects: the other processes find that this one is gone. */
+  async leave(): Promise<void> {
     const left = this.#options.store.leave().catch(() => {});
     await Promise.race([left, delay(maxLeaveMs, undefined, { ref: false })]);
   }

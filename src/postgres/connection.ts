@@ -116,9 +116,9 @@ function withName(address: string, name: string): string {
   return url.href;
 }
 
-/** Lets connections be opened, and ends their names with the id of the process. */
+/** Lets connections be opened, and ends their names with the id of the process, if that has one. */
 export interface ConnectionGate {
-  readonly processId: string;
+  readonly processId: string | undefined;
   /** Waits until a connection may be opened. @returns how many may be, from 1 to `max`, until `release` is called */
   acquire(url: string, max: number): Promise<{ count: number; release: () => void }>;
 }

@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { createPasswords } from '../auth/passwords.ts';
 import type { Config } from '../config.ts';
-import { openControlDatabase } from '../control/database.ts';
+import { closeIdleConnections, openControlDatabase } from '../control/database.ts';
 import type { Installation } from '../installation.ts';
 import { requireControlHead } from '../operator/control-head.ts';
 import { migrateTenants } from '../operator/migrations/migrate-tenants.ts';
@@ -29,6 +29,15 @@ export async function prepareInstallation(
   config: Config,
   log: Logger,
 ): Promise<PreparedInstallation> {
+  const prepared = await prepare(installation, config, log);
+  if (config.processes > 1) {
+    await closeIdleConnections(installation.control, 0);
+    installation.member?.entry.release(); // the workers connect, one after the other
+  }
+  return prepared;
+}
+
+async function prepare(installation: Installation, config: Config, log: Logger): Promise<PreparedInstallation> {
   await requireControlHead(installation);
   await warnOfUnverifiedHosts(installation, config, log);
   if (!installation.embedded) {

@@ -27,6 +27,8 @@ function lineOf(report: Report): Line {
     }
     case 'killed':
       return ['error', { event: 'worker_killed' }, 'a worker process did not start or end in time'];
+    case 'hung':
+      return ['error', { event: 'worker_hung' }, 'a worker process has not answered for 10 s, and is killed'];
     case 'restarting':
       return ['info', { event: 'restarting' }, 'the worker processes are restarted one after the other'];
     case 'restarted':

@@ -22,7 +22,7 @@ export type Report =
   | { readonly what: 'leaving'; readonly worker: number; readonly delayMs?: number | undefined }
   /** The worker was asked to end, and had to cut off requests, or failed. */
   | { readonly what: 'ended_badly'; readonly worker: number; readonly end: ProcessEnd }
-  | { readonly what: 'killed'; readonly worker: number }
+  | { readonly what: 'killed' | 'hung'; readonly worker: number }
   | { readonly what: 'restarting' | 'restarted' | 'restart_queued' | 'restart_ignored' }
   | { readonly what: 'restart_failed'; readonly reason: string };
 

@@ -9,6 +9,8 @@ export interface WorkerProcess {
   /** Does nothing when the process has ended. */
   send(message: ToWorker): void;
   kill(): void;
+  /** Asks for a message. */
+  ping(): void;
   /** Resolves to false when the worker is not ready, or does not respond within a second. */
   isReady(): Promise<boolean>;
   /** Resolves to undefined when the worker does not respond within a second. */
@@ -20,6 +22,8 @@ export interface WorkerProcess {
 type Reply = Extract<ToPrimary, { type: 'ready' | 'metrics' | 'returned' }>;
 
 interface WorkerEvents {
+  /** Called with each message, before anything else. */
+  onHeard(): void;
   /** Not called with replies to requests. */
   onMessage(message: Exclude<ToPrimary, Reply>): void;
   /** Called with the metrics that the worker sends last. */
@@ -31,11 +35,11 @@ interface WorkerEvents {
 
 const maxReplyMs = 1_000;
 const maxRecallMs = 100;
-/** The id of a message that no request asked for. */
+/** The id of a message for which no request waits. */
 export const unrequested = 0;
 
 /** Starts a worker process with the arguments and the environment of this process. */
-export function forkWorker({ onMessage, onLastMetrics, onEnded, onClosed }: WorkerEvents): WorkerProcess {
+export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClosed }: WorkerEvents): WorkerProcess {
   const worker: Worker = cluster.fork();
   const waiting = new Map<number, (reply?: Reply) => void>();
   let lastId = unrequested;
@@ -54,6 +58,7 @@ export function forkWorker({ onMessage, onLastMetrics, onEnded, onClosed }: Work
     });
 
   worker.on('message', (received: unknown) => {
+    onHeard();
     const message = readMessage<ToPrimary>(received);
     if (message?.type === 'metrics' && message.id === unrequested) onLastMetrics(message.values);
     else if (message && isReply(message)) waiting.get(message.id)?.(message);
@@ -69,6 +74,7 @@ export function forkWorker({ onMessage, onLastMetrics, onEnded, onClosed }: Work
     pid: worker.process.pid ?? 0,
     send,
     kill: () => void worker.process.kill('SIGKILL'),
+    ping: () => send({ type: 'read_ready', id: unrequested }),
     isReady: async () => {
       const reply = await request(id => ({ type: 'read_ready', id }));
       return reply?.type === 'ready' && reply.isReady;

@@ -5,6 +5,7 @@ import { OperatorError } from '../operator-error.ts';
 import { LeasedWindows } from './leased-windows.ts';
 import { logReport } from './log-report.ts';
 import type { CountResult } from './messages.ts';
+import { Pings } from './pings.ts';
 import { Supervision } from './supervision.ts';
 import type { Action } from './supervision-actions.ts';
 import { forkWorker, killWorkers, type WorkerProcess } from './worker-process.ts';
@@ -14,7 +15,7 @@ export interface Workers {
   /** The port that they listen on. */
   readonly port: number;
   readonly serving: number;
-  /** True while at least one worker serves requests, and all that do are ready. */
+  /** True while at least one worker is ready. One that hangs is replaced. */
   isReady(): Promise<boolean>;
   readonly metrics: { render(): Promise<string>; readonly contentType: string };
   /** Replaces all workers, one after the other. */
@@ -26,6 +27,8 @@ export interface Workers {
   /** Resolves with the exit code when all workers have ended. */
   readonly ended: Promise<0 | 1>;
 }
+
+const pingMs = 1_000;
 
 interface WorkerOptions {
   processes: number;
@@ -41,6 +44,7 @@ interface WorkerOptions {
 export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Promise<Workers> {
   const supervision = new Supervision(processes);
   const running = new Map<number, WorkerProcess>();
+  const pings = new Pings();
   const windows = new LeasedWindows({
     windows: createProcessWindows(),
     workers: processes,
@@ -57,6 +61,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
 
   const fork = (number: number): void => {
     const worker = forkWorker({
+      onHeard: () => pings.hear(number),
       onMessage: message => {
         if (message.type === 'count') {
           const reply = (results: CountResult[]): void => worker.send({ type: 'counted', id: message.id, results });
@@ -117,6 +122,13 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
     const delayMs = Math.max(0, Math.ceil(nextAt - performance.now()));
     timer = setTimeout(() => run(supervision.tick(performance.now())), delayMs);
   };
+  const pingAll = (): void => {
+    for (const worker of pings.count(supervision.serving)) {
+      logReport(log, { what: 'hung', worker }, number => running.get(number)?.pid);
+      running.get(worker)?.kill(); // its end follows
+    }
+    for (const worker of serving()) worker.ping();
+  };
   const readMetrics = async (): Promise<void> => {
     const [first] = supervision.serving;
     await Promise.all(
@@ -133,12 +145,12 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
     get serving() {
       return counts().serving;
     },
-    isReady: async () => {
-      const asked = serving();
-      const replies = await Promise.all(asked.map(worker => worker.isReady()));
-      // A worker that has died meanwhile does not count.
-      const present = serving();
-      return present.length > 0 && asked.every((worker, index) => replies[index] || !present.includes(worker));
+    isReady: () => {
+      const ready = serving().map(async worker => (await worker.isReady()) || Promise.reject(new Error('not ready')));
+      return Promise.any(ready).then(
+        () => true,
+        () => false,
+      );
     },
     metrics: {
       render: () => readMetrics().then(() => metrics.render()),
@@ -153,5 +165,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
     ended: ended.promise,
   };
   run(supervision.start(performance.now()));
+  const pinging = setInterval(pingAll, pingMs);
+  void ended.promise.then(() => clearInterval(pinging));
   return started.promise;
 }

@@ -128,6 +128,17 @@ describe('drill: worker processes', () => {
     return fallen;
   }
 
+  it('a pause of all processes of a start, as of a suspended machine, makes it replace no worker', async () => {
+    const before = (await workers()).sort();
+    const all = [service.process.pid ?? 0, ...before];
+    for (const pid of all) process.kill(pid, 'SIGSTOP');
+    await sleep(15_000);
+    for (const pid of all) process.kill(pid, 'SIGCONT');
+    await sleep(3_000); // three pings
+    expect((await workers()).sort()).to.deep.equal(before);
+    expect((await readMetrics()).get('workers_died_total')).to.equal(0);
+  });
+
   it('a restart by SIGHUP under load fails no request, resets no connection and replaces every worker', async () => {
     const before = await workers();
     expect(before).to.have.length(2);

@@ -14,8 +14,14 @@ const minOutageMs = 3_000;
 const maxProcesses = 5;
 /** A share of a killed process must be usable again after this time. */
 const recoveryMs = 5_000;
-/** A command must have what one task needs after this time, however busy the services are. */
-const commandMs = 5_000;
+/**
+ * A command must have what one task needs after this time, however busy the services are, and although another one that
+ * starts at the same moment has its turn first.
+ */
+const commandMs = 6_000;
+const commandsAtOnce = 8;
+/** Commands that do little have ended after this time. */
+const maxCommandsMs = 12_000;
 /** A share of a stopped process must be usable again after this time. */
 const stopRecoveryMs = 10_000;
 
@@ -104,7 +110,7 @@ class BudgetSimulation {
   }
 
   #checkServer(server: number): void {
-    const total = (this.#world.servers[server]?.total ?? 0) - this.#excessEntries(server);
+    const total = (this.#world.servers[server]?.total ?? 0) - this.#reentries(server);
     const budget = this.#world.budgets[server] as number;
     if (total > budget) this.#fail(`server ${server} has ${total} connections of ${budget}`);
     this.#checkGrants(server);
@@ -122,15 +128,15 @@ class BudgetSimulation {
     }
   }
 
-  /** Processes without a grant beyond those that the others leave room for on the server of the control database. */
-  #excessEntries(server: number): number {
+  /** Processes that lost their grant during a pause, and have connected to the control database again, without a turn. */
+  #reentries(server: number): number {
     if (this.#world.base(server) === 0) return 0;
     const { grants } = this.#world.control.grantsOf(server);
     const counted = new Set(grants.filter(({ reserved }) => reserved > 0).map(({ holder }) => holder));
-    const entries = this.#processes.filter(
-      ({ name }) => !counted.has(name) && this.#world.servers[server]?.count(name),
-    );
-    return Math.max(0, entries.length - 1);
+    return this.#processes.filter(
+      ({ name, hasEntered, isLeaving }) =>
+        hasEntered && !isLeaving && !counted.has(name) && this.#world.servers[server]?.count(name),
+    ).length;
   }
 
   #scheduleFault(): void {
@@ -226,8 +232,18 @@ class BudgetSimulation {
         this.#fail(`a command has ${pool.holder.limit} of ${share} connections to ${server}`);
     }
     for (const process of [first, second]) process.leave();
+    this.#runCommandsAtOnce();
     for (const process of this.#live) for (const pool of process.pools) pool.load = 0;
     this.#advance(8_000);
+  }
+
+  /** Starts commands at the same moment while all services are busy, each of which soon ends. */
+  #runCommandsAtOnce(): void {
+    const commands = Array.from({ length: commandsAtOnce }, () => this.#start('command'));
+    for (const command of commands) this.#scheduler.after(this.#random.between(100, 4_000), () => command.leave());
+    this.#advance(maxCommandsMs);
+    const rest = commands.filter(({ pools }) => !pools.every(pool => pool.hasLeft));
+    if (rest.length > 0) this.#fail(`${rest.length} of ${commandsAtOnce} commands have not ended`);
   }
 
   /** Checks that another process gets the share of one that fails. @returns the other one */

@@ -129,6 +129,27 @@ export const mutants: readonly Mutant[] = [
     replacement: '[]',
     seed: 1,
   },
+  {
+    name: 'new processes connect at the same moment, without waiting for their turns',
+    file: 'test/simulation/simulated-process.ts',
+    text: 'return this.hasEntered || this.#world.turn.take(this);',
+    replacement: 'return true;',
+    seed: 1,
+  },
+  {
+    name: 'processes that end return their last connection without waiting for their turns',
+    file: 'test/simulation/simulated-pool.ts',
+    text: '!this.#control || this.#world.turn.take(this.#process)',
+    replacement: 'true',
+    seed: 1,
+  },
+  {
+    name: 'no connection is kept free on the server of the control database for the process whose turn it is',
+    file: 'src/budget/plan-exchange.ts',
+    text: 'return Math.ceil(room / 2);',
+    replacement: 'return 0;',
+    seed: 1,
+  },
 ];
 
 /**

@@ -22,7 +22,7 @@ export class SimulatedControlConnections {
     return this.#connections;
   }
 
-  /** Opens as many as are reserved; one without a grant, in the room that the others leave. */
+  /** Opens as many as are reserved; one without a grant, in the turn of the process. */
   open(): void {
     while (this.#connections.size < this.#max) this.#openOne();
   }
@@ -35,6 +35,10 @@ export class SimulatedControlConnections {
 
   get isDown(): boolean {
     return [...this.#connections].every(({ state }) => state !== 'opening') && this.#connections.size <= 1;
+  }
+
+  get isClosed(): boolean {
+    return this.#connections.size === 0;
   }
 
   forget(connection: SimulatedConnection): void {

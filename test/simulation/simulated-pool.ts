@@ -6,6 +6,7 @@ import type { SimulatedProcess } from './simulated-process.ts';
 import type { SimulatedWorld } from './simulated-world.ts';
 
 const requestTimeoutMs = 1_500;
+const maxTurnMs = 5_000;
 
 /** The connections of one process to one server, and the load that needs them. */
 export class SimulatedPool {
@@ -24,6 +25,7 @@ export class SimulatedPool {
   #request = 0;
   #isLeaving = false;
   #hasLeft = false;
+  #leaveBy: number | undefined;
 
   constructor(world: SimulatedWorld, process: SimulatedProcess, server: number, holder: GrantHolder) {
     this.#world = world;
@@ -59,10 +61,12 @@ export class SimulatedPool {
     const { holder } = this;
     if (this.#hasLeft) {
       this.#control?.close(0);
+      if (this.#control?.isClosed) this.#world.turn.release(this.#process);
       return;
     }
+    if (!this.#process.mayConnect()) return;
     if (!this.#isLeaving) this.#control?.open();
-    if (this.#isLeaving && this.#isUnused()) this.#removeGrant();
+    if (this.#isLeaving && this.#isUnused()) this.#leaveInTurn();
     else if (holder.isDue(this.#process.clock, this.use)) this.#send(holder.begin(this.#process.clock));
     this.#serve();
   }
@@ -122,6 +126,14 @@ export class SimulatedPool {
     for (const connection of this.#connections) if (connection.state === 'idle') this.#close(connection);
     this.#control?.close(1);
     return this.#connections.size === 0 && (this.#control?.isDown ?? true);
+  }
+
+  /** Removes the grant while its last connection is open, or closes that and leaves the removal to the others. */
+  #leaveInTurn(): void {
+    const { clock } = this.#process;
+    this.#leaveBy ??= clock + maxTurnMs;
+    if (!this.#control || this.#world.turn.take(this.#process)) this.#removeGrant();
+    else if (clock > this.#leaveBy) this.#hasLeft = true;
   }
 
   #removeGrant(): void {

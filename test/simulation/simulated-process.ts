@@ -13,6 +13,8 @@ export class SimulatedProcess {
   isConnected = true;
   /** True once it ends cleanly. */
   isLeaving = false;
+  /** True once its first connection to the control database was granted. */
+  hasEntered = false;
   readonly #world: SimulatedWorld;
   readonly #clockStart: number;
   readonly #clockRate: number;
@@ -58,6 +60,15 @@ export class SimulatedProcess {
   deliver(event: () => void): void {
     if (this.#state === 'running') event();
     else if (this.#state === 'stopped') this.#delayed.push(event);
+  }
+
+  /** True if it may connect to the control database: it has entered, or has the turn to do so. */
+  mayConnect(): boolean {
+    if (!this.hasEntered && (this.pools[0]?.holder.reserved ?? 0) > 0) {
+      this.hasEntered = true;
+      this.#world.turn.release(this);
+    }
+    return this.hasEntered || this.#world.turn.take(this);
   }
 
   stop(): void {

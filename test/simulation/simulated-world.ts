@@ -4,6 +4,7 @@ import type { Scheduler } from './scheduler.ts';
 import { SimulatedControl } from './simulated-control.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 import { SimulatedServer } from './simulated-server.ts';
+import { SimulatedTurn } from './simulated-turn.ts';
 
 interface Settings {
   scheduler: Scheduler;
@@ -21,6 +22,7 @@ export class SimulatedWorld {
   readonly servers: readonly SimulatedServer[];
   readonly control: SimulatedControl;
   readonly processes: SimulatedProcess[] = [];
+  readonly turn = new SimulatedTurn();
   /** True while nothing goes wrong. */
   isCalm = false;
   readonly #trace: string[] | undefined;

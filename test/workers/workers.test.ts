@@ -96,6 +96,27 @@ describe('PROCESSES', () => {
     });
   });
 
+  it('a start is ready while one of its workers serves, and a worker that hangs is killed and replaced', async () => {
+    const [hung = 0, other = 0] = workerPids();
+    const states = new Set<number>();
+    process.kill(hung, 'SIGSTOP');
+    try {
+      await eventually(async () => {
+        states.add((await fetch(`${managementUrl}/health/ready`)).status);
+        return lines().some(({ event, worker }) => event === 'worker_hung' && worker === hung);
+      }, 60_000);
+    } finally {
+      if (!lines().some(({ event }) => event === 'worker_hung')) process.kill(hung, 'SIGCONT');
+    }
+    expect([...states]).to.deep.equal([200]);
+    await eventually(() => workerPids().length === 3, startMs);
+    const died = lines().find(({ event }) => event === 'worker_died');
+    expect(died).to.include({ worker: hung, signal: 'SIGKILL', delayMs: 0 });
+    expect(() => process.kill(hung, 0)).to.throw(/ESRCH/);
+    expect(() => process.kill(other, 0)).not.to.throw();
+    expect((await fetch(`${managementUrl}/health/ready`)).status).to.equal(200);
+  });
+
   it('after SIGTERM all workers end with the service, whose exit code is 0', async () => {
     service.process.kill('SIGTERM');
     const { code, signal, stderr } = await service.ended;

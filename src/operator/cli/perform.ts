@@ -55,9 +55,9 @@ const openers: Record<keyof Installations, Opener> = {
   nothing: (_, work) => work(undefined),
   statements: async (call, work) => {
     const { openAccess } = await import('../../installation.ts');
-    const { withControlHead } = await import('../control-head.ts');
+    const { withBriefConnections } = await import('../brief-connections.ts');
     const access = await openAccess(await readSettings());
-    return withControlHead(access, statements => {
+    return withBriefConnections(access, statements => {
       const control = { ...access, statements };
       return recorded(control, call, () => work(control));
     }).finally(access.close);

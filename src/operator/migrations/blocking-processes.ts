@@ -1,9 +1,8 @@
 import { controlHead, controlVersion } from '../../control/control-version.ts';
 import { canServe, type SchemaVersion } from '../../control/schema-version.ts';
 import type { Installation } from '../../installation.ts';
-import { migrationNames } from '../../postgres/migration-names.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
-import { compatibleFrom, readSchemaSteps } from '../schema/schema-steps.ts';
+import { compatibleFrom, readSchemaSteps, versionOf } from '../schema/schema-steps.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { type RunningService, runningServices } from '../tenants/running-services.ts';
 import { lastOutcomeSql } from './migration-outcomes.ts';
@@ -57,10 +56,13 @@ export async function processesBlockingRollback(installation: Installation, slug
       [slug],
     );
   if (!before) return [];
-  const names = await migrationNames('tenant');
-  const previous = names[names.indexOf(before.schemaVersion ?? '') - 1] ?? null;
-  // A rollback records no older build that could serve the tenant.
-  const after = { schemaVersion: previous, compatibleFrom: null };
+  const steps = await readSchemaSteps();
+  const undone = steps.findIndex(({ name }) => name === before.schemaVersion);
+  const remaining = steps.slice(0, Math.max(0, undone));
+  const after = versionOf(
+    remaining.map(({ name }) => name),
+    steps,
+  );
   return blockingProcesses(await runningServices(installation, 'tenant'), [{ before, after, tenants: 1 }]);
 }
 

@@ -6,7 +6,14 @@ import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import type { CatalogRecord } from '../schema/catalog-record.ts';
 import type { SchemaComparison } from '../schema/schema-comparison.ts';
-import { applyStep, changeSchema, readSchemaState, type SchemaState, type SchemaStep } from '../schema/schema-steps.ts';
+import {
+  applyStep,
+  changeSchema,
+  readSchemaState,
+  type SchemaState,
+  type SchemaStep,
+  versionOf,
+} from '../schema/schema-steps.ts';
 import {
   retryOnLockTimeout,
   setSchemaVersion,
@@ -119,7 +126,7 @@ async function bringStateToHead(
     } catch (error) {
       // The database is at its earlier version again; the control database gets that version back.
       const restored = await readSchemaState(database).catch(() => undefined);
-      if (restored) await setSchemaVersion(controlPool, tenant.id, restored.applied.at(-1) ?? null);
+      if (restored) await setSchemaVersion(controlPool, tenant.id, versionOf(restored.applied, run.steps));
       throw error;
     }
   }

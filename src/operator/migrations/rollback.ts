@@ -6,7 +6,7 @@ import { shareConnection } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
 import type { CatalogRecord } from '../schema/catalog-record.ts';
 import { createSchemaComparison } from '../schema/schema-comparison.ts';
-import { changeSchema, readSchemaState, readSchemaSteps, revertStep } from '../schema/schema-steps.ts';
+import { changeSchema, readSchemaState, readSchemaSteps, revertStep, versionOf } from '../schema/schema-steps.ts';
 import {
   retryOnLockTimeout,
   setSchemaVersion,
@@ -63,14 +63,15 @@ export async function rollback(installation: Installation, slug: string): Promis
         await waitUntil(receivedAt);
       } catch (error) {
         const restored = await readSchemaState(database).catch(() => undefined);
-        if (restored) await setSchemaVersion(control, id, restored.applied.at(-1) ?? null);
+        if (restored) await setSchemaVersion(control, id, versionOf(restored.applied, steps));
         const text = errorText(error);
         await ledger.record(id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
         await endRun(control, run, 'failed', text);
         throw new OperatorError(`${slug} was not rolled back: ${text}`, { cause: error });
       }
+      const { compatibleFrom } = versionOf(applied.slice(0, -1), steps);
       const done = { state: 'migrated', from, to, ms: elapsed() } as const;
-      await ledger.record(id, done, { version: to, compatibleFrom: null, fingerprint: undefined, catalogs });
+      await ledger.record(id, done, { version: to, compatibleFrom, fingerprint: undefined, catalogs });
       await endRun(control, run, 'succeeded', '');
       return { from, to };
     });

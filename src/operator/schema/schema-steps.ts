@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import type { SchemaVersion } from '../../control/schema-version.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { copyTexts } from '../../postgres/copy-texts.ts';
 import { sqlState } from '../../postgres/database-error.ts';
@@ -46,6 +47,15 @@ export async function readSchemaSteps(): Promise<SchemaStep[]> {
 /** Returns the oldest build that can serve the schema after all these migrations: see `SchemaVersion`. */
 export function compatibleFrom(steps: readonly Pick<SchemaStep, 'name' | 'compatible'>[]): string | null {
   return steps.findLast(({ compatible }) => !compatible)?.name ?? null;
+}
+
+/** Returns the version of a schema with these migrations. One that this build does not know counts as not compatible. */
+export function versionOf(applied: readonly string[], steps: readonly SchemaStep[]): SchemaVersion {
+  const known = new Map(steps.map(step => [step.name, step]));
+  return {
+    schemaVersion: applied.at(-1) ?? null,
+    compatibleFrom: compatibleFrom(applied.map(name => known.get(name) ?? { name, compatible: false })),
+  };
 }
 
 /** The tenant and the migrations that a tenant database records. */

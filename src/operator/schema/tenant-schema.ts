@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { Server, Tenant } from '../../control/fleet-entities.ts';
+import type { SchemaVersion } from '../../control/schema-version.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
@@ -57,15 +58,16 @@ export async function waitUntil(moment: number): Promise<void> {
   await sleep(Math.max(0, moment - performance.now()));
 }
 
-/**
- * Records a tenant's version without a fingerprint: its schema has not been compared with the template. Only the build
- * of that version serves it.
- */
-export async function setSchemaVersion(control: Queryable, tenant: number, version: string | null): Promise<void> {
+/** Records a tenant's version without a fingerprint: its schema has not been compared with the template. */
+export async function setSchemaVersion(
+  control: Queryable,
+  tenant: number,
+  { schemaVersion, compatibleFrom }: SchemaVersion,
+): Promise<void> {
   await control.query(
-    `update tenants set schema_version = $2, compatible_from = null, schema_fingerprint = null, updated_at = now()
+    `update tenants set schema_version = $2, compatible_from = $3, schema_fingerprint = null, updated_at = now()
       where id = $1`,
-    [tenant, version],
+    [tenant, schemaVersion, compatibleFrom],
   );
 }
 

@@ -1,3 +1,4 @@
+import { writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { expect } from 'chai';
 import { readConfig } from '../../../src/config.ts';
@@ -11,7 +12,7 @@ import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { type SilentProxy, startSilentProxy } from '../../support/silent-proxy.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, sql, type World } from '../../support/world.ts';
+import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
@@ -171,6 +172,67 @@ describe('requests during a compatible migration', () => {
     expect([response.status, response.body.code]).to.deep.equal([503, 'migration_pending']);
   });
 });
+
+describe('requests after a rollback', () => {
+  let world: World;
+  let next: NextBuild;
+
+  before(async () => {
+    [world, next] = await Promise.all([createWorld(), makeNextBuild(compatibleMigration)]);
+    await writeFile(next.file(`migrations/tenant/${afterNext}.ts`), secondCompatibleMigration);
+  });
+  after(async () => {
+    await world.close();
+    await next.remove();
+  });
+
+  it('a build before two compatible migrations serves the tenant after the rollback of the second one', async () => {
+    const run = (...args: string[]) => runCommand(next.file('scripts/tenant.ts'), args, world.environment);
+    expect((await run('migrate', '--all')).stderr).to.equal('');
+    const { code, stdout, stderr } = await run('rollback', 'acme', '--yes');
+    expect([code, stdout, stderr]).to.deep.equal([0, `acme: ${afterNext} → ${next.head}\n`, '']);
+
+    const client = await world.login(world.acme);
+    const response = await client.get(path, { 'Cache-Control': 'no-cache' });
+    expect([response.status, response.body.code]).to.deep.equal([200, undefined]);
+    expect((await client.post(path, { Title: 'After' })).status).to.equal(201);
+    // The other tenant keeps the second one.
+    expect((await (await world.login(world.globex)).post(path, { Title: 'After' })).status).to.equal(201);
+    const sizes = (tenant: TestTenant) => sql(tenant, "select to_regclass('sizes')::text as found");
+    expect(await sizes(world.acme)).to.deep.equal([{ found: null }]);
+    expect(await sizes(world.globex)).to.deep.equal([{ found: 'sizes' }]);
+  });
+
+  it('a build that could serve a tenant before a rollback that fails serves it afterwards', async () => {
+    await sql(world.globex, 'create view uses_sizes as select from sizes');
+    const run = (...args: string[]) => runCommand(next.file('scripts/tenant.ts'), args, world.environment);
+    const { code, stderr } = await run('rollback', 'globex', '--yes');
+    expect([code, stderr]).to.deep.equal([
+      1,
+      'globex was not rolled back: 9999-sizes: cannot drop table sizes because other objects depend on it.\n',
+    ]);
+    const response = await (await world.login(world.globex)).get(path, { 'Cache-Control': 'no-cache' });
+    expect([response.status, response.body.code]).to.deep.equal([200, undefined]);
+  });
+});
+
+const afterNext = '9999-sizes';
+
+const secondCompatibleMigration = `
+import { Migration } from '@mikro-orm/migrations';
+
+export class Sizes extends Migration {
+  static readonly compatible = true;
+
+  override up(): void {
+    this.addSql('create table sizes (id integer)');
+  }
+
+  override down(): void {
+    this.addSql('drop table sizes');
+  }
+}
+`;
 
 const compatibleMigration = `
 import { Migration } from '@mikro-orm/migrations';

@@ -1,0 +1,90 @@
+import { randomBytes } from 'node:crypto';
+import { fileURLToPath } from 'node:url';
+import { expect } from 'chai';
+import { EntryTurn } from '../../src/control/entry-turn.ts';
+import { databaseUrl } from '../../src/control/server-urls.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import { runScript, startScript } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+import { postgresUrl } from '../support/test-server.ts';
+import { createWorld, type World } from '../support/world.ts';
+
+const atOnce = 6;
+
+describe('connections of processes that start or end at the same moment', () => {
+  let world: World;
+  /** Without the rights of a superuser, to whom no limit applies. */
+  const login = { user: `entry_${randomBytes(4).toString('hex')}`, password: randomBytes(12).toString('base64url') };
+  let url: string;
+
+  before(async () => {
+    world = await createWorld();
+    await world.service.stop();
+    url = databaseUrl(postgresUrl(), String(world.control.config.get('dbName')), login);
+    await sql(`create role ${login.user} login password '${login.password}' in role postgres`);
+  });
+  after(async () => {
+    await world.close();
+    await sql(`drop role ${login.user}`);
+  });
+
+  const sql = (text: string) => withConnection(postgresUrl(), client => client.query(text));
+
+  /** Runs commands at the same moment, while the server refuses more than `max` connections of their login. */
+  async function runAtOnce(max: number, args: readonly string[]): Promise<string[]> {
+    await sql(`alter role ${login.user} connection limit ${max}`);
+    const settings = { CONNECTION_BUDGET: '4', CONTROL_CONNECTIONS: '1', DATABASE_URL: url };
+    const run = () => runScript('scripts/tenant.ts', [...args], { ...world.environment, ...settings });
+    const results = await Promise.all(Array.from({ length: atOnce }, run));
+    return results.flatMap(({ code, stderr }) => (code === 0 ? [] : [stderr]));
+  }
+
+  it('commands outside of the connection budget that run at the same moment have one connection together', async () => {
+    expect(await runAtOnce(1, ['show', 'acme'])).to.deep.equal([]);
+    expect(await runAtOnce(1, ['show', 'globex', '--json'])).to.deep.equal([]);
+  });
+
+  it('commands that begin and end at the same moment never have more connections than the budget', async () => {
+    expect(await runAtOnce(4, ['key', 'rotate', 'acme'])).to.deep.equal([]);
+  });
+
+  it('one process at a time has the turn to enter, and one that is killed leaves it to the next', async () => {
+    const turns = Array.from({ length: 20 }, () => new EntryTurn(url));
+    let [holders, most] = [0, 0];
+    await Promise.all(
+      turns.map(async turn => {
+        expect(await turn.take()).to.equal(true);
+        most = Math.max(most, ++holders);
+        await new Promise(resolve => setImmediate(resolve));
+        holders--;
+        turn.release();
+      }),
+    );
+    expect(most).to.equal(1);
+
+    const holder = startScript(fileURLToPath(new URL('../support/hold-turn.ts', import.meta.url)), [url], {});
+    await eventually(() => holder.output.stdout.includes('taken'), 60_000);
+    const [next, other] = [new EntryTurn(url), new EntryTurn(databaseUrl(url, 'another_control_database'))];
+    expect([await next.take(0), await other.take(0)]).to.deep.equal([false, true]);
+    other.release();
+    holder.process.kill('SIGKILL');
+    expect(await next.take()).to.equal(true);
+    next.release();
+    await holder.ended;
+  });
+
+  it('a command that repeats what it shows lets other processes have the turn meanwhile', async () => {
+    await sql(`alter role ${login.user} connection limit 1`);
+    const settings = { ...world.environment, DATABASE_URL: url };
+    const watching = startScript('scripts/tenant.ts', ['status', '--watch', '--json'], settings);
+    try {
+      await eventually(() => watching.output.stdout.length > 0, 60_000);
+      expect(await runAtOnce(1, ['show', 'acme'])).to.deep.equal([]);
+      const seen = watching.output.stdout.length;
+      await eventually(() => watching.output.stdout.length > seen, 60_000);
+    } finally {
+      watching.process.kill('SIGINT');
+    }
+    expect((await watching.ended).stderr).to.equal('');
+  });
+});
