@@ -9,7 +9,7 @@ import { disableKey, rotateKey } from '../../src/operator/tenants/keys.ts';
 import { listKeys } from '../../src/operator/tenants/read-tenants.ts';
 import { startServer } from '../../src/server.ts';
 import { Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { runCommand } from '../support/run-command.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 import { controlSql } from './sample-users.ts';
@@ -99,7 +99,7 @@ describe('signing keys', () => {
       const kid = await rotateKey(world.installation, 'acme');
       expect(kid).to.not.equal(kidOf(before));
       for (const url of [world.url, otherUrl])
-        await eventually(async () => kidOf(await login(world.acme, url)) === kid, 1_000);
+        await eventually(async () => kidOf(await login(world.acme, url)) === kid, announcedMs);
       expect(await statuses(before)).to.deep.equal([200, 200]);
       const [former, present] = (await keys()).slice(-2);
       expect(former).to.include({ kid: kidOf(before), status: 'retiring' });
@@ -111,7 +111,7 @@ describe('signing keys', () => {
       const before = await login();
       mock.timers.enable({ apis: ['Date'], now: Date.now() - 3_600_000 });
       const kid = await rotateKey(world.installation, 'acme').finally(() => mock.timers.reset());
-      await eventually(async () => kidOf(await login()) === kid, 1_000);
+      await eventually(async () => kidOf(await login()) === kid, announcedMs);
       expect(await statuses(before)).to.deep.equal([200, 200]);
     });
 
@@ -141,10 +141,10 @@ describe('signing keys', () => {
       controlSql(world, 'update signing_keys set retired_at = now() - ?::interval where kid = ?', [by, kidOf(client)]);
     await age(`${keyRetirementSeconds - 60} seconds`);
     const newer = await login();
-    await eventually(async () => kidOf(await login()) !== kidOf(client), 1_000);
+    await eventually(async () => kidOf(await login()) !== kidOf(client), announcedMs);
     expect(await statuses(client)).to.deep.equal([200, 200]);
     await age(`${keyRetirementSeconds + 1} seconds`);
-    await eventually(async () => (await statuses(client)).every(status => status === 401), 1_000);
+    await eventually(async () => (await statuses(client)).every(status => status === 401), announcedMs);
     expect(await statuses(newer)).to.deep.equal([200, 200]);
     expect(await statuses(await refresh(client)), 'the session continues').to.deep.equal([200, 200]);
   });
@@ -156,7 +156,7 @@ describe('signing keys', () => {
       expect(await statuses(client)).to.deep.equal([200, 200]);
       const startedAt = performance.now();
       await disableKey(world.installation, 'acme', kid);
-      await eventually(async () => (await statuses(client)).every(status => status === 401), 1_000);
+      await eventually(async () => (await statuses(client)).every(status => status === 401), announcedMs);
       console.log(`      refused in both processes after ${(performance.now() - startedAt).toFixed(0)} ms`);
       for (let i = 0; i < 10; i++) expect(await statuses(client)).to.deep.equal([401, 401]);
       const now = await active();
@@ -170,7 +170,7 @@ describe('signing keys', () => {
       const client = await login();
       const kid = await rotateKey(world.installation, 'acme');
       await disableKey(world.installation, 'acme', kidOf(client));
-      await eventually(async () => (await statuses(client)).every(status => status === 401), 1_000);
+      await eventually(async () => (await statuses(client)).every(status => status === 401), announcedMs);
       expect(await active()).to.deep.equal([kid]);
       await disableKey(world.installation, 'acme', kidOf(client));
       expect(await active(), 'disabled again').to.deep.equal([kid]);
@@ -210,10 +210,10 @@ describe('signing keys', () => {
     const moved = await rotateKey(world.installation, 'acme');
     await rotateKey(world.installation, 'acme'); // makes the key retiring: each tenant has only one active key
     await controlSql(world, 'update signing_keys set tenant_id = ? where kid = ?', [other.id, moved]);
-    await eventually(async () => (await statuses(client)).every(status => status === 503), 1_000);
+    await eventually(async () => (await statuses(client)).every(status => status === 503), announcedMs);
     expect(await statuses(await login()), 'acme').to.deep.equal([200, 200]);
     await controlSql(world, 'delete from signing_keys where kid = ?', [moved]);
-    await eventually(async () => (await statuses(client)).every(status => status === 200), 1_000);
+    await eventually(async () => (await statuses(client)).every(status => status === 200), announcedMs);
   });
 
   describe('change of the master key', () => {

@@ -1,4 +1,7 @@
+import { spawn } from 'node:child_process';
 import { rm } from 'node:fs/promises';
+import type { Socket } from 'node:net';
+import { fileURLToPath } from 'node:url';
 import { openControlDatabase } from '../../src/control/database.ts';
 import { Server } from '../../src/control/fleet-entities.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
@@ -16,6 +19,7 @@ let postgres: EmbeddedPostgres | undefined;
 
 /** Starts one PostgreSQL for the whole suite, with the databases that every world is copied from. */
 export async function mochaGlobalSetup(): Promise<void> {
+  startGuardian();
   folder = await makeServerFolder('test');
   postgres = await startEmbeddedPostgres(folder, {
     // Without autovacuum the server itself neither connects to a database nor writes to it.
@@ -38,4 +42,19 @@ export async function mochaGlobalSetup(): Promise<void> {
 export async function mochaGlobalTeardown(): Promise<void> {
   await postgres?.leave();
   await rm(folder, { recursive: true, force: true });
+}
+
+/**
+ * Names this run for all processes that it starts, and lets its guardian know when it ends. See guardian.ts. On SIGINT,
+ * mocha would end its workers and then wait for ever: this process exits, and the guardian does the rest.
+ */
+function startGuardian(): void {
+  const run = String(process.pid);
+  const script = fileURLToPath(new URL('guardian.ts', import.meta.url));
+  // In a session of its own, so that no signal to the run reaches it.
+  const guardian = spawn(process.execPath, [script, run], { detached: true, stdio: ['pipe', 'ignore', 'inherit'] });
+  guardian.unref();
+  (guardian.stdin as Socket).unref();
+  process.env.TEST_RUN = run; // after the start of the guardian, which would end itself otherwise
+  process.once('SIGINT', () => process.exit(130));
 }
