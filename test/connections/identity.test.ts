@@ -244,7 +244,10 @@ describe('tenant identity', () => {
         // A process with open connections detects the version with the next connection that it opens.
         await disconnect(world.acme.database);
         const readThrough = { 'Cache-Control': 'no-cache' };
-        await eventually(async () => expectUnavailable(await acme.get(path, readThrough), 'migration_pending'), announcedMs);
+        await eventually(
+          async () => expectUnavailable(await acme.get(path, readThrough), 'migration_pending'),
+          announcedMs,
+        );
       } finally {
         await sql(world.acme, `delete from migrations where name = '9999-from-a-newer-build'`);
       }

@@ -54,7 +54,9 @@ describe('dead connections', () => {
       try {
         const startedAt = performance.now();
         const responses = await Promise.all(
-          Array.from({ length: 2 * frozen.length }, () => Promise.race([client.get(statuses, noCache), sleep(maxFailureMs)])),
+          Array.from({ length: 2 * frozen.length }, () =>
+            Promise.race([client.get(statuses, noCache), sleep(maxFailureMs)]),
+          ),
         );
         expect(performance.now() - startedAt).to.be.lessThan(maxFailureMs);
         for (const response of responses) expect(response?.status).to.be.oneOf([200, 503]);

@@ -153,7 +153,8 @@ describe('response cache', () => {
       for (let i = 0; i < 5; i++) {
         const { body } = await acme[0].post(currencies, { Code: 'XTS', Name: 'Test' });
         const created = `${currencies}/${body.Id}`;
-        for (const client of acme) await eventually(async () => (await client.get(created)).status === 200, announcedMs);
+        for (const client of acme)
+          await eventually(async () => (await client.get(created)).status === 200, announcedMs);
         expect((await acme[1].delete(created)).status).to.equal(204);
         expect((await acme[1].get(created)).status).to.equal(404);
         await eventually(async () => (await acme[0].get(created)).status === 404, announcedMs);
