@@ -41,9 +41,7 @@ describe('dead connections', () => {
     });
   });
 
-  describe('frozen server processes', function () {
-    this.timeout(180_000);
-
+  describe('frozen server processes', () => {
     it('requests on a frozen connection fail within 10 s, later ones succeed, and the service stops', async () => {
       const other = await world.startAnotherServer();
       const client = admin.at(other.url);

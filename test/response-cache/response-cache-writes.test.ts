@@ -69,7 +69,7 @@ describe('response cache during writes', () => {
 
   it('under concurrent reads and writes every response was current within the last second', async () => {
     await checkCoherence(cache);
-  }).timeout(180_000);
+  });
 
   describe('commit', () => {
     const gate = 4711;

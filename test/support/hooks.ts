@@ -8,11 +8,15 @@ import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { migrateControl } from '../../src/operator/migrations/migrate-control.ts';
 import { headFingerprint } from '../../src/operator/schema/template-fingerprint.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { timeLimits, withConnection } from '../../src/postgres/connection.ts';
 import { quickenLogins } from './quick-logins.ts';
 import { makeServerFolder } from './server-folder.ts';
 import { controlTemplate, quickSettings, server } from './test-server.ts';
 import { makeWorldTemplate } from './world-template.ts';
+
+// On a busy machine, PostgreSQL may take seconds to accept a connection.
+for (const kind of ['operator', 'control', 'migrations', 'move', 'doctor'] as const)
+  Object.assign(timeLimits[kind], { connectMs: 30_000 });
 
 let folder: string;
 let postgres: EmbeddedPostgres | undefined;

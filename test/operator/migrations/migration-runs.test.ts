@@ -21,8 +21,7 @@ interface Outcome {
   error?: string;
 }
 
-describe('migration runs', function () {
-  this.timeout(180_000);
+describe('migration runs', () => {
   let world: World;
   let next: NextBuild;
   /** All tenants, sorted by slug. */
