@@ -25,6 +25,8 @@ interface ApiServerOptions {
   refuse?: RefuseUnparsed;
   /** How long an idle connection stays open, in milliseconds: longer than the balancer in front keeps it. */
   keepAliveMs: number;
+  /** Maximum time without progress of a request or response: longer than a request may take, by default for 10 s. */
+  silenceMs?: number;
   /** Shortened in tests. */
   limits?: typeof defaultLimits;
 }
@@ -40,11 +42,10 @@ const defaultLimits = {
 };
 
 /**
- * Maximum time without progress of a request or response; idle connections have `keepAliveMs`. A client that stops
- * reading is detected at the second check, after 24 s at most, because Node counts the bytes that it took before as
- * progress. The limit is longer than the 10 s that a request may take.
+ * Idle connections have `keepAliveMs` instead. A client that stops reading is detected at the second check, after 24 s
+ * at most, because Node counts the bytes that it took before as progress.
  */
-const silenceMs = 12_000;
+const defaultSilenceMs = 12_000;
 /** Maximum time that a response may have unsent bytes in memory, because its client reads too slowly. */
 const maxSendMs = 60_000;
 const checkMs = 1_000;
@@ -53,7 +54,13 @@ const drainCheckMs = 50;
 /**
  * Creates the HTTP server of the API. Its time limits end slow and endless exchanges; normal clients never reach them.
  */
-export function createApiServer({ handle, refuse, keepAliveMs, limits = defaultLimits }: ApiServerOptions): ApiServer {
+export function createApiServer({
+  handle,
+  refuse,
+  keepAliveMs,
+  limits = defaultLimits,
+  silenceMs = defaultSilenceMs,
+}: ApiServerOptions): ApiServer {
   const connections = new Connections();
   const optimizeEmptyRequests = true; // a request without a body has nothing to read: saves 2 µs
   const http = createServer(
