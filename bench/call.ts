@@ -2,6 +2,7 @@ import { Agent, type IncomingHttpHeaders, request as send } from 'node:http';
 import { text } from 'node:stream/consumers';
 import pLimit from 'p-limit';
 import type { Plan, Request } from './plan.ts';
+import { repeatRefused } from './repeat-refused.ts';
 import type { Target } from './targets.ts';
 
 export interface HttpResponse {
@@ -36,12 +37,17 @@ function attempt(url: string, { method, path, headers, body }: Request): Promise
   });
 }
 
+/** Sends a request that prepares a measurement, and repeats it while the service refuses it with Retry-After. */
+export function prepare(url: string, request: Request): Promise<HttpResponse> {
+  return repeatRefused(() => call(url, request));
+}
+
 const concurrency = 8;
 
 /** Sends every request of a plan once. @throws {Error} on a response other than the plan expects */
 export async function checkPlan(target: Target, { requests, expect }: Plan): Promise<void> {
   await pLimit(concurrency).map(requests, async request => {
-    const { status, body } = await call(target.url, request);
+    const { status, body } = await prepare(target.url, request);
     const records = expect.records === undefined ? undefined : JSON.parse(body || '[]').length;
     if (status === expect.status && records === expect.records) return;
     const received = `${status}${records === undefined ? '' : ` with ${records} records`} ${body.slice(0, 200)}`;

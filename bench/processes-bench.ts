@@ -6,7 +6,7 @@ import { checkManifest } from '../src/operator/provisioning/manifest.ts';
 import { provision } from '../src/operator/provisioning/provision.ts';
 import { freePort } from '../test/support/free-port.ts';
 import { openBenchInstallation } from './bench-installation.ts';
-import { call } from './call.ts';
+import { prepare } from './call.ts';
 import { Children } from './children.ts';
 import { type LoadResult, startLoad } from './load.ts';
 import type { Plan } from './plan.ts';
@@ -73,7 +73,7 @@ async function bench(): Promise<void> {
     await startService(`PROCESSES=${processes}`, [processes], settings),
     await startService(`${processes} separate starts`, Array(processes).fill(1), settings),
   ];
-  const login = await call(services[0]?.starts[0]?.url ?? '', loginRequest(admin, tenant.guid));
+  const login = await prepare(services[0]?.starts[0]?.url ?? '', loginRequest(admin, tenant.guid));
   const token: string = JSON.parse(login.body).accessToken;
 
   for (const service of services) {

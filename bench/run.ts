@@ -32,13 +32,16 @@ async function main(): Promise<void> {
     void close().finally(() => process.exit(130));
   };
   onStopSignal(['SIGINT', 'SIGTERM'], stop, () => process.exit(130));
+  const runs: Run[] = [];
   try {
-    const [results, tuned] = await runWorkloads(options, closers);
-    if (results) await printReport(options, results, tuned);
-  } catch (error) {
-    if (interrupted) return; // the error comes from the stop
-    console.error(error instanceof Error ? error.message : error);
-    process.exitCode = 1;
+    await runWorkloads(options, runs, closers).catch(error => {
+      if (interrupted) return; // the error comes from the stop
+      console.error(error instanceof Error ? error.message : error);
+      process.exitCode = 1;
+    });
+    // Also after a failure: what the workloads before it have measured.
+    const [results, tuned] = runs;
+    if (results && !interrupted && results.finished.length > 0) await printReport(options, results, tuned);
   } finally {
     if (!interrupted) await close();
   }
@@ -56,9 +59,8 @@ function checkedOptions(): Options | undefined {
   return undefined;
 }
 
-/** @returns the results with the defaults of PostgreSQL, and those with PostgreSQL tuned if the options ask for them */
-async function runWorkloads(options: Options, closers: (() => Promise<void>)[]): Promise<Results[]> {
-  const runs: Run[] = [];
+/** Adds the run with the defaults of PostgreSQL, and then that with PostgreSQL tuned if the options ask for it. */
+async function runWorkloads(options: Options, runs: Run[], closers: (() => Promise<void>)[]): Promise<void> {
   for (const isTuned of options.tuned ? [false, true] : [false]) {
     const onOpen = (close: () => Promise<void>) => closers.push(close);
     const testbed = await openTestbed({ tenantCount: options.tenants, isTuned, onOpen });
@@ -82,9 +84,12 @@ async function runWorkloads(options: Options, closers: (() => Promise<void>)[]):
         if (options.tuned) await testbed.setIdle(true);
       },
     }));
-    await inTurns(works);
+    await inTurns(works).catch(error => {
+      throw new Error(`the workload ${name} failed: ${error instanceof Error ? error.message : error}`, {
+        cause: error,
+      });
+    });
   }
-  return runs;
 }
 
 async function printReport(options: Options, { environment, finished }: Results, tuned?: Results): Promise<void> {
@@ -92,7 +97,7 @@ async function printReport(options: Options, { environment, finished }: Results,
   const tunedResults = tuned && { environment: tuned.environment, workloads: tuned.finished };
   if (options.json) console.log(JSON.stringify({ environment, workloads: finished, tuned: tunedResults }, null, 2));
   else console.log(text);
-  if (!isComplete(options)) return;
+  if (!isComplete(options) || process.exitCode) return;
   const introduction = 'The report of the last complete run of `npm run -s bench`.';
   await writeFile(new URL('RESULTS.md', import.meta.url), `# Results\n\n${introduction}\n\n${text}\n`);
 }

@@ -2,7 +2,7 @@ import pLimit from 'p-limit';
 import { accessTokenLifetimeSeconds } from '../src/control/token-lifetime.ts';
 import type { Credentials } from './baseline.ts';
 import { progress } from './bench-progress.ts';
-import { call } from './call.ts';
+import { prepare } from './call.ts';
 import type { Request } from './plan.ts';
 import { startServer, type Target, withTargets } from './targets.ts';
 import type { Testbed } from './testbed.ts';
@@ -38,7 +38,7 @@ export class Tokens {
       const pair = this.#pairs.get(tenant);
       const { guid, admin } = this.#tenant(tenant);
       const request = pair ? refreshRequest(guid, pair.refreshToken) : loginRequest(admin, guid);
-      const { status, body } = await call(target.url, request);
+      const { status, body } = await prepare(target.url, request);
       if (status !== 200) throw new Error(`${request.path} returned ${status} ${body}`);
       this.#pairs.set(tenant, { ...JSON.parse(body), at: now });
     });
@@ -72,7 +72,7 @@ export class Tokens {
     if (this.#fastifyTokens.has(target)) return false;
     const [user] = this.#testbed.users;
     if (!user) throw new Error('the Fastify reference has no user');
-    const { body } = await call(target.url, loginRequest(user));
+    const { body } = await prepare(target.url, loginRequest(user));
     this.#fastifyTokens.set(target, JSON.parse(body).accessToken);
     return true;
   }

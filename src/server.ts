@@ -85,6 +85,7 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     unsentResponses.add(res, req.socket, body, state.tenant?.guid ?? ''),
   );
   const api = createApiServer({
+    silenceMs: deadlineMs + 2_500, // the response at the deadline is still sent
     handle,
     refuse: refuseUnparsed(options.log, countRequest),
     keepAliveMs: config.keepAliveMs,

@@ -12,7 +12,14 @@ import { rawRequest, sendRaw } from './support/raw-http.ts';
 import { type SilentProxy, startSilentProxy } from './support/silent-proxy.ts';
 import { createWorld, sql, type World } from './support/world.ts';
 
-const deadlineMs = 1_500; // a change with less than 1 s left shares no transaction
+/**
+ * Long, because on a busy machine what succeeds takes a second too; below the time to connect to the control database
+ * (3 s). A change with less than 1 s left shares no transaction.
+ */
+const deadlineMs = 2_500;
+/** Far below the wait for a connection (`ACQUIRE_TIMEOUT_MS`), far above the delay of a busy machine. */
+const acquireTimeoutMs = 60_000;
+const maxEndMs = 30_000;
 const statuses = '/api/v1/EntityStatus';
 const readThrough = { 'Cache-Control': 'no-cache' };
 
@@ -31,7 +38,8 @@ describe('deadline of a request', () => {
   beforeEach(async () => {
     proxy = await startSilentProxy();
     const databaseUrl = proxy.through(world.installation.controlUrl);
-    const config = readConfig({ ...world.environment, DATABASE_URL: databaseUrl, TENANT_CONNECTIONS: '2' });
+    const settings = { TENANT_CONNECTIONS: '2', ACQUIRE_TIMEOUT_MS: String(acquireTimeoutMs) };
+    const config = readConfig({ ...world.environment, DATABASE_URL: databaseUrl, ...settings });
     installation = await openInstallation(config);
     const { log, passwords } = world;
     service = await startServer({ config, installation, log, passwords, deadlineMs });
@@ -39,7 +47,7 @@ describe('deadline of a request', () => {
     anonymous = new Client(url);
     admin = (await world.login(world.acme)).at(url);
     // A service that stopped while its control database was silent could not give its connections back.
-    await eventually(async () => (await admin.get(statuses)).status === 200, 10_000);
+    await eventually(async () => (await admin.get(statuses)).status === 200);
   });
   afterEach(async () => {
     await proxy.close();
@@ -49,14 +57,14 @@ describe('deadline of a request', () => {
   after(() => world.close());
 
   /**
-   * Checks that each response is 503 `unavailable`, not before the deadline, and before the wait for a connection (3 s)
-   * would end.
+   * Checks that each response is 503 `unavailable`, not before the deadline, and before the wait for a connection would
+   * end.
    */
   async function failAtDeadline(requests: () => Promise<{ status: number; body: { code: string } }>[]): Promise<void> {
     const startedAt = performance.now();
     const responses = await Promise.all(requests());
     for (const { status, body } of responses) expect([status, body.code]).to.deep.equal([503, 'unavailable']);
-    expect(performance.now() - startedAt).to.be.within(deadlineMs - 100, 2_900);
+    expect(performance.now() - startedAt).to.be.within(deadlineMs - 100, maxEndMs);
   }
 
   it('a read of a silent database gets 503 at the deadline, whether it waits for a query or a connection', async () => {
@@ -65,7 +73,7 @@ describe('deadline of a request', () => {
     await failAtDeadline(() => Array.from({ length: 8 }, () => admin.get('/api/v1/Countries')));
     // The requests of other tenants are served, and no connection or waiter is left.
     expect((await (await world.login(world.globex)).at(url).get(statuses)).status).to.equal(200);
-    await eventually(() => service.databases.usage.inUse === 0 && service.databases.usage.waiting === 0, 15_000);
+    await eventually(() => service.databases.usage.inUse === 0 && service.databases.usage.waiting === 0);
   });
 
   it('a login gets 503 at the deadline while the control database is silent, and frees its connections', async () => {
@@ -74,7 +82,7 @@ describe('deadline of a request', () => {
     await failAtDeadline(() => Array.from({ length: 8 }, login));
     const pool = (await installation.control.em.getConnection().getNativeClient()) as pg.Pool;
     // One connection remains in use: that of the exchange of grants, which has no deadline of a request.
-    await eventually(() => pool.waitingCount === 0 && pool.totalCount - pool.idleCount <= 1, 15_000);
+    await eventually(() => pool.waitingCount === 0 && pool.totalCount - pool.idleCount <= 1);
   });
 
   it('a change of a silent database gets 503 at the deadline and is not made', async () => {
@@ -154,7 +162,6 @@ describe('deadline of a request', () => {
     ]);
     let sendBody = (_: string): void => {};
     const response = sendRaw(url, head, {
-      withinMs: 10_000,
       until: /accessToken/,
       exposeWrite: write => (sendBody = write),
     });

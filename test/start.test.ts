@@ -13,8 +13,7 @@ import { runCommand } from './support/run-command.ts';
 import { startMs, statuses, useStarts } from './support/starts.ts';
 import { postgresUrl } from './support/test-server.ts';
 
-describe('npm start', function () {
-  this.timeout(180_000);
+describe('npm start', () => {
   const starts = useStarts();
   const { launch, start, running, stopped, end, logIn, expectServing, beginRequest } = starts;
   const { expectCreated, isReady, postmaster, expectNpmToFinish } = starts;

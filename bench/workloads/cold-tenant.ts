@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { progress } from '../bench-progress.ts';
-import { call } from '../call.ts';
+import { call, prepare } from '../call.ts';
 import type { BenchContext, CaseResult, Sample } from '../measure.ts';
 import { seeded } from '../plan.ts';
 import { spread, timed } from '../spread.ts';
@@ -49,8 +49,8 @@ async function oneRound(
   target: Target,
   round: number,
 ): Promise<Record<'service' | 'bare', number[]>> {
-  const readFromService = async (tenant: number): Promise<void> => {
-    const { status, body } = await call(target.url, {
+  const readFromService = async (tenant: number, send = call): Promise<void> => {
+    const { status, body } = await send(target.url, {
       method: 'GET',
       path,
       headers: tokens.headersFor(target, tenant),
@@ -68,7 +68,7 @@ async function oneRound(
   };
   const warm = Math.min(warmTenants, testbed.tenants.length - 2);
   for (let turn = 0; turn < warmUpRequests; turn++) {
-    for (let tenant = 0; tenant < warm; tenant++) await readFromService(tenant);
+    for (let tenant = 0; tenant < warm; tenant++) await readFromService(tenant, prepare);
   }
   for (let turn = 0; turn < 2 * warmTenants; turn++) await (await connect(turn % warm))();
 

@@ -1,4 +1,4 @@
-import { call } from '../call.ts';
+import { prepare } from '../call.ts';
 import { type BenchContext, measureCases } from '../measure.ts';
 import type { Plan } from '../plan.ts';
 import { baselineStarters, startFastify, startServer, type Target, withTargets } from '../targets.ts';
@@ -101,7 +101,7 @@ function reading(path: string, records?: number): MakePlan {
 /** Requests the list with its current ETag; raw-pg has none and sends the full list. */
 async function revalidating({ tokens }: BenchContext, target: Target): Promise<Plan> {
   const request = { method: 'GET', path: '/api/v1/UnitsOfMeasure', headers: tokens.headersFor(target, 0) } as const;
-  const { etag } = (await call(target.url, request)).headers;
+  const { etag } = (await prepare(target.url, request)).headers;
   if (!etag && target.name !== 'raw-pg') throw new Error(`${target.name} sends no ETag`);
   if (!etag) return { requests: [request], connections, expect: { status: 200, records: 250 } };
   const headers = { ...request.headers, 'If-None-Match': etag };

@@ -26,10 +26,10 @@ interface ApiServerOptions {
   refuse?: RefuseUnparsed;
   /** How long an idle connection stays open, in milliseconds: longer than the balancer in front keeps it. */
   keepAliveMs: number;
+  /** Maximum time without progress of a request or response: longer than a request may take, by default for 10 s. */
+  silenceMs?: number;
   /** Shortened in tests. */
   limits?: typeof defaultLimits;
-  /** Shortened in tests. */
-  silenceMs?: number;
 }
 
 /**
@@ -43,12 +43,12 @@ const defaultLimits = {
 };
 
 /**
- * Maximum time without progress of a request or response; idle connections have `keepAliveMs`. A body that is read gets
+ * Idle connections have `keepAliveMs` instead. A body that is read gets
  * 408 (`readBody`), before `requestTimeout` does it; any other exchange is cut. A client that stops
  * reading is detected at the second check, after 24 s at most, because Node counts the bytes that it took before as
- * progress. The limit is longer than the 10 s that a request may take.
+ * progress.
  */
-const maxSilenceMs = 12_000;
+const defaultSilenceMs = 12_000;
 /** Maximum time that a response may have unsent bytes in memory, because its client reads too slowly. */
 const maxSendMs = 60_000;
 const checkMs = 1_000;
@@ -62,7 +62,7 @@ export function createApiServer({
   refuse,
   keepAliveMs,
   limits = defaultLimits,
-  silenceMs = maxSilenceMs,
+  silenceMs = defaultSilenceMs,
 }: ApiServerOptions): ApiServer {
   const connections = new Connections();
   const optimizeEmptyRequests = true; // a request without a body has nothing to read: saves 2 µs

@@ -5,13 +5,15 @@ import { expect } from 'chai';
 import jwt from 'jsonwebtoken';
 import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../src/control/token-lifetime.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
 import { activeKey, addKey, claimsOf, encodeSegment, forgeToken, resignToken, type TenantKey } from './forge.ts';
 import { comparable } from './responses.ts';
 import { addSampleUser, controlSql } from './sample-users.ts';
 
 const me = '/api/v1/auth/me';
+/** Far below the time limits of connections, far above what a busy machine takes. */
+const maxRefusalMs = 10_000;
 
 /** What a forgery of the tables below can use: far more than a real attacker has. */
 interface Forger {
@@ -459,8 +461,8 @@ describe('access tokens', () => {
           const response = await bearer(forge(forger));
           times.push(performance.now() - startedAt);
           expect(comparable(response), name).to.deep.equal(refusal);
-        } while (times.length < 3 && Math.min(...times) >= 500);
-        expect(Math.min(...times), `${name}: response time in ms`).to.be.below(500);
+        } while (times.length < 3 && Math.min(...times) >= maxRefusalMs);
+        expect(Math.min(...times), `${name}: response time in ms`).to.be.below(maxRefusalMs);
       }
       expect(listenerConnections, 'connections to the address in the token').to.equal(0);
       expect(world.service.databases.usage.open, 'tenant databases opened').to.equal(open);
@@ -617,10 +619,10 @@ describe('access tokens', () => {
     const disabled = { kid: randomUUID(), secret: randomBytes(64) };
     await addKey(world, world.acme, retiring, 'retiring');
     await addKey(world, world.acme, disabled, 'disabled');
-    await eventually(async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 200, 1_000);
+    await eventually(async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 200, announcedMs);
     expect(comparable(await bearer(resignToken(forger.token, {}, disabled)))).to.deep.equal(refusal);
     await controlSql(world, `update signing_keys set status = 'disabled' where kid = ?`, [retiring.kid]);
-    await eventually(async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 401, 1_000);
+    await eventually(async () => (await bearer(resignToken(forger.token, {}, retiring))).status === 401, announcedMs);
   });
 
   it('a token of a new key is accepted at once, also a moment after a token of an invented one', async () => {
@@ -649,11 +651,11 @@ describe('access tokens', () => {
       }, 1_000);
       expect([refused.status, refused.body.code], `${size} bytes`).to.deep.equal([503, 'unavailable']);
       // An unknown key reloads the tenant at once; the cached tenant is dropped when the notification arrives.
-      await eventually(async () => (await bearer(globex)).status === 503, 1_000);
+      await eventually(async () => (await bearer(globex)).status === 503, announcedMs);
       expect(world.logs.slice(logged).some(line => line.includes('tenant_secrets_unusable'))).to.equal(true);
       expect((await bearer(forger.token)).status, 'the other tenant').to.equal(200);
       await controlSql(world, 'delete from signing_keys where kid = ?', [short.kid]);
-      await eventually(async () => (await bearer(globex)).status === 200, 1_000);
+      await eventually(async () => (await bearer(globex)).status === 200, announcedMs);
     }
   });
 

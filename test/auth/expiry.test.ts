@@ -4,7 +4,7 @@ import { createRegistration } from '../../src/auth/registration-token.ts';
 import { removeUnconfirmed } from '../../src/auth/remove-expired.ts';
 import { addClient } from '../../src/operator/tenants/clients.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { createWorld, type World } from '../support/world.ts';
 import { addSampleUser, controlSql } from './sample-users.ts';
@@ -53,7 +53,7 @@ describe('expired tokens and users who never confirm', () => {
     expect(await status(first ?? '')).to.equal(200);
     await Promise.all([generate(), generate()]);
     expect(await count('legacy_tokens')).to.equal(20);
-    await eventually(async () => (await status(first ?? '')) === 401, 1_000);
+    await eventually(async () => (await status(first ?? '')) === 401, announcedMs);
     expect(await status(others.at(-1) ?? '')).to.equal(200);
 
     await controlSql(

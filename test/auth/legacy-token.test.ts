@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { addClient, listClients, revokeClient } from '../../src/operator/tenants/clients.ts';
 import { setDisabled } from '../../src/operator/tenants/users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { comparable } from './responses.ts';
 import { addSampleUser, controlSql, type SampleUser } from './sample-users.ts';
@@ -31,8 +31,8 @@ describe('legacy tokens', () => {
     otherUrl = (await world.startAnotherServer()).url;
     for (const tenant of [world.acme, world.globex]) await enable(tenant, true);
     apiClient = await addTestClient(world.acme);
-    await eventually(async () => (await generate(apiClient)).status === 200, 1_000);
-    await eventually(async () => (await generate(await addTestClient(world.globex))).status === 200, 1_000);
+    await eventually(async () => (await generate(apiClient)).status === 200, announcedMs);
+    await eventually(async () => (await generate(await addTestClient(world.globex))).status === 200, announcedMs);
   });
   after(() => world.close());
 
@@ -74,7 +74,7 @@ describe('legacy tokens', () => {
     ).then(responses => responses.map(({ status }) => status));
   /** Waits until every process returns the status, for the token in either header; fails after 1 s. */
   const becomes = (token: string, status: number, at = data): Promise<boolean> =>
-    eventually(async () => (await statuses(token, at)).every(each => each === status), 1_000);
+    eventually(async () => (await statuses(token, at)).every(each => each === status), announcedMs);
   const expectAnnounced = ({ headers }: ApiResponse, what: string): void => {
     expect(headers.get('deprecation'), what).to.match(/^@\d{10}$/);
     const sunset = headers.get('sunset') ?? '';
@@ -109,7 +109,7 @@ describe('legacy tokens', () => {
       await revokeClient(world.installation, 'acme', revoked.id);
       const disabled = await addTestClient(world.acme);
       await setDisabled(world.installation, 'acme', disabled.user.email, true);
-      await eventually(async () => (await generate(disabled)).status === 401, 1_000);
+      await eventually(async () => (await generate(disabled)).status === 401, announcedMs);
       const other = await addTestClient(world.acme);
       const { id, secret } = apiClient;
       const wrong: Record<string, string> = {
@@ -232,7 +232,7 @@ describe('legacy tokens', () => {
         entity?.id,
         owner.user.id,
       ]);
-      await eventually(async () => (await me()).scope === 'Self', 1_000);
+      await eventually(async () => (await me()).scope === 'Self', announcedMs);
       expect(await me()).to.include({ userEntityId: Number(entity?.id) });
       await controlSql(
         world,

@@ -6,7 +6,7 @@ import { createPasswords } from '../../src/auth/passwords.ts';
 import { readInstallationIdentity } from '../../src/control/installation-id.ts';
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
 import type { ApiResponse } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { claimsOf } from './forge.ts';
 import { comparable } from './responses.ts';
@@ -136,7 +136,7 @@ describe('login', () => {
       const me = ({ body }: ApiResponse) => world.anonymous.withToken(body.accessToken).get('/api/v1/auth/me');
       expect((await me(logins[0]!)).status).to.equal(200);
       logins.push(await login(person));
-      await eventually(async () => (await me(logins[0]!)).status === 401, 1_000);
+      await eventually(async () => (await me(logins[0]!)).status === 401, announcedMs);
       const refreshed = await world.anonymous.post(
         '/api/v1/auth/refresh',
         { refreshToken: logins[0]!.body.refreshToken },

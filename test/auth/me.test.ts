@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import type { Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { activeKey, claimsOf, resignToken } from './forge.ts';
 import { addSampleUser, controlSql } from './sample-users.ts';
@@ -91,7 +91,7 @@ describe('current user', () => {
     expect((await client.get(path)).body.permissions).to.deep.equal(['full.read']);
     expect((await client.get('/api/v1/EntityStatus')).status, 'the remaining permission').to.equal(200);
     await setPermissions(role, ['full.read', 'full.manage']);
-    await eventually(async () => (await createStatus(client)).status === 201, 1_000);
+    await eventually(async () => (await createStatus(client)).status === 201, announcedMs);
   });
 
   it('a permission that only the token has, not the role, is denied', async () => {

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { permissions as allPermissions } from '../../src/control/permissions.ts';
 import { addClient } from '../../src/operator/tenants/clients.ts';
 import { Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 import { claimsOf } from './forge.ts';
 import { comparable } from './responses.ts';
@@ -58,7 +58,7 @@ describe('sessions of the current user', () => {
     )[0];
   /** Expects that both servers reject the session within 1 s, and that it cannot be refreshed. */
   const expectEnded = async (client: Client, tenant = world.acme): Promise<void> => {
-    await eventually(async () => !(await isAccepted(client)) && !(await isAccepted(client.at(otherUrl))), 1_000);
+    await eventually(async () => !(await isAccepted(client)) && !(await isAccepted(client.at(otherUrl))), announcedMs);
     const { refreshToken } = client.tokens ?? {};
     const { status } = await world.anonymous.post(
       '/api/v1/auth/refresh',

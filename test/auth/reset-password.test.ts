@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { sendRaw } from '../support/raw-http.ts';
 import { createWorld, type World } from '../support/world.ts';
@@ -205,7 +205,7 @@ describe('password reset', () => {
     expect(await statuses(sessions), 'the mail alone ends no session').to.deep.equal(Array(6).fill(200));
     expect((await setPassword(token)).status).to.equal(204);
     const startedAt = performance.now();
-    await eventually(async () => (await statuses(sessions)).every(status => status === 401), 1_000);
+    await eventually(async () => (await statuses(sessions)).every(status => status === 401), announcedMs);
     console.log(`      rejected by both servers after ${(performance.now() - startedAt).toFixed(0)} ms`);
     for (const { tokens } of sessions) {
       const { refreshToken } = tokens ?? {};

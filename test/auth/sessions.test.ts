@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { encodeRefreshToken } from '../../src/auth/refresh-token.ts';
 import { setPassword } from '../../src/operator/tenants/users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
 import { activeKey, claimsOf, resignToken } from './forge.ts';
 import { comparable } from './responses.ts';
@@ -142,7 +142,7 @@ describe('sessions', () => {
       } finally {
         await setVersion(version[0]!.schema_version);
       }
-      await eventually(async () => (await refresh(client.tokens!.refreshToken, tenant)).status === 200, 1_000);
+      await eventually(async () => (await refresh(client.tokens!.refreshToken, tenant)).status === 200, announcedMs);
     });
   });
 
@@ -268,7 +268,7 @@ describe('sessions', () => {
           expect(await statuses()).to.deep.equal([200, 200]);
           const revoking = controlSql(world, 'update sessions set revoked_at = now() where id = ?', [sid(client)]);
           // The requests follow each other without a pause, so the session is loaded while its row changes.
-          await eventually(async () => (await statuses()).every(status => status === 401), 1_000);
+          await eventually(async () => (await statuses()).every(status => status === 401), announcedMs);
           await revoking;
           for (let i = 0; i < 20; i++) expect(await statuses()).to.deep.equal([401, 401]);
         }),
@@ -398,7 +398,7 @@ describe('sessions', () => {
         expect([code, body.code], status).to.deep.equal([403, 'tenant_required']);
     }
     await controlSql(world, `update tenants set status = 'active' where id = ?`, [tenant.id]);
-    await eventually(async () => (await client.get('/api/v1/EntityStatus')).status === 200, 1_000);
+    await eventually(async () => (await client.get('/api/v1/EntityStatus')).status === 200, announcedMs);
     expect((await refresh(client.tokens!.refreshToken, tenant)).status).to.equal(200);
   });
 });

@@ -7,7 +7,7 @@ import {
   maxRetiredTokenSeconds,
 } from '../../src/control/token-lifetime.ts';
 import { rotateKey } from '../../src/operator/tenants/keys.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
 import { activeKey } from './forge.ts';
 import { controlSql } from './sample-users.ts';
@@ -39,7 +39,7 @@ describe('lifetime of access tokens', () => {
       kid,
     ]);
     await controlSql(world, `update tenants set name = 'Rotated' where id = ?`, [world.acme.id]);
-    await eventually(async () => (await client.get('/api/v1/auth/me')).body.tenantName === 'Rotated', 1_000);
+    await eventually(async () => (await client.get('/api/v1/auth/me')).body.tenantName === 'Rotated', announcedMs);
     expect((await activeKey(world, world.acme)).kid).to.equal(nextKid);
 
     world.clock.offsetSeconds = acceptedSeconds - 20;

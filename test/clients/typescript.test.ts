@@ -109,7 +109,7 @@ describe('TypeScript client', () => {
     const client = await clientOf(world.acme, { fetch: refuse(1) });
     const startedAt = performance.now();
     expect((await client.GET(countries)).response.status).to.equal(200);
-    expect(performance.now() - startedAt).to.be.within(990, 5_000);
+    expect(performance.now() - startedAt).to.be.at.least(990);
     refused = 0;
     const put = await client.PUT(countries, { body: { CountryCode: 'P', CountryName: 'Changed' } });
     expect([put.response.status, refused]).to.deep.equal([503, 1]);

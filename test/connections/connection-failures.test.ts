@@ -15,6 +15,9 @@ import {
   useConnection,
 } from './budget-harness.ts';
 
+/** Far above what 20 queries take on a busy machine. */
+const acquireTimeoutMs = 20_000;
+
 describe('connections that fail', () => {
   let harness: BudgetHarness;
 
@@ -144,7 +147,7 @@ describe('connections that fail', () => {
     });
 
     it('a server that refuses connections or is silent delays no request to another server', async () => {
-      const databases = harness.openDatabases(2, { acquireTimeoutMs: 1_500 });
+      const databases = harness.openDatabases(2, { acquireTimeoutMs });
       const [acme, globex] = harness.tenants;
       const atPort = (port: number): TenantRecord => {
         const url = new URL(acme.databaseUrl);
@@ -157,7 +160,7 @@ describe('connections that fail', () => {
       );
       const startedAt = performance.now();
       for (let i = 0; i < 20; i++) expect(await query(i % 2 === 0 ? acme : globex)).to.deep.equal([{ one: 1 }]);
-      expect(performance.now() - startedAt).to.be.lessThan(1_400);
+      expect(performance.now() - startedAt).to.be.lessThan(acquireTimeoutMs);
       for (const error of await Promise.all(failing))
         expect(error.message).to.match(/ECONNREFUSED|did not answer in time|became free in time/);
       await eventually(() => databases.usage.inUse === 0 && databases.usage.open <= 2);

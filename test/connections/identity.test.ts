@@ -6,7 +6,7 @@ import { tenantHead } from '../../src/operator/schema/tenant-head.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { errorOf } from '../support/errors.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { tenantRecord } from '../tenancy/records.ts';
@@ -226,7 +226,7 @@ describe('tenant identity', () => {
         const set = 'update tenants set schema_version = ?, compatible_from = ? where id = ?';
         await control(set, [version, version, world.acme.id]);
         try {
-          await eventually(async () => expectUnavailable(await acme.get(path), 'migration_pending'), 1_000);
+          await eventually(async () => expectUnavailable(await acme.get(path), 'migration_pending'), announcedMs);
           expectUnavailable(await acme.post(path, { Title: 'too early' }), 'migration_pending');
           expect((await globex.get(path)).status).to.equal(200);
         } finally {
@@ -244,7 +244,10 @@ describe('tenant identity', () => {
         // A process with open connections detects the version with the next connection that it opens.
         await disconnect(world.acme.database);
         const readThrough = { 'Cache-Control': 'no-cache' };
-        await eventually(async () => expectUnavailable(await acme.get(path, readThrough), 'migration_pending'), 2_000);
+        await eventually(
+          async () => expectUnavailable(await acme.get(path, readThrough), 'migration_pending'),
+          announcedMs,
+        );
       } finally {
         await sql(world.acme, `delete from migrations where name = '9999-from-a-newer-build'`);
       }

@@ -7,7 +7,7 @@ import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { changeTopics } from '../../src/control/change-topics.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -152,7 +152,7 @@ describe('change feed', () => {
   describe('change feed that is down', () => {
     afterEach(async () => {
       await allowConnections(true);
-      await eventually(async () => (await readiness()).every(status => status === 200), 5_000);
+      await eventually(async () => (await readiness()).every(status => status === 200), announcedMs);
     });
 
     for (const [name, change, status, code] of [
@@ -193,7 +193,7 @@ describe('change feed', () => {
       await stopFeeds();
       expect(await readiness()).to.deep.equal([503, 503]);
       await allowConnections(true);
-      await eventually(async () => (await readiness()).every(status => status === 200), 2_000);
+      await eventually(async () => (await readiness()).every(status => status === 200), announcedMs);
       expect(await listeners()).to.have.length(2);
     });
 
@@ -202,7 +202,7 @@ describe('change feed', () => {
       await stopFeeds();
       await control('update sessions set revoked_at = now() where id = ?', [sessionOf(client)]);
       await allowConnections(true);
-      await eventually(async () => (await readiness()).every(status => status === 200), 2_000);
+      await eventually(async () => (await readiness()).every(status => status === 200), announcedMs);
       await requestAll(client, response => expect(response.status).to.equal(401));
     });
   });
@@ -225,7 +225,7 @@ describe('change feed', () => {
       const now = await listeners();
       return now.length === 2 && !now.some(pid => pids.includes(pid));
     }, 2_000);
-    await eventually(async () => (await readiness()).every(status => status === 200), 2_000);
+    await eventually(async () => (await readiness()).every(status => status === 200), announcedMs);
   });
 
   it('an unknown tenant is rejected without a query, until a tenant with its guid is created', async () => {
@@ -346,7 +346,7 @@ describe('change feed', () => {
         await proxy.held();
         await feed.stop();
         proxy.forward();
-        await eventually(() => proxy.open() === 0, 2_000);
+        await eventually(() => proxy.open() === 0, announcedMs);
         expect(feed.current).to.equal(false);
       } finally {
         await proxy.close();
@@ -404,7 +404,7 @@ describe('change feed', () => {
     const pids = await listeners();
     expect(pids).to.have.length(2);
     await endConnections(pids);
-    await eventually(() => lost() === before + 2, 2_000);
+    await eventually(() => lost() === before + 2, announcedMs);
   }
 
   function endConnections(pids: number[]): Promise<unknown> {

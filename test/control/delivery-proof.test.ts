@@ -6,7 +6,7 @@ import { type Installation, openInstallation } from '../../src/installation.ts';
 import { explain } from '../../src/operator-error.ts';
 import { type RunningServer, startServer } from '../../src/server.ts';
 import type { Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -46,11 +46,11 @@ describe('delivery proof of the change feed', () => {
     try {
       expect(feed.current).to.equal(true);
       proxy.dropNotifications(controlName, true);
-      await eventually(() => !feed.current, 2_000);
+      await eventually(() => !feed.current, announcedMs);
       expect(world.logs.join('')).to.include('because notifications do not arrive');
       isInvalidated = false;
       proxy.dropNotifications(controlName, false);
-      await eventually(() => feed.current, 2_000);
+      await eventually(() => feed.current, announcedMs);
       expect(isInvalidated, 'everything was dropped before').to.equal(true);
     } finally {
       await feed.stop();
@@ -65,7 +65,7 @@ describe('delivery proof of the change feed', () => {
       expect((await client.get(path)).status).to.equal(200);
       proxy.dropNotifications(controlName, true);
       proxy.cut();
-      await eventually(async () => !(await isReady()), 2_000);
+      await eventually(async () => !(await isReady()), announcedMs);
       await eventually(async () => (await client.get(path)).status === 200);
       const opened = proxy.opened(controlName);
       await eventually(() => proxy.opened(controlName) > opened + 3); // the feed has connected in vain
@@ -74,7 +74,7 @@ describe('delivery proof of the change feed', () => {
       expect((await client.get(path)).status).to.equal(401);
 
       proxy.dropNotifications(controlName, false);
-      await eventually(isReady, 2_000);
+      await eventually(isReady, announcedMs);
     } finally {
       await service.stop();
     }

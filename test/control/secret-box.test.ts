@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import { createSecretBox, owners } from '../../src/control/secret-box.ts';
 import type { Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
@@ -39,7 +39,7 @@ describe('secrets at rest', () => {
       await control('delete from signing_keys where tenant_id = ? and kid <> ?', [world.acme.id, kid]);
       await control('update tenants set role_password = ? where id = ?', [password, world.acme.id]);
       await control('update signing_keys set secret = ? where kid = ?', [key, kid]);
-      await eventually(async () => (await acme.get(path)).status === 200, 1_000);
+      await eventually(async () => (await acme.get(path)).status === 200, announcedMs);
     });
 
     it('a database password cannot be decrypted in the row of another tenant', async () => {
@@ -100,14 +100,14 @@ describe('secrets at rest', () => {
         secrets.seal(randomBytes(64), owners.signingKey(world.acme.guid, kid)),
         kid,
       ]);
-      await eventually(async () => (await acme.get(path)).body.code === 'invalid_token', 1_000);
+      await eventually(async () => (await acme.get(path)).body.code === 'invalid_token', announcedMs);
       expect((await (await world.login(world.acme)).get(path)).status).to.equal(200);
     });
 
     /** Expects that acme is not served, with a token or at login, that the log says so, and that globex is served. */
     async function expectOnlyAcmeUnavailable(): Promise<void> {
       const logsBefore = world.logs.length;
-      await eventually(async () => (await acme.get(path)).status !== 200, 1_000);
+      await eventually(async () => (await acme.get(path)).status !== 200, announcedMs);
       const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
       for (const { status, body } of [await acme.get(path), login]) {
         expect([status, body.code]).to.deep.equal([503, 'unavailable']);

@@ -35,8 +35,7 @@ describe('manifests of Kubernetes', () => {
     expect(names).to.deep.equal([...new Set(names)]);
   });
 
-  it('every manifest has the fields and values of its kind in the schema of Kubernetes, and no unknown field', async function () {
-    this.timeout(120_000);
+  it('every manifest has the fields and values of its kind in the schema of Kubernetes, and no unknown field', async () => {
     for (const { file, manifest } of manifests.filter(each => !isCluster(each.manifest))) {
       const { [manifest.kind]: Kind } = await import(moduleOf(manifest));
       expect(() => new Kind(manifest).validate(), file).to.not.throw();

@@ -55,8 +55,7 @@ export type OpenBrowserPage = (path: string, options?: Parameters<Browser['newPa
 export function describeInBrowser(name: string, tests: (world: () => World, open: OpenBrowserPage) => void): void {
   if (executablePath === undefined) console.log(`  ${name}: skipped, because Chromium is not installed`);
   else
-    describe(name, function () {
-      this.timeout(3 * maxWaitMs);
+    describe(name, () => {
       let world: World;
       let browser: Browser;
       before(async () => {

@@ -6,8 +6,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { eventually } from '../support/eventually.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
 
-describe('embedded PostgreSQL', function () {
-  this.timeout(180_000);
+describe('embedded PostgreSQL', () => {
   let parent: string;
   let folder: string;
   const joined: EmbeddedPostgres[] = [];

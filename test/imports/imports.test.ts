@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { addClient } from '../../src/operator/tenants/clients.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 
 const csv = { 'Content-Type': 'text/csv' };
@@ -212,7 +212,7 @@ describe('imports of CSV files', () => {
       const other = admin.at(url);
       expect((await other.get('/api/v1/Currency')).body).to.have.length(3);
       await importFile(admin, 'resource=Currency', 'Code,Name\nUSD,US Dollar\n');
-      await eventually(async () => (await other.get('/api/v1/Currency')).body.length === 4, 1_000);
+      await eventually(async () => (await other.get('/api/v1/Currency')).body.length === 4, announcedMs);
     } finally {
       await service.stop();
     }

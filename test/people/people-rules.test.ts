@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import { addSampleUser, controlSql } from '../auth/sample-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { redisInstalled, startRedis } from '../support/redis.ts';
 import { createWorld, sql, type World } from '../support/world.ts';
 import { addRole, changed, expectProblem, invitation, ownRecord, rolesPath, usersPath } from './people-world.ts';
@@ -330,7 +330,7 @@ describe('management of people', () => {
         const path = `${usersPath}/${user.id}`;
         const login = async () => (await world.login(world.acme, user)).at(url);
         const statusBecomes = (client: Client, status: number) =>
-          eventually(async () => (await client.get('/api/v1/EntityStatus')).status === status, 1_000);
+          eventually(async () => (await client.get('/api/v1/EntityStatus')).status === status, announcedMs);
 
         const first = await login();
         await statusBecomes(first, 200);

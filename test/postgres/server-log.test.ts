@@ -16,8 +16,7 @@ import { Client } from '../support/client.ts';
 import { createDedicatedServer, type DedicatedServer, manifestOf } from '../support/dedicated-server.ts';
 import { eventually } from '../support/eventually.ts';
 
-describe('log of the PostgreSQL server', function () {
-  this.timeout(180_000);
+describe('log of the PostgreSQL server', () => {
   let server: DedicatedServer;
 
   before(async () => {

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, type World } from '../support/world.ts';
 
@@ -29,7 +29,7 @@ export interface CacheWorld {
   nameAt(client: Client, headers?: Record<string, string>): Promise<string>;
   /** Requests the currency and the list, so that both processes cache them. */
   fillCaches(clients: Clients): Promise<void>;
-  /** Expects the name from both processes, at the latest after the delay of the feed, and from then on. */
+  /** Expects the name from both processes, as soon as the feed has announced it, and from then on. */
   expectEverywhere(name: string): Promise<void>;
   /**
    * Runs the requests in both processes while every query of the currencies of acme waits for a lock, and expects that
@@ -75,7 +75,7 @@ export async function createCacheWorld(): Promise<CacheWorld> {
     nameAt,
     fillCaches,
     expectEverywhere: async name => {
-      for (const client of acme) await eventually(async () => (await nameAt(client)) === name, feedMs);
+      for (const client of acme) await eventually(async () => (await nameAt(client)) === name, announcedMs);
       for (const client of [...acme, ...acme]) expect(await nameAt(client)).to.equal(name);
     },
     fromMemory: async request => {
@@ -83,13 +83,13 @@ export async function createCacheWorld(): Promise<CacheWorld> {
         await fillCaches(acme);
         await withConnection(world.acme.adminUrl, async session => {
           await session.query('begin; lock table currencies in access exclusive mode');
-          const late = delay(500).then(() => expect.fail('the request waits for the database'));
+          const late = delay(5_000).then(() => expect.fail('the request waits for the database'));
           late.catch(() => {});
           for (const client of acme) await Promise.race([request(client), late]);
           await session.query('rollback');
         });
         return true;
-      }, 15_000);
+      });
     },
   };
 }

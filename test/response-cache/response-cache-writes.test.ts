@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { eventually } from '../support/eventually.ts';
+import { announcedMs, eventually } from '../support/eventually.ts';
 import { sql, type TestTenant, type World } from '../support/world.ts';
 import {
   asOperator,
@@ -69,7 +69,7 @@ describe('response cache during writes', () => {
 
   it('under concurrent reads and writes every response was current within the last second', async () => {
     await checkCoherence(cache);
-  }).timeout(180_000);
+  });
 
   describe('commit', () => {
     const gate = 4711;
@@ -189,21 +189,23 @@ interface Register {
   writes: Map<string, Write>;
 }
 
+const [minRunMs, minReads, minWrites] = [3_000, 100, 30];
 const idOf = (path: string) => Number(path.split('/').at(-1));
 
 /**
- * Runs writers and readers for 3 s in both processes, over three resources of two tenants. A read is at fault if its
+ * Runs writers and readers for at least 3 s in both processes, and until they have done enough on a busy machine too, over three resources of two tenants. A read is at fault if its
  * value had certainly been replaced: a later write had been responded to before the read began, in the same process or
  * for a read past the cache; a second before, in the other process.
  */
 async function checkCoherence(cache: CacheWorld): Promise<void> {
   const registers = await createRegisters(cache);
-  const until = performance.now() + 3_000;
+  const until = performance.now() + minRunMs;
   let [reads, written] = [0, 0];
+  const isRunning = (): boolean => performance.now() < until || reads <= minReads || written <= minWrites;
   const faults: string[] = [];
 
   const writer = async (n: number): Promise<void> => {
-    for (let i = 0; performance.now() < until; i++) {
+    for (let i = 0; isRunning(); i++) {
       const { clients, path, field, rest, writes } = registers[(n + i) % registers.length] as Register;
       const process = (n + i) % 2;
       const value = `by ${n}, ${i}`;
@@ -218,7 +220,7 @@ async function checkCoherence(cache: CacheWorld): Promise<void> {
     }
   };
   const reader = async (n: number): Promise<void> => {
-    for (let i = 0; performance.now() < until; i++) {
+    for (let i = 0; isRunning(); i++) {
       const { clients, path, list, field, writes } = registers[(n * 5 + i) % registers.length] as Register;
       const process = (n + (i >> 2)) % 2;
       const isUncached = i % 7 === 0;
@@ -239,8 +241,6 @@ async function checkCoherence(cache: CacheWorld): Promise<void> {
   };
   await Promise.all([...[0, 1, 2, 3].map(writer), ...[0, 1, 2, 3, 4, 5].map(reader)]);
   expect(faults).to.deep.equal([]);
-  expect(reads).to.be.greaterThan(100);
-  expect(written).to.be.greaterThan(30);
   await Promise.all(registers.map(expectAgreement));
   if (process.env.MEASURE) process.stdout.write(`model: ${reads} reads, ${written} writes\n`);
 }
@@ -284,7 +284,7 @@ async function expectAgreement({ tenant, clients, path, field, table, column }: 
     idOf(path),
   ]);
   for (const client of clients) {
-    await eventually(async () => (await client.get(path)).body[field] === stored?.value, feedMs);
+    await eventually(async () => (await client.get(path)).body[field] === stored?.value, announcedMs);
     for (let i = 0; i < 3; i++) expect((await client.get(path)).body[field]).to.equal(stored?.value);
   }
 }

@@ -23,7 +23,7 @@ export interface CommandResult {
   readonly stderr: string;
 }
 
-const maxLingerMs = 10_000;
+const maxLingerMs = 20_000;
 const pollMs = 2;
 const exitCalled = new Error('process.exit');
 /** Events of the process that a program listens to until its process ends. */

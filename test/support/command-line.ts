@@ -23,7 +23,7 @@ export interface RunningScript {
 }
 
 /**
- * Starts a script of this project. Its environment has only `PATH` and the given variables.
+ * Starts a script of this project. Its environment has only `PATH`, `TEST_RUN` (see guardian.ts) and the given variables.
  * @param redirection in the syntax of the shell, such as `>/dev/full`
  */
 export function startScript(
@@ -54,7 +54,7 @@ export function startProgram(
 ): RunningScript {
   const child = spawn(program, args, {
     cwd: root,
-    env: { PATH: process.env.PATH ?? '', ...environment },
+    env: { PATH: process.env.PATH ?? '', TEST_RUN: process.env.TEST_RUN, ...environment },
     stdio: ['pipe', 'pipe', 'pipe'],
     detached,
   });

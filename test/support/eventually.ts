@@ -1,6 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const minPauseMs = 10;
+/**
+ * The limit of a wait for what another process announces. The service promises 1 s, which a busy machine may exceed; a
+ * cached response that nobody announces expires after 50 s at the earliest.
+ */
+export const announcedMs = 40_000;
 /** A read that takes long, such as a command, would otherwise keep a core busy. */
 const pausePerRead = 3;
 

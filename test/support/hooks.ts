@@ -1,21 +1,31 @@
+import { spawn } from 'node:child_process';
 import { rm } from 'node:fs/promises';
+import type { Socket } from 'node:net';
+import { fileURLToPath } from 'node:url';
 import { openControlDatabase } from '../../src/control/database.ts';
 import { Server } from '../../src/control/fleet-entities.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { migrateControl } from '../../src/operator/migrations/migrate-control.ts';
 import { headFingerprint } from '../../src/operator/schema/template-fingerprint.ts';
-import { withConnection } from '../../src/postgres/connection.ts';
+import { timeLimits, withConnection } from '../../src/postgres/connection.ts';
 import { quickenLogins } from './quick-logins.ts';
 import { makeServerFolder } from './server-folder.ts';
 import { controlTemplate, quickSettings, server } from './test-server.ts';
 import { makeWorldTemplate } from './world-template.ts';
+
+// On a busy machine, PostgreSQL may take seconds to accept a connection.
+for (const kind of ['operator', 'migrations', 'move', 'doctor'] as const)
+  Object.assign(timeLimits[kind], { connectMs: 30_000 });
+// Below the 9 s that requests wait in test/operator/move.
+Object.assign(timeLimits.move, { lockMs: 8_000 });
 
 let folder: string;
 let postgres: EmbeddedPostgres | undefined;
 
 /** Starts one PostgreSQL for the whole suite, with the databases that every world is copied from. */
 export async function mochaGlobalSetup(): Promise<void> {
+  startGuardian();
   folder = await makeServerFolder('test');
   postgres = await startEmbeddedPostgres(folder, {
     // Without autovacuum the server itself neither connects to a database nor writes to it.
@@ -38,4 +48,19 @@ export async function mochaGlobalSetup(): Promise<void> {
 export async function mochaGlobalTeardown(): Promise<void> {
   await postgres?.leave();
   await rm(folder, { recursive: true, force: true });
+}
+
+/**
+ * Names this run for all processes that it starts, and lets its guardian know when it ends. See guardian.ts. On SIGINT,
+ * mocha would end its workers and then wait for ever: this process exits, and the guardian does the rest.
+ */
+function startGuardian(): void {
+  const run = String(process.pid);
+  const script = fileURLToPath(new URL('guardian.ts', import.meta.url));
+  // In a session of its own, so that no signal to the run reaches it.
+  const guardian = spawn(process.execPath, [script, run], { detached: true, stdio: ['pipe', 'ignore', 'inherit'] });
+  guardian.unref();
+  (guardian.stdin as Socket).unref();
+  process.env.TEST_RUN = run; // after the start of the guardian, which would end itself otherwise
+  process.once('SIGINT', () => process.exit(130));
 }

@@ -32,7 +32,9 @@ export async function startRedis(): Promise<TestRedis> {
     url,
     admin,
     start: async () => {
-      const settings = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
+      // A title of the process would overwrite the environment, by which guardian.ts finds the server.
+      const title = ['--set-proc-title', 'no'];
+      const settings = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...title];
       server = spawn('redis-server', settings, { stdio: 'ignore' });
       if (admin.status === 'wait') await admin.connect().catch(() => {});
       await eventually(async () => (await admin.ping()) === 'PONG');

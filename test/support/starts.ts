@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { readdir, readFile, readlink, rm } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { type IncomingMessage, request } from 'node:http';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -8,6 +8,7 @@ import { Client } from './client.ts';
 import { type RunningScript, type ScriptResult, startNpm, startScript } from './command-line.ts';
 import { eventually } from './eventually.ts';
 import { freePort } from './free-port.ts';
+import { endProcesses, type SeenProcess, seeProcesses } from './processes.ts';
 import { makeServerFolder } from './server-folder.ts';
 
 export const statuses = '/api/v1/EntityStatus';
@@ -56,13 +57,14 @@ export function useStarts() {
   });
   after(async () => {
     for (const { process: child } of processes) child.kill('SIGKILL');
-    await eventually(async () => {
-      const left = await processesUsing(folder);
-      for (const pid of left) kill(pid, 'SIGQUIT');
-      return left.length === 0;
-    }, 30_000);
+    await endProcesses(usesFolder);
     await rm(folder, { recursive: true, force: true });
   });
+
+  /** True for a process that was started with this data folder or that works in it. */
+  function usesFolder({ environment: variables, workingFolder }: SeenProcess): boolean {
+    return variables.includes(`DATA_DIR=${folder}\0`) || workingFolder.startsWith(folder);
+  }
 
   function launch(settings: Record<string, string> = {}): RunningScript {
     const running = startScript('src/main.ts', [], { ...environment, ...settings });
@@ -184,7 +186,7 @@ export function useStarts() {
     await expectCreated(pending);
     const result = await npm.ended;
     expect([result.code, result.signal]).to.deep.equal([0, null]);
-    expect(await processesUsing(folder)).to.deep.equal([]);
+    expect((await seeProcesses()).filter(usesFolder)).to.deep.equal([]);
   }
 
   return {
@@ -213,26 +215,4 @@ export function useStarts() {
     postmaster,
     expectNpmToFinish,
   };
-}
-
-/** The pids of all processes that were started with this data folder or that work in it. */
-async function processesUsing(folder: string): Promise<number[]> {
-  const pids = (await readdir('/proc')).map(Number).filter(pid => pid > 0);
-  const used = await Promise.all(
-    pids.map(async pid => {
-      const environment = await readFile(`/proc/${pid}/environ`, 'utf8').catch(() => '');
-      const workingFolder = await readlink(`/proc/${pid}/cwd`).catch(() => '');
-      return environment.includes(`DATA_DIR=${folder}\0`) || workingFolder.startsWith(folder);
-    }),
-  );
-  return pids.filter((_, index) => used[index]);
-}
-
-/** Sends a signal to a process, unless the process has ended. */
-function kill(pid: number, signal: NodeJS.Signals): void {
-  try {
-    process.kill(pid, signal);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-  }
 }

@@ -13,7 +13,7 @@ const canaries = 10;
 const seeds = ['Prospect', 'Active', 'Inactive'];
 
 describe('tenant isolation', function () {
-  this.timeout(180_000 + requests * 5);
+  this.timeout(600_000 + requests * 5);
 
   let world: World;
   /** acme, globex and ten more: four tenants for each connection. */

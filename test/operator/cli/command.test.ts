@@ -7,7 +7,7 @@ import { withConnection } from '../../../src/postgres/connection.ts';
 import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { Client } from '../../support/client.ts';
 import { runScript, type ScriptResult, startScript } from '../../support/command-line.ts';
-import { eventually } from '../../support/eventually.ts';
+import { announcedMs, eventually } from '../../support/eventually.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
@@ -308,7 +308,7 @@ describe('command line', () => {
       expect(outcomes).to.have.length(1);
       expect(outcomes[0]).to.include({ slug: 'acme', state: 'migrated', from: '0001-foundation', to: head });
       expect(outcomes[0].ms).to.be.a('number');
-      await eventually(async () => (await acme.get(path)).status === 200, 1_000);
+      await eventually(async () => (await acme.get(path)).status === 200, announcedMs);
     });
 
     it('migrate refuses a migration that runs outside a transaction, and names the alternative', async () => {

@@ -16,8 +16,7 @@ import { postgresUrl } from '../../support/test-server.ts';
 
 const statuses = '/api/v1/EntityStatus';
 
-describe('login of the operator', function () {
-  this.timeout(180_000);
+describe('login of the operator', () => {
   const login = { user: `operator_${randomBytes(4).toString('hex')}`, password: randomBytes(12).toString('base64url') };
   const environment: Record<string, string> = {
     MASTER_KEY: randomBytes(32).toString('base64'),

@@ -19,7 +19,7 @@ describe('questions of the command line', () => {
     const line = [process.execPath, ...nodeOptions, `${root}scripts/backoffice.ts`, ...args].join(' ');
     const running = startProgram('script', ['-qefc', line, '/dev/null'], { ...world.environment, TERM: 'dumb' });
     for (const [question, answer] of answers) {
-      await eventually(async () => running.output.stdout.includes(question), 10_000);
+      await eventually(async () => running.output.stdout.includes(question));
       running.process.stdin.write(answer);
     }
     const { code, stdout } = await running.ended;

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
 import type { Client } from '../../support/client.ts';
-import { eventually } from '../../support/eventually.ts';
+import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { createWorld, sql, type World } from '../../support/world.ts';
 
@@ -36,7 +36,7 @@ describe('commands for roles and users', () => {
     expect((await fresh.get('/api/v1/EntityStatus')).status).to.equal(200);
     const { stdout } = await tenant('role', 'revoke', 'acme', 'Buyer', 'full.read');
     expect(stdout).to.match(/^name +Buyer\nusers +1\npermissions +orders\.read orders\.write\n$/);
-    await eventually(async () => (await fresh.get('/api/v1/EntityStatus')).status === 403, 1_000);
+    await eventually(async () => (await fresh.get('/api/v1/EntityStatus')).status === 403, announcedMs);
 
     const roles = await json<{ name: string; users: number }[]>('role', 'list', 'acme');
     expect(roles.map(({ name, users }) => [name, users])).to.deep.equal([

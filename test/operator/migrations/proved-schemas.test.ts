@@ -61,8 +61,7 @@ interface Outcome {
   error?: string;
 }
 
-describe('migrations of databases whose catalogs are recorded', function () {
-  this.timeout(180_000);
+describe('migrations of databases whose catalogs are recorded', () => {
   let dedicated: DedicatedServer;
   let next: NextBuild;
   let nextWithRows: NextBuild;

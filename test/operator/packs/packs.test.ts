@@ -6,7 +6,7 @@ import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import { startScript } from '../../support/command-line.ts';
-import { eventually } from '../../support/eventually.ts';
+import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, sql, type World } from '../../support/world.ts';
@@ -58,7 +58,7 @@ describe('packs of reference data', () => {
       { pack: 'currencies', added: 153, same: 0, changed: 1, deleted: 1 },
       { pack: 'units', added: 111, same: 0, changed: 0, deleted: 2 },
     ]);
-    await eventually(async () => (await admin.get('/api/v1/Countries')).body.length === counts.countries, 5_000);
+    await eventually(async () => (await admin.get('/api/v1/Countries')).body.length === counts.countries, announcedMs);
     const { body: currencies } = await admin.get('/api/v1/Currency');
     const euro = currencies.find(({ Code }: { Code: string }) => Code === 'EUR');
     expect(euro).to.include({ Name: 'Our euro', DecimalPlaces: 4 });
@@ -149,8 +149,7 @@ describe('packs of reference data', () => {
     await rm(folder, { recursive: true });
   });
 
-  it('an unknown pack is wrong usage, the error names the packs, and the command ends at once', async function () {
-    this.timeout(25_000); // an idle connection of the control database would keep a process alive for 30 s
+  it('an unknown pack is wrong usage, the error names the packs, and the command ends at once', async () => {
     for (const args of [
       ['packs', 'apply', 'acme', '--packs', 'planets'],
       ['provision', 'never', '--name', 'N', '--admin-email', 'a@n.test', '--packs', 'planets'],

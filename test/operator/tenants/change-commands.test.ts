@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
 import type { Client } from '../../support/client.ts';
-import { eventually } from '../../support/eventually.ts';
+import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { createWorld, type World } from '../../support/world.ts';
 
@@ -52,7 +52,7 @@ describe('commands that change people and tenants', () => {
 
     const removed = await json('user', 'remove', 'acme', gone.email.toUpperCase(), '--yes', '--reason', 'asked for it');
     expect(removed).to.deep.equal({ ...losses, state: 'removed' });
-    const refused = await eventually(async () => !(await isServed(ofGone)) && !(await isServed(legacy)), 1_000);
+    const refused = await eventually(async () => !(await isServed(ofGone)) && !(await isServed(legacy)), announcedMs);
     expect(refused).to.equal(true);
     expect(await isServed(ofOther)).to.equal(true);
     const [entry] = await controlSql<{ email: string }>(
