@@ -43,10 +43,9 @@ const defaultLimits = {
 };
 
 /**
- * Idle connections have `keepAliveMs` instead. A body that is read gets
- * 408 (`readBody`), before `requestTimeout` does it; any other exchange is cut. A client that stops
- * reading is detected at the second check, after 24 s at most, because Node counts the bytes that it took before as
- * progress.
+ * Idle connections have `keepAliveMs` instead. A body that is read gets 408 (`readBody`), before `requestTimeout` does
+ * it; any other exchange is cut. A client that stops reading is detected at the second check, after 24 s at most,
+ * because Node counts the bytes that it took before as progress.
  */
 const defaultSilenceMs = 12_000;
 /** Maximum time that a response may have unsent bytes in memory, because its client reads too slowly. */

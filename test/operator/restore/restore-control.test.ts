@@ -151,10 +151,7 @@ describe('restore of the control database', () => {
     const [acme] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
     const file = join(folder, `purged/${acme?.guid}.json`);
     await mkdir(join(folder, 'purged'), { recursive: true });
-    await writeFile(
-      file,
-      JSON.stringify({ format: 1, tenant: acme?.guid, code: randomBytes(32).toString('base64') }),
-    );
+    await writeFile(file, JSON.stringify({ format: 1, tenant: acme?.guid, code: randomBytes(32).toString('base64') }));
     await dropControl();
     const { purged } = await restore();
     await rm(file);
