@@ -21,6 +21,7 @@ describe('backup runs and their target', () => {
     s3 = await startS3Server('backups', 2);
     world = await createWorld();
     environment = { ...world.environment, ...s3.environment };
+    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], environment)).code).to.equal(0);
   });
   after(async () => {
     await world.close();
@@ -35,17 +36,19 @@ describe('backup runs and their target', () => {
     expect(verified.code, verified.stderr).to.equal(0);
   });
 
-  it('a folder in the place of an old archive is left alone, and fails no run', async () => {
+  it('a folder in the place of an old archive is left alone, and fails only the run that finds it', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'target-'));
-    const run = () =>
-      runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], { ...environment, BACKUP_TARGET: folder });
-    await run();
+    const run = (...args: string[]) =>
+      runCommand('scripts/tenant.ts', ['backup', ...args], { ...environment, BACKUP_TARGET: folder });
+    await run('init');
+    await run('run', '--all');
     const [archive = ''] = await readdir(join(folder, 'control'));
     await rm(join(folder, 'control', archive));
     await mkdir(join(folder, 'control', archive));
-    const { code, stdout, stderr } = await run();
-    expect([code, stderr]).to.deep.equal([0, '']);
-    expect(stdout).to.include('1 old archive removed');
+    const { code, stdout, stderr } = await run('run', '--all');
+    expect([code, stderr]).to.deep.equal([1, '']);
+    expect(stdout).to.include('1 old archive removed').and.include(`has lost 1 archive: control/${archive}`);
+    expect((await run('run', '--all')).code).to.equal(0);
     expect(await readdir(join(folder, 'control')))
       .to.include(archive)
       .and.have.length(2);

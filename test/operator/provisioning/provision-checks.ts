@@ -111,17 +111,31 @@ export function provisionChecks(world: () => World) {
       .control.em.fork()
       .execute('select guid, status, database_name as database from tenants where slug = ?', [slug]);
 
-  /** Returns the databases and roles on the server that belong to a slug. */
+  /**
+   * Returns the databases and roles on the server that are of this world and of no other tenant than this one. Their
+   * names have the numbers that the control database of this world has given, also for provisions that failed.
+   */
   async function listServer(slug: string): Promise<{ databases: string[]; roles: string[] }> {
-    const named = `^${server.prefix}_${slug}_\\d+$`;
-    return withConnection(postgresUrl(), async client => ({
-      databases: (await client.query('select datname from pg_database where datname ~ $1', [named])).rows.map(
-        row => row.datname,
-      ),
-      roles: (await client.query('select rolname from pg_roles where rolname ~ $1', [named])).rows.map(
-        row => row.rolname,
-      ),
-    }));
+    const em = world().control.em.fork();
+    const tenants = await em.execute<{ slug: string; name: string }[]>(
+      'select slug, database_name as name from tenants',
+    );
+    const [sequence] = await em.execute<{ last: string }[]>('select last_value as last from tenants_id_seq');
+    const last = Number(sequence?.last); // of each world in a range of its own
+    const others = new Set(tenants.filter(tenant => tenant.slug !== slug).map(({ name }) => name));
+    const isListed = (name: string): boolean => {
+      const number = Number(/_(\d+)$/.exec(name)?.[1]);
+      return !others.has(name) && number > last - 1_000 && number <= last;
+    };
+    return withConnection(postgresUrl(), async client => {
+      const { rows } = await client.query<{ databases: string[]; roles: string[] }>(
+        `select array(select datname::text from pg_database where datname ~ $1) as databases,
+                array(select rolname::text from pg_roles where rolname ~ $1) as roles`,
+        [`^${server.prefix}_tenant_`],
+      );
+      const { databases = [], roles = [] } = rows[0] ?? {};
+      return { databases: databases.filter(isListed), roles: roles.filter(isListed) };
+    });
   }
 
   /** Expects one active tenant with one database, one role, one user, one signing key and two roles of users. */
@@ -249,6 +263,7 @@ export function provisionChecks(world: () => World) {
     expectServed,
     expectNotServed,
     expectComplete,
+    listServer,
     expectCompleted,
     stopAt,
     tenantsOf,

@@ -28,8 +28,17 @@ describe('provision of tenants', () => {
     await rm(folder, { recursive: true });
   });
 
-  const { runProvision, startProvision, provision, expectServed, expectComplete, expectCompleted, stopAt, tenantsOf } =
-    provisionChecks(() => world);
+  const {
+    runProvision,
+    startProvision,
+    provision,
+    expectServed,
+    expectComplete,
+    expectCompleted,
+    stopAt,
+    tenantsOf,
+    listServer,
+  } = provisionChecks(() => world);
 
   it('provision prints one document, whose administrator can log in and read three statuses', async () => {
     const document = await provision(...argumentsOf('vandelay'), '--app-id', 'vandelay-app');
@@ -110,20 +119,8 @@ describe('provision of tenants', () => {
 
   it('provision with an invalid slug or manifest fails with exit code 2 and creates nothing', async () => {
     const before = await world.control.em.fork().execute('select id from tenants');
-    /** Other tests create databases on this server at the same time. */
-    const readDatabases = () =>
-      withConnection(
-        postgresUrl(),
-        async client =>
-          (
-            await client.query('select datname from pg_database where datname = $1 or datname ~* $2 order by 1', [
-              world.acme.database,
-              'initrode|drop',
-            ])
-          ).rows,
-      );
-    const databases = await readDatabases();
-    expect(databases).to.deep.equal([{ datname: world.acme.database }]);
+    const nothing = { databases: [], roles: [] };
+    expect(await listServer('initrode')).to.deep.equal(nothing);
 
     const slugs = [
       'a',
@@ -172,7 +169,7 @@ describe('provision of tenants', () => {
       }),
     );
     expect(await world.control.em.fork().execute('select id from tenants')).to.deep.equal(before);
-    expect(await readDatabases()).to.deep.equal(databases);
+    expect(await listServer('initrode')).to.deep.equal(nothing);
   });
 
   it('of two concurrent provisions of one slug, one creates the tenant and the other fails', async () => {
@@ -240,14 +237,6 @@ describe('provision of tenants', () => {
   });
 
   it('every database of a killed provision belongs to a tenant', async () => {
-    const { rows } = await withConnection(postgresUrl(), client =>
-      client.query<{ datname: string }>(`select datname from pg_database where datname ~ '^${server.prefix}_.*killed'`),
-    );
-    const known = await world.control.em
-      .fork()
-      .execute<{ name: string }[]>('select database_name as name from tenants');
-    const names = new Set(known.map(({ name }) => name));
-    expect(rows.length).to.equal(3);
-    for (const { datname } of rows) expect(names).to.include(datname);
+    expect(await listServer('nobody')).to.deep.equal({ databases: [], roles: [] });
   });
 });
