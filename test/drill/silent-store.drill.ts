@@ -22,6 +22,7 @@ describe('a silent store', () => {
     it(`ends a run by the command line within 60 s when it falls silent ${place}, and the run names the call`, async () => {
       for (const tenant of [world.acme, world.globex])
         await sql(tenant, `insert into currencies (code, name) select 'C' || count(*), 'Currency' from currencies`);
+      await runScript('scripts/tenant.ts', ['backup', 'init'], environment);
       let silentAt = Number.POSITIVE_INFINITY;
       s3.faultOf = request => {
         if (pattern.test(request)) silentAt = Math.min(silentAt, performance.now());

@@ -16,6 +16,7 @@ describe('restore of all tenants of a lost server', () => {
       const { tenant } = await server.provision(slug);
       await server.sql(`insert into currencies (code, name) values ('${slug}', '${slug}')`, tenant.databaseName);
     }
+    expect((await run('backup', 'init')).code).to.equal(0);
     expect((await run('backup', 'run', '--all')).code).to.equal(0);
   });
   after(async () => {

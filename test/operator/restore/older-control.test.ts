@@ -22,6 +22,7 @@ describe('restore of an older archive of the control database beside a newer one
     expect(code, stderr).to.equal(0);
   };
   const controlArchive = async (): Promise<string> => {
+    await run('tenant', 'backup', 'init');
     await run('tenant', 'backup', 'run', '--all');
     const archives: { slug: string | null; file: string }[] = JSON.parse(
       await run('tenant', 'backup', 'list', '--json'),

@@ -1,4 +1,4 @@
-import { readFile, rm } from 'node:fs/promises';
+import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import pg from 'pg';
@@ -22,6 +22,7 @@ describe('purge', () => {
     environment = { ...server.environment, BACKUP_TARGET: archives };
     for (const slug of ['acme', 'globex', 'initech', 'umbrella'])
       databases.set(slug, (await server.provision(slug)).tenant.databaseName);
+    expect((await run('backup', 'init')).code).to.equal(0);
     expect((await run('backup', 'run', '--all')).code).to.equal(0);
     for (const slug of ['acme', 'globex', 'initech', 'umbrella'])
       expect((await run('delete', slug, '--yes')).code).to.equal(0);
@@ -66,33 +67,36 @@ describe('purge', () => {
     expect((await run('show', 'acme')).stderr).to.include('There is no tenant acme');
   });
 
-  it('a purge during a backup run signs its record only when a later one has removed the key from the target', async () => {
-    const fingerprints = async (): Promise<string[]> =>
-      JSON.parse(await readFile(join(archives, 'keyring.json'), 'utf8')).keys.map(
-        ({ fingerprint }: { fingerprint: string }) => fingerprint,
-      );
-    const [key = { fingerprint: '' }] = await server.control<{ fingerprint: string }>(
-      `select fingerprint from backup_keys k join tenants t on t.id = tenant_id where slug = 'globex'`,
+  it('a purge during a backup run removes the key from the target, and one without the target signs its record when it is run again', async () => {
+    const keys = async (slug: string): Promise<string[]> => {
+      const guid = guids.get(slug) ?? '';
+      return (await readdir(join(archives, 'keys', guid))).map(name => name.slice(0, name.indexOf('-')));
+    };
+    const guids = new Map(
+      (await server.control<{ slug: string; guid: string }>('select slug, guid from tenants')).map(
+        ({ slug, guid }) => [slug, guid] as const,
+      ),
     );
-    const signatures = () =>
+    const [key = ''] = await keys('globex');
+    const isSigned = () =>
       server.control<{ signed: boolean }>(
         `select signature is not null as signed from purged_tenants where slug = 'globex'`,
       );
-    const first = await whileLocked(lockSpaces.backup, 0, () => run('purge', 'globex', '--yes'));
+    await rename(archives, `${archives}-away`);
+    const first = await run('purge', 'globex', '--yes');
     expect([first.code, first.stdout]).to.deep.equal([1, '']);
-    expect(first.stderr).to.match(
-      /still in the keyring of the backup target.*End the purge: npx backoffice purge globex\n$/,
-    );
-    expect(await fingerprints()).to.include(key.fingerprint);
-    expect(await signatures()).to.deep.equal([{ signed: false }]);
+    expect(first.stderr).to.match(/is still in the backup target .*End the purge: npx backoffice purge globex\n$/);
+    await rename(`${archives}-away`, archives);
+    expect(await keys('globex')).to.deep.equal([key]);
+    expect(await isSigned()).to.deep.equal([{ signed: false }]);
 
-    const second = await run('purge', 'globex', '--yes', '--json');
+    const second = await whileLocked(lockSpaces.backup, 0, () => run('purge', 'globex', '--yes', '--json'));
     expect(second.code, second.stderr).to.equal(0);
     const { record, signature } = JSON.parse(second.stdout);
-    expect(JSON.parse(record)).to.deep.include({ keyFingerprint: key.fingerprint });
+    expect(JSON.parse(record)).to.deep.include({ keyFingerprint: key });
     expect(verifyPurgeRecord({ text: record, signature: Buffer.from(signature, 'base64') })).to.equal(true);
-    expect(await fingerprints()).not.to.include(key.fingerprint);
-    expect(await signatures()).to.deep.equal([{ signed: true }]);
+    expect(await keys('globex')).to.deep.equal([]);
+    expect(await isSigned()).to.deep.equal([{ signed: true }]);
     expect((await run('purge', 'globex', '--yes')).stderr).to.include('There is no tenant globex');
   });
 
