@@ -47,11 +47,7 @@ export async function openInstallation(config: Config, kind?: ProcessIdentity['k
   // One connection, which asks for more. The start on an embedded PostgreSQL comes before the budget.
   const maxControl = (): number => (access.embedded ? config.controlConnections : 1);
   const member = kind && { process: newProcess(kind), maxControl, entry: new EntryTurn(access.controlUrl) };
-  if (member)
-    await requireTurn(member.entry).catch(async error => {
-      await access.close();
-      throw error;
-    });
+  await member?.entry.take();
   const control = openControlDatabase(access.controlUrl, config.controlConnections, member);
   return {
     ...access,
@@ -65,15 +61,6 @@ export async function openInstallation(config: Config, kind?: ProcessIdentity['k
       await access.close();
     },
   };
-}
-
-/** Takes the turn to connect without a grant. @throws {OperatorError} when others had it for 30 s */
-export async function requireTurn(turn: EntryTurn): Promise<void> {
-  if (await turn.take()) return;
-  throw new OperatorError(
-    'Other processes of this machine have been connecting to the control database for 30 s. ' +
-      'Find the one that does not go on, and end it: ss -xlp | grep @backoffice-',
-  );
 }
 
 /** Returns what opens the configured databases. If none is configured, starts or joins the embedded PostgreSQL. */

@@ -14,7 +14,9 @@ const pollMs = 20;
  * machine take turns, so that they need no more room than the budget keeps for that (`planExchange`).
  *
  * Who has the turn listens on an abstract Unix socket (unix(7)): no two processes can, and the kernel ends the turn of
- * a process that dies. Elsewhere than on Linux there are no such sockets, and no turns. A container counts as a machine.
+ * a process that dies. After 30 s a process goes on without its turn: one that stands still, or a program that has taken
+ * the name, delays the others and stops none of them. Elsewhere than on Linux there are no such sockets, and no turns. A
+ * container counts as a machine.
  */
 export class EntryTurn {
   readonly #path: string;

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { EntryTurn } from '../control/entry-turn.ts';
-import { type InstallationAccess, requireTurn } from '../installation.ts';
+import type { InstallationAccess } from '../installation.ts';
 import { withConnectionGate } from '../postgres/connection.ts';
 import type { Statements } from '../postgres/statements.ts';
 import { withControlHead } from './control-head.ts';
@@ -12,7 +12,7 @@ const idleMs = 200;
  * Runs `work` with statements on the control database, which must be at head (`withControlHead`), outside of the
  * connection budget: on one connection at a time, in the turn of this process. While no statement runs, as during a
  * question or between two rounds of `--watch`, the connection is closed, and other processes have their turns.
- * @throws {OperatorError} as `withControlHead`, or when other processes had the turn for 30 s
+ * @throws {OperatorError} as `withControlHead`
  */
 export async function withBriefConnections<T>(
   access: InstallationAccess,
@@ -106,7 +106,7 @@ class BriefConnections implements Statements {
   }
 
   async #enter(): Promise<void> {
-    await requireTurn(this.#turn);
+    await this.#turn.take();
     this.#present++;
   }
 

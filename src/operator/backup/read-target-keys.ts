@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { OperatorError } from '../../operator-error.ts';
 import { runConcurrently } from '../run-concurrently.ts';
 import type { SealedKey } from './data-keys.ts';
 import { readJson } from './target-files.ts';
@@ -21,8 +20,7 @@ const keyringContract = z.object({ format: z.literal(1), keys: z.array(keyContra
 
 /**
  * Reads the data keys of a target, each sealed by a master key, the newest first. A key that was sealed under two master
- * keys is there twice.
- * @throws {OperatorError} when a file of a key was changed
+ * keys is there twice. A file that was changed counts as missing.
  */
 export async function readTargetKeys(target: BackupTarget): Promise<SealedKey[]> {
   const names: string[] = [];
@@ -37,11 +35,9 @@ export async function readFormerKeyring(target: BackupTarget): Promise<SealedKey
   return (await read(target, formerKeyring, keyringContract))?.keys ?? [];
 }
 
-/** @returns undefined when there is no such file, because a purge has removed it meanwhile */
+/** @returns undefined when there is no such file, because a purge has removed it meanwhile, or when it is no key */
 async function read<T>(target: BackupTarget, name: string, contract: z.ZodType<T>): Promise<T | undefined> {
   const document = await readJson(target, name);
   if (document === undefined) return undefined;
-  const parsed = contract.safeParse(document);
-  if (!parsed.success) throw new OperatorError(`The file ${name} of ${target.description} was changed`);
-  return parsed.data;
+  return contract.safeParse(document).data;
 }

@@ -13,11 +13,26 @@ export function archiveFile(tenant: string | null, id: string, at: Date): string
   return `${tenant === null ? 'control' : `tenants/${tenant}`}/${time}-${id}.archive`;
 }
 
-const controlArchiveName = /^control\/\d{8}T\d{6}Z-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.archive$/;
+const uuid = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}';
+const archiveName = new RegExp(`^(?:control|tenants/(${uuid}))/\\d{8}T\\d{6}Z-(${uuid})\\.archive$`);
+
+/** What the name of an archive says. */
+export interface NamedArchive {
+  readonly id: string;
+  /** The guid of the tenant; null: the control database. */
+  readonly tenant: string | null;
+}
+
+/** @returns undefined for a name that no archive has */
+export function parseArchiveName(file: string): NamedArchive | undefined {
+  const [, tenant = null, id] = archiveName.exec(file) ?? [];
+  return id === undefined ? undefined : { id, tenant };
+}
 
 /** Returns the id in the name of an archive of the control database. @returns undefined for another name */
 export function controlArchiveId(file: string): string | undefined {
-  return controlArchiveName.exec(file)?.[1];
+  const named = parseArchiveName(file);
+  return named?.tenant === null ? named.id : undefined;
 }
 
 /** Writes an archive that is planned in the ledger, and completes its entry. */

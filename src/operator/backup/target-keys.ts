@@ -30,11 +30,13 @@ export async function storeKeys(control: Queryable, target: BackupTarget, secret
   const keys = await readKeys(control);
   const missing = keys.filter(key => !names.has(fileOf(key, secrets)));
   await runConcurrently(missing, concurrentFiles, key => writeKey(target, secrets, key));
-  if (names.has(formerKeyring)) await splitFormerKeyring(control, target, keys);
+  if (names.has(formerKeyring)) await splitFormerKeyring(control, target, secrets, keys);
   if (missing.length > 0) await removeDestroyedKeys(control, target, missing);
   await removePurgedKeys(control, target, secrets);
   if (!secrets.previous) await removeFormerSeals(target, secrets, keys, names);
 }
+
+const tenantKey = /^keys\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\//;
 
 /** Returns the folder of the keys of a tenant; null: of the control database. */
 const folderOf = (tenant: string | null): string => `keys/${tenant ?? 'control'}/`;
@@ -56,7 +58,12 @@ function documentOf({ tenant, fingerprint, sealed, createdAt }: SealedKey): obje
 }
 
 /** Writes the keys of the one file of earlier builds that the control database does not have, as they are there. */
-async function splitFormerKeyring(control: Queryable, target: BackupTarget, stored: readonly SealedKey[]) {
+async function splitFormerKeyring(
+  control: Queryable,
+  target: BackupTarget,
+  secrets: SecretBox,
+  stored: readonly SealedKey[],
+): Promise<void> {
   const known = new Set(stored.map(({ fingerprint }) => fingerprint));
   const others = (await readFormerKeyring(target)).filter(({ fingerprint }) => !known.has(fingerprint));
   const purged = await readPurgedTenants(
@@ -64,8 +71,8 @@ async function splitFormerKeyring(control: Queryable, target: BackupTarget, stor
     others.flatMap(({ tenant }) => tenant ?? []),
   );
   for (const key of others)
-    if (!key.tenant || !purged.includes(key.tenant))
-      await writeJson(target, `${folderOf(key.tenant)}${key.fingerprint}-keyring.json`, documentOf(key));
+    if (key.tenant && purged.includes(key.tenant)) await writePurgeMark(target, secrets, key.tenant);
+    else await writeJson(target, `${folderOf(key.tenant)}${key.fingerprint}-keyring.json`, documentOf(key));
   await target.remove(formerKeyring);
 }
 
@@ -100,8 +107,12 @@ export async function removeKey(target: BackupTarget, tenant: string | null, fin
  */
 export async function removePurgedKeys(control: Queryable, target: BackupTarget, secrets: SecretBox): Promise<void> {
   const files: { name: string; tenant: string }[] = [];
-  for await (const { name } of target.list('keys/')) files.push({ name, tenant: name.split('/')[1] ?? '' });
-  const tenants = new Set(files.map(({ tenant }) => tenant).filter(tenant => tenant !== 'control'));
+  for await (const { name } of target.list('key')) {
+    if (name === formerKeyring) await splitFormerKeyring(control, target, secrets, []);
+    const [, tenant] = tenantKey.exec(name) ?? [];
+    if (tenant !== undefined) files.push({ name, tenant });
+  }
+  const tenants = new Set(files.map(({ tenant }) => tenant));
   for (const purged of await readPurgedTenants(control, [...tenants])) {
     await writePurgeMark(target, secrets, purged);
     for (const { name, tenant } of files) if (tenant === purged) await target.remove(name);

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { OperatorError } from '../../operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { formerKeyring } from './read-target-keys.ts';
-import { controlArchiveId } from './recorded-archive.ts';
+import { controlArchiveId, parseArchiveName } from './recorded-archive.ts';
 import { readJson, writeJson } from './target-files.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
@@ -42,10 +42,11 @@ async function readMarker(target: BackupTarget): Promise<TargetMarker | undefine
 export type TargetFiles = ReadonlyMap<string, number>;
 
 /**
- * Checks that the target belongs to this installation, before anything is written or removed.
+ * Checks, before anything is written or removed, that the target belongs to this installation and to this control
+ * database.
  * @throws {OperatorError} when it belongs to another one, or to nobody
  */
-export async function requireOwner(control: Queryable, target: BackupTarget): Promise<void> {
+export async function requireOwner(control: Queryable, target: BackupTarget): Promise<TargetFiles> {
   await target.check();
   const marker = await readMarker(target);
   if (!marker)
@@ -54,6 +55,7 @@ export async function requireOwner(control: Queryable, target: BackupTarget): Pr
         'If it is the right place, and new: npx backoffice backup init',
     );
   await requireOwnMarker(control, target, marker);
+  return requireOnlyWriter(control, target);
 }
 
 async function requireOwnMarker(control: Queryable, target: BackupTarget, { installation }: TargetMarker) {
@@ -73,15 +75,10 @@ function foreignTarget(target: BackupTarget, hasTenants: boolean, installation?:
   );
 }
 
-/**
- * Checks, before a run writes anything, that the target belongs to this installation and to this control database.
- * A target of an earlier build, which has no marker, gets one.
- * @throws {OperatorError} when it does not
- */
+/** Checks as `requireOwner`, before a run. A target of an earlier build, which has no marker, gets one. */
 export async function openOwnTarget(control: Queryable, target: BackupTarget): Promise<TargetFiles> {
   if (await isOfEarlierBuild(target)) await initTarget(control, target);
-  await requireOwner(control, target);
-  return requireOnlyWriter(control, target);
+  return requireOwner(control, target);
 }
 
 /**
@@ -89,8 +86,13 @@ export async function openOwnTarget(control: Queryable, target: BackupTarget): P
  * @throws {OperatorError} when it has archives of another control database of this installation
  */
 async function requireOnlyWriter(control: Queryable, target: BackupTarget): Promise<TargetFiles> {
-  const files = await listFiles(target);
-  const [unknown] = await unknownControlArchives(control, files.keys());
+  let files = await listFiles(target);
+  let [unknown] = await unknownControlArchives(control, files.keys());
+  if (unknown) {
+    // A run of this control database may have removed it since the list was read.
+    files = await listFiles(target);
+    [unknown] = await unknownControlArchives(control, files.keys());
+  }
   if (unknown)
     throw new OperatorError(
       `Another control database of this installation writes to ${target.description}: this one does not know ` +
@@ -103,10 +105,11 @@ async function requireOnlyWriter(control: Queryable, target: BackupTarget): Prom
 /**
  * Makes the target one of this installation, unless it is. Its own archives of control databases that it does not know
  * are left for the caller to record.
+ * @param isLost true: the archives that the ledger has in this target are lost, and it begins anew
  * @returns true when it was not one before
- * @throws {OperatorError} when it has archives of another installation
+ * @throws {OperatorError} when it has archives of another installation, or none of those in the ledger
  */
-export async function initTarget(control: Queryable, target: BackupTarget): Promise<boolean> {
+export async function initTarget(control: Queryable, target: BackupTarget, isLost = false): Promise<boolean> {
   await target.check();
   const marker = await readMarker(target);
   if (marker) {
@@ -114,13 +117,34 @@ export async function initTarget(control: Queryable, target: BackupTarget): Prom
     return false;
   }
   const files = [...(await listFiles(target)).keys()];
-  const guids = new Set(files.filter(name => name.startsWith('tenants/')).map(name => name.split('/')[1] ?? ''));
+  if (!isLost) await requireNotMissing(control, target, files);
+  const guids = new Set(files.flatMap(name => parseArchiveName(name)?.tenant ?? []));
   const known = await knownTenants(control, [...guids]);
   const isOwn = guids.size === 0 ? (await unknownControlArchives(control, files)).length === 0 : known === guids.size;
   if (!isOwn) throw foreignTarget(target, await hasTenants(control));
+  await writeMarker(control, target);
+  return true;
+}
+
+/** Writes the marker of a target that has none and is known to be one of this installation. */
+export async function writeMarker(control: Queryable, target: BackupTarget): Promise<void> {
+  if (await readMarker(target)) return;
   const installation = await readInstallationId(control);
   await writeJson(target, markerFile, { format: 1, installation, createdAt: new Date().toISOString() });
-  return true;
+}
+
+async function requireNotMissing(control: Queryable, target: BackupTarget, files: readonly string[]): Promise<void> {
+  const { rows } = await control.query<{ known: number; found: number }>(
+    `select count(*)::int as known, count(*) filter (where file = any ($2::text[]))::int as found
+       from archives where target = $1 and state = 'complete'`,
+    [target.description, files],
+  );
+  const { known, found } = rows[0] ?? { known: 0, found: 0 };
+  if (known > 0 && found === 0)
+    throw new OperatorError(
+      `${target.description} has none of the ${known} archives that were written there: mount it. ` +
+        'If they are lost, begin anew: npx backoffice backup init --lost',
+    );
 }
 
 /** Returns whether an earlier build, which left no marker, has written to the target. */

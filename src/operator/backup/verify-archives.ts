@@ -59,7 +59,7 @@ export async function verifyArchives(
 
 /** It is no fault of the archive: the control database has its key. */
 const lostKey =
-  'the target has no key of it that MASTER_KEY opens. Write it there again: npx backoffice backup run --all';
+  'the target has no key of it that MASTER_KEY opens. Remove the files of its key from the folder keys, if there are any, and write it again: npx backoffice backup run --all';
 
 /** @param known fingerprints of the keys that the control database has */
 async function checkArchive(

@@ -1,18 +1,19 @@
 import { countText } from '../count-text.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 import { defineOperation } from './operation.ts';
+import { flag } from './operation-fields.ts';
 
 export const initOperation = defineOperation({
   name: 'backup init',
   description: 'make BACKUP_TARGET the place of the archives of this installation: once, before the first run',
-  fields: {},
+  fields: { lost: flag('the archives that were there are lost: begin anew') },
   examples: ['backup init # after BACKUP_TARGET is mounted'],
   help: `Writes into the target whose it is. No run writes to a folder that is not mounted, or to the target of another
 installation. In a target of this installation that another control database of it has written to, such as the one that
 this one has replaced, it takes that one's place: it records its archives.`,
   access: 'installation',
   effect: 'changes',
-  async run(_, { installation: { controlUrl, secrets }, output }) {
+  async run({ lost }, { installation: { controlUrl, secrets }, output }) {
     const { withBackupLease } = await import('../backup/lease.ts');
     const { initTarget } = await import('../backup/target-owner.ts');
     const { readTargetKeys } = await import('../backup/read-target-keys.ts');
@@ -20,7 +21,7 @@ this one has replaced, it takes that one's place: it records its archives.`,
     const { storeKeys } = await import('../restore/control/store-keys.ts');
     const target = await openBackupTarget();
     const result = await withBackupLease(controlUrl, 'archives', async control => {
-      const isNew = await initTarget(control, target);
+      const isNew = await initTarget(control, target, lost);
       const keys = await readTargetKeys(target);
       await storeKeys(controlUrl, keys, secrets);
       return { isNew, recorded: await matchLedger(control, { target, keys, secrets }) };

@@ -122,7 +122,7 @@ async function forget(
   await client.query('begin');
   try {
     const record = purgeRecord(tenant, { purgedBy: operatorName(), ...(await readArchiveFacts(client, tenant)) });
-    const signed = record.archives.length === 0 ? signRecord(secrets, record) : undefined;
+    const signed = record.keyFingerprint === null ? signRecord(secrets, record) : undefined;
     await client.query(
       `insert into purged_tenants (id, guid, slug, name, database_name, created_at, record, signature)
         select id, guid, slug, name, database_name, created_at, $1, $2 from tenants where id = $3`,

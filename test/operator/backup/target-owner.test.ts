@@ -108,7 +108,15 @@ describe('the owner of a backup target', () => {
     expect(await fail('tenant', ['backup', 'run', '--all'], copy)).to.match(
       /^Another control database of this installation writes to .*: npx backoffice backup init\n$/,
     );
-    expect(await filesOf()).to.deep.equal(before);
+    expect(await fail('tenant', ['backup', 'prune'], copy)).to.match(/^Another control database of this installation/);
+    const deleted = await run('tenant', ['delete', 'globex', '--yes'], copy);
+    expect(deleted.code, deleted.stderr).to.equal(0);
+    // A copy of an installation has databases of its own.
+    await server.sql(`update tenants set database_name = 'office_none' where slug = 'globex'`, 'office_copy');
+    expect(await fail('tenant', ['purge', 'globex', '--yes'], copy)).to.match(
+      /Another control database of this installation/,
+    );
+    expect(await filesOf(), 'neither a key nor an archive is removed').to.deep.equal(before);
     const taken = await run('tenant', ['backup', 'init'], copy);
     expect([taken.code, taken.stdout], taken.stderr).to.deep.equal([
       0,
@@ -153,6 +161,56 @@ describe('the owner of a backup target', () => {
     expect(await filesOf()).not.to.include('keyring.json');
     expect(await keysOf()).to.have.length(3);
     await succeed('tenant', 'backup', 'verify');
+  });
+
+  it('archives that were completed after the newest archive of the control database are found by its restore, at another path too', async () => {
+    const { DATABASE_URL = '' } = environment;
+    const [acme] = await server.control<{ guid: string; name: string }>(
+      `select guid, database_name as name from tenants where slug = 'acme'`,
+    );
+    await server.sql(`insert into currencies (code, name) values ('CHF', 'Franc')`, acme?.name);
+    const controlArchives = async () => (await filesOf()).filter(name => name.startsWith('control/'));
+    const before = await controlArchives();
+    await succeed('tenant', 'backup', 'run', '--all');
+    // As if the run had been killed before it archived the control database.
+    for (const name of await controlArchives()) if (!before.includes(name)) await rm(join(folder, name));
+    await leaveControl();
+    await server.sql('drop database office with (force)');
+    const moved = `${folder}-moved`;
+    await rename(folder, moved);
+    const restored = await run('control', ['restore'], { BACKUP_TARGET: moved, DATABASE_URL });
+    expect(restored.code, restored.stderr).to.equal(0);
+    await server.sql(`drop database "${acme?.name}" with (force)`);
+    const lost = await run('tenant', ['restore', 'acme', '--lost'], { BACKUP_TARGET: moved });
+    expect(lost.code, lost.stderr).to.equal(0);
+    const [now] = await server.control<{ name: string }>(
+      `select database_name as name from tenants where slug = 'acme'`,
+    );
+    expect(await server.sql(`select code from currencies where code = 'CHF'`, now?.name)).to.have.length(1);
+    await rename(moved, folder);
+    await succeed('tenant', 'backup', 'init');
+    await succeed('tenant', 'backup', 'run', '--all');
+    await succeed('tenant', 'backup', 'verify');
+  });
+
+  it('a damaged key stops neither a restore of the control database nor the runs after it', async () => {
+    const [key = ''] = (await keysOf()).filter(name => !name.startsWith('keys/control/'));
+    await writeFile(join(folder, key), '');
+    await leaveControl();
+    await server.sql('drop database office with (force)');
+    await succeed('control', 'restore');
+    await succeed('tenant', 'backup', 'run', '--all');
+  });
+
+  it('init refuses a folder that has none of the archives of the ledger, unless they are lost', async () => {
+    await rename(folder, `${folder}-mounted`);
+    await mkdir(folder);
+    expect(await fail('tenant', ['backup', 'init'])).to.match(
+      /has none of the \d+ archives that were written there: mount it\..*: npx backoffice backup init --lost\n$/,
+    );
+    expect(await filesOf()).to.deep.equal([]);
+    await rm(folder, { recursive: true });
+    await rename(`${folder}-mounted`, folder);
   });
 
   it('with the control database lost every command names its restore, no other one takes its place, and no key is lost', async () => {

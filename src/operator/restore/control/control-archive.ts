@@ -6,7 +6,6 @@ import { OperatorError } from '../../../operator-error.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../../postgres/migration-steps.ts';
 import { ArchiveFault } from '../../backup/archive/archive-fault.ts';
-import type { ArchiveHeader } from '../../backup/archive/archive-header.ts';
 import type { ArchiveManifest } from '../../backup/archive/archive-manifest.ts';
 import { type ArchiveReader, readArchive } from '../../backup/archive/read-archive.ts';
 import { createKeyring, opensKey, type SealedKey } from '../../backup/data-keys.ts';
@@ -73,7 +72,7 @@ async function timeOf(access: ControlArchiveAccess, file: string): Promise<Date>
 
 /** Returns the time in the name of an archive, which anybody who can write to the target can change. */
 export function timeInName(file: string): Date {
-  return new Date(file.replace(/^control\/(....)(..)(..T..)(..)(..Z).*/, '$1-$2-$3:$4:$5'));
+  return new Date(file.replace(/^.*\/(....)(..)(..T..)(..)(..Z)-.*/, '$1-$2-$3:$4:$5'));
 }
 
 /**
@@ -91,23 +90,18 @@ export async function loadControlArchive(url: string, access: ControlArchiveAcce
 
 /**
  * Opens an archive of the control database and runs `work` on it.
- * @param onHeader receives its clear text, before it is decrypted
  * @throws {ArchiveFault} when it is missing, was changed, or cannot be decrypted
  */
-export async function openControlArchive<T>(
+async function openControlArchive<T>(
   { target, keys, secrets }: ControlArchiveAccess,
   file: string,
   work: (archive: ArchiveReader) => Promise<T>,
-  onHeader: (header: ArchiveHeader) => void = () => {},
 ): Promise<T> {
   const source = await target.read(file);
   if (!source) throw new ArchiveFault('missing', `${target.description} has no such file`);
   const keyring = createKeyring(keys, secrets);
-  const findKey = (header: ArchiveHeader): Buffer => {
-    onHeader(header);
-    return keyring.find(null, header.key);
-  };
-  return readArchive(source, { id: controlArchiveId(file) ?? '', tenant: null }, findKey, work);
+  const archive = { id: controlArchiveId(file) ?? '', tenant: null };
+  return readArchive(source, archive, header => keyring.find(null, header.key), work);
 }
 
 /**

@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { databaseUrl } from '../../../control/server-urls.ts';
 import type { Installation } from '../../../installation.ts';
 import { withConnection } from '../../../postgres/connection.ts';
+import type { SealedKey } from '../../backup/data-keys.ts';
 import type { LaterChanges } from './later-changes.ts';
 
 /** The tenants that were purged after the restored state. */
@@ -31,11 +32,13 @@ interface Suspect {
  * or whose mark this master key has not made, only becomes `deleted`, because nothing must be lost by a forged mark.
  * @param client on the restored control database, which nobody uses yet
  * @param marks `readPurgeMarks`
+ * @param keys of the target: a purge removes that of its tenant
  */
 export async function removePurged(
   client: pg.Client,
   { controlUrl, servers }: Pick<Installation, 'controlUrl' | 'servers'>,
   marks: ReadonlyMap<string, boolean>,
+  keys: readonly SealedKey[],
   later: LaterChanges | undefined,
 ): Promise<PurgedTenants> {
   const purgedLater = later?.purgedTenants ?? [];
@@ -46,7 +49,8 @@ export async function removePurged(
   );
   const purged: PurgedTenants = { removed: [], withheld: [] };
   for (const { id, guid, slug, database, server, adminUrl } of suspects) {
-    const isSure = marks.get(guid) === true || purgedLater.includes(guid);
+    const isMarked = marks.get(guid) === true || purgedLater.includes(guid);
+    const isSure = isMarked && !keys.some(({ tenant }) => tenant === guid);
     const url = adminUrl ? servers.adminUrl({ name: server, adminUrl }) : controlUrl;
     if (isSure && (await isGone(url, database))) {
       await client.query(

@@ -128,7 +128,7 @@ async function restoreAside(
   const later = await takeNewerChanges(controlUrl, access, url, source.at, () => onStep('load newer changes'));
   onStep('remove purged tenants');
   const marks = await readPurgeMarks(access.target, secrets);
-  const purged = await withConnection(url, client => removePurged(client, installation, marks, later));
+  const purged = await withConnection(url, client => removePurged(client, installation, marks, keys, later));
   onStep('end sessions and replace keys');
   const report = await afterRestore({ controlUrl: url, secrets }, later);
   onStep('match ledger with target');

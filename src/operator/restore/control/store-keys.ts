@@ -3,13 +3,12 @@ import { withConnection } from '../../../postgres/connection.ts';
 import { opensKey, type SealedKey } from '../../backup/data-keys.ts';
 
 /**
- * Stores the data keys of the tenants that are there, for further backups and for restores. Of two seals of one key, the
- * one that the master key opens is stored.
+ * Stores the data keys of the tenants that are there, for further backups and for restores. A key that the
+ * master key does not open is left out: a new one seals the next archive of its tenant.
  */
 export async function storeKeys(controlUrl: string, found: readonly SealedKey[], secrets: SecretBox): Promise<void> {
-  const byFingerprint = new Map(found.map(key => [key.fingerprint, key]));
-  for (const key of found) if (opensKey(secrets, key)) byFingerprint.set(key.fingerprint, key);
-  const keys = [...byFingerprint.values()];
+  const opened = found.filter(key => opensKey(secrets, key));
+  const keys = [...new Map(opened.map(key => [key.fingerprint, key])).values()];
   await withConnection(controlUrl, client =>
     client.query(
       `insert into backup_keys (tenant_id, sealed, fingerprint, created_at)
