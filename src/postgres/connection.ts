@@ -56,7 +56,7 @@ export const timeLimits = {
   migrations: { connectMs: 5_000, lockMs: 5_000, statementMs: 5 * 60_000 },
   /** Moves of tenants. A statement waits briefly for a lock, because requests of the tenant may wait meanwhile. */
   move: { connectMs: 5_000, lockMs: 2_000, idleInTransactionMs: 60_000 },
-  /** `requireOwnSession`. A pooler without a free backend lets a query wait. */
+  /** `requireOwnSession` and `findDatabase`. A pooler without a free backend lets a query wait. */
   probe: { connectMs: 5_000, queryMs: 5_000 },
   /** Checks inside a tenant database. */
   doctor: { connectMs: 5_000, statementMs: 30_000 },

@@ -38,12 +38,12 @@ if (kind === 'control') {
   onStep('end');
 } else if (kind === 'lost') {
   const source = await findTenant(installation, subject);
-  const options = { target: openTarget(config.backup) };
+  const options = { target: openTarget(config.backup), destination: '--lost' };
   await restoreArchive(installation, source, options, data => restoreLostTenant(installation, subject, data, onStep));
 } else if (kind === 'side') {
   const source = await findTenant(installation, subject);
-  const options = { target: openTarget(config.backup) };
   const slug = `${subject}-side`;
+  const options = { target: openTarget(config.backup), destination: `--to ${slug}` };
   await restoreArchive(installation, source, options, data =>
     createSideTenant(installation, source, slug, data, onStep),
   );

@@ -5,10 +5,12 @@ import type { RestorableData } from '../restore/side-tenant.ts';
 import { summarise, type TenantSummary } from '../tenants/read-tenants.ts';
 import type { Progress } from './operation-context.ts';
 
-/** Which data of a tenant is restored: that of its newest archive, of another archive, or of a moment. */
+/** Which data of a tenant is restored (that of its newest archive, of another archive, or of a moment), and where. */
 export interface RestoredMoment {
   at: string | undefined;
   archive: string | undefined;
+  /** The option of the command that says where: `--lost`, or `--to <new-slug>`. */
+  destination: string;
 }
 
 interface RestoreDocument extends TenantSummary {
@@ -20,7 +22,7 @@ interface RestoreDocument extends TenantSummary {
 export async function restoreData(
   installation: Installation,
   source: Tenant,
-  { at, archive: id }: RestoredMoment,
+  { at, archive: id, destination }: RestoredMoment,
   progress: Progress,
   restore: (data: RestorableData) => Promise<Tenant>,
 ): Promise<RestoreDocument> {
@@ -39,7 +41,7 @@ export async function restoreData(
   }
   const { openTarget } = await import('../backup/targets/open-target.ts');
   const { restoreArchive } = await import('../restore/restore-archive.ts');
-  const options = { target: openTarget(readConfig().backup), archive: id, onStep };
+  const options = { target: openTarget(readConfig().backup), archive: id, destination, onStep };
   const { tenant, archive } = await restoreArchive(installation, source, options, restore);
   return documentOf(tenant, `${archive.file} of ${archive.snapshotAt.toISOString()}`);
 }

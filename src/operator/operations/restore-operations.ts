@@ -47,9 +47,7 @@ changed and removed since, restore swap puts the restored data in place, and res
     requireOneScope(values);
     if (!('control' in installation)) {
       if (slug === undefined) throw new OperatorError('Name a tenant', { usage: true });
-      const { changeState } = await import('../tenants/transitions.ts');
-      const { guid, status } = await changeState(installation, slug, 'restore');
-      return context.output.result({ slug, guid, status }, () => `${slug} is ${status}.`);
+      return undelete(slug, { installation, ...context });
     }
     if (slug === undefined) {
       const { restoreLostFleet } = await import('./restore-lost-fleet.ts');
@@ -75,6 +73,24 @@ function isUndelete({ at, archive, to, lost }: RestoreFields): boolean {
   return !lost && [at, archive, to].every(value => value === undefined);
 }
 
+async function undelete(slug: string, { installation, output }: Context<'statements'>): Promise<void> {
+  const { changeState } = await import('../tenants/transitions.ts');
+  const { findDatabase } = await import('../tenants/find-database.ts');
+  const { guid, status } = await changeState(installation, slug, 'restore');
+  const { server, exists } = await findDatabase(installation, guid);
+  if (exists === undefined)
+    output.warn(
+      `Server ${server} cannot be queried, so it is not known whether the database of ${slug} exists. ` +
+        'Check both: npx backoffice doctor',
+    );
+  output.result({ slug, guid, status, isDatabaseLost: exists === undefined ? null : !exists }, () =>
+    exists === false
+      ? `${slug} is ${status}, but it is not served: its database does not exist or is incomplete. ` +
+        `Restore it: npx backoffice restore ${slug} --lost`
+      : `${slug} is ${status}.`,
+  );
+}
+
 async function restoreAside({ slug, to, at, archive }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
   if (to === undefined) throw new OperatorError('Give the slug of the new tenant: --to <new-slug>', { usage: true });
@@ -83,7 +99,7 @@ async function restoreAside({ slug, to, at, archive }: OneTenant, context: Conte
   await requireFreeSlug(installation, to);
   const source = await findTenant(installation, slug);
   const document = await copyFrom(installation, source, to, () =>
-    restoreData(installation, source, { at, archive }, progress, data =>
+    restoreData(installation, source, { at, archive, destination: `--to ${to}` }, progress, data =>
       createSideTenant(installation, source, to, data),
     ),
   );
@@ -98,7 +114,7 @@ async function restoreLost({ slug, to, at, archive }: OneTenant, context: Contex
   const { requireLost, restoreLostTenant } = await import('../restore/lost/restore-lost-tenant.ts');
   const source = await findTenant(installation, slug);
   await requireLost(installation, source);
-  const document = await restoreData(installation, source, { at, archive }, progress, data =>
+  const document = await restoreData(installation, source, { at, archive, destination: '--lost' }, progress, data =>
     restoreLostTenant(installation, slug, data),
   );
   output.result(document, () => fieldsText(document));

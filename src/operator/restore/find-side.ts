@@ -2,6 +2,7 @@ import type { Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { findTenant } from '../tenants/tenants.ts';
+import { restoreCommand } from './restore-command.ts';
 import type { RestoreView } from './restore-protocol.ts';
 
 /** A tenant and the restored tenant beside it. */
@@ -39,7 +40,7 @@ export async function findRestoredPair(installation: Installation, slug: string)
   const [row, ...others] = rows;
   if (!row)
     throw new OperatorError(
-      `Nothing is restored beside ${slug}. Restore it: npx backoffice restore ${slug} --at <time> --to <new-slug>`,
+      `Nothing is restored beside ${slug}. Restore an archive: ${restoreCommand(slug, '--to <new-slug>')}`,
     );
   if (others.length > 0)
     throw new OperatorError(

@@ -11,12 +11,15 @@ import type { LedgerEntry } from '../backup/ledger.ts';
 import { loadArchive } from '../backup/load-archive.ts';
 import { openArchive } from '../backup/open-archive.ts';
 import type { BackupTarget } from '../backup/targets/backup-target.ts';
+import { restoreCommand } from './restore-command.ts';
 import type { RestorableData } from './side-tenant.ts';
 
 export interface ArchiveOptions {
   target: BackupTarget;
   /** The id of the archive, or its beginning; undefined: the newest one. */
   archive?: string | undefined;
+  /** The option of `restore` that says where the data goes, for the refusal of an archive: `--to <new-slug>`. */
+  destination: string;
   /** Called at the beginning of each step, with its name. */
   onStep?: (step: string) => void;
 }
@@ -29,7 +32,7 @@ export interface ArchiveOptions {
 export async function restoreArchive(
   installation: Installation,
   source: Tenant,
-  { target, archive: id, onStep = () => {} }: ArchiveOptions,
+  { target, archive: id, destination, onStep = () => {} }: ArchiveOptions,
   restore: (data: RestorableData) => Promise<Tenant>,
 ): Promise<{ tenant: Tenant; archive: LedgerEntry }> {
   const { archive, keyring } = await withConnection(installation.controlUrl, async client => {
@@ -38,7 +41,7 @@ export async function restoreArchive(
     const keys = createKeyring(await readKeys(control), installation.secrets);
     return { archive: chooseArchive(archives, source.slug, id), keyring: keys };
   });
-  return explainingFaults(archive, source.slug, async () => {
+  return explainingFaults(archive, source.slug, restoreCommand(source.slug, destination), async () => {
     onStep(`checking ${archive.file}`);
     await openArchive(target, keyring, archive, checkRows);
     onStep(`loading ${archive.file}`);
@@ -67,16 +70,20 @@ function chooseArchive(archives: readonly LedgerEntry[], slug: string, id: strin
   );
 }
 
-async function explainingFaults<T>({ file }: LedgerEntry, slug: string, work: () => Promise<T>): Promise<T> {
+async function explainingFaults<T>(
+  { file }: LedgerEntry,
+  slug: string,
+  next: string,
+  work: () => Promise<T>,
+): Promise<T> {
   try {
     return await work();
   } catch (error) {
     if (!(error instanceof ArchiveFault)) throw error;
     throw new OperatorError(
-      `The archive ${file} of ${slug} cannot be restored: ${error.message}. Nothing was restored`,
-      {
-        cause: error,
-      },
+      `The archive ${file} of ${slug} cannot be restored: ${error.message}. Nothing was restored. ` +
+        `Restore another archive: ${next}`,
+      { cause: error },
     );
   }
 }

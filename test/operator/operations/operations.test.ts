@@ -133,7 +133,10 @@ describe('operations', () => {
       ['move abort acme', /acme has no unfinished move/],
       ['move acme --back', /acme has no move that can be reversed/],
       ['server drain default --to second', /There is no server second/],
-      ['restore swap acme', /Nothing is restored beside acme/],
+      [
+        'restore swap acme',
+        /Nothing is restored beside acme\..*: npx backoffice backup list acme; npx backoffice restore acme --archive <id> --to <new-slug>\n/,
+      ],
     ];
     for (const [line, reason] of refused) {
       const { code, stderr } = await run(...line.split(' '), '--dry-run');

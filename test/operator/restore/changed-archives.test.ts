@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { createWorld, sql, type World } from '../../support/world.ts';
@@ -45,6 +46,8 @@ describe('restore from archives that were changed, exchanged or brought back', (
     expect(code, what).to.equal(1);
     expect(message, what).to.include(`The archive ${file} of ${slug} cannot be restored: `);
     expect(message, what).to.match(why).and.include('Nothing was restored');
+    const again = `npx backoffice restore ${slug} --archive <id> --to aside`;
+    expect(message, what).to.include(`npx backoffice backup list ${slug}`).and.include(again);
     expect(await control(`select from tenants where slug = 'aside'`), what).to.deep.equal([]);
     expect(await sql(world.acme, `select from pg_database where datname like '%\\_aside\\_%'`), what).to.deep.equal([]);
   }
@@ -57,6 +60,11 @@ describe('restore from archives that were changed, exchanged or brought back', (
     await run('backup', 'init');
     await run('backup', 'run', '--all');
     older = (await newest('acme')).bytes;
+    // The retention keeps the newest archive of each hour, and that of each day.
+    await control(
+      `update archives set snapshot_at = snapshot_at - interval '2 days'
+        where tenant_guid = (select guid from tenants where slug = 'acme')`,
+    );
     await sql(world.acme, `insert into currencies (code, name) values ('CHF', 'Franc')`);
     await run('backup', 'run', '--all');
     [acme, globex] = [await newest('acme'), await newest('globex')];
@@ -107,6 +115,29 @@ describe('restore from archives that were changed, exchanged or brought back', (
     await write(file, Buffer.concat([bytes, Buffer.from([0])]));
     await expectRefused('acme', file, /changed|ends/, 'a byte more');
     await write(file, bytes);
+  });
+
+  it('who follows the refusal of a damaged archive restores an older one, beside the tenant or in place of a lost database', async () => {
+    await write(acme.file, acme.bytes.subarray(0, -1));
+    const { database } = JSON.parse(await run('show', 'acme'));
+    await sql(world.globex, `drop database "${database}" with (force)`);
+    for (const options of [
+      ['acme', '--to', 'acme-followed'],
+      ['acme', '--lost'],
+      ['--lost', '--all'],
+    ]) {
+      const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['restore', ...options], environment);
+      const how = options.includes('--to') ? '--to acme-followed' : '--lost';
+      const named = `npx backoffice backup list acme; npx backoffice restore acme --archive <id> ${how}\n`;
+      expect([code, `${stdout}${stderr}`.includes(named)], `${stdout}${stderr}`).to.deep.equal([1, true]);
+    }
+    const [, { id }] = JSON.parse(await run('backup', 'list', 'acme'));
+    await run('restore', 'acme', '--archive', id, '--to', 'acme-followed');
+    await run('restore', 'acme', '--archive', id, '--lost');
+    const { database: restored } = JSON.parse(await run('show', 'acme'));
+    const adminUrl = databaseUrl(world.acme.adminUrl, restored);
+    expect(await sql({ adminUrl }, 'select code from currencies')).to.deep.equal([{ code: 'EUR' }]);
+    world.acme.adminUrl = adminUrl;
   });
 
   it('another master key, and the data key of another tenant, open no archive', async () => {

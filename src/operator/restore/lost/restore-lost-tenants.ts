@@ -3,6 +3,7 @@ import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../operator-error.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { shareConnection } from '../../../postgres/shared-connection.ts';
+import { ArchiveFault } from '../../backup/archive/archive-fault.ts';
 import { createKeyring, type Keyring, readKeys } from '../../backup/data-keys.ts';
 import { type LedgerEntry, readNewest } from '../../backup/ledger.ts';
 import type { BackupTarget } from '../../backup/targets/backup-target.ts';
@@ -10,6 +11,7 @@ import { errorText } from '../../error-text.ts';
 import { runConcurrently } from '../../run-concurrently.ts';
 import { noSuchServer } from '../../tenants/read-servers.ts';
 import { archiveData } from '../restore-archive.ts';
+import { restoreCommand } from '../restore-command.ts';
 import { restoreLostTenant } from './restore-lost-tenant.ts';
 
 /** The result for one tenant whose database is missing. */
@@ -99,5 +101,9 @@ async function restore(
   archive: LedgerEntry | undefined,
 ): Promise<void> {
   if (!archive) throw new OperatorError('it has no archive');
-  await restoreLostTenant(installation, slug, archiveData(target, keyring, archive));
+  await restoreLostTenant(installation, slug, archiveData(target, keyring, archive)).catch(error => {
+    if (!(error instanceof ArchiveFault)) throw error;
+    const next = `Restore another archive: ${restoreCommand(slug, '--lost')}`;
+    throw new OperatorError(`${error.message}. ${next}`, { cause: error });
+  });
 }

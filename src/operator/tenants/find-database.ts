@@ -1,0 +1,41 @@
+import type { Server } from '../../control/fleet-entities.ts';
+import type { InstallationAccess } from '../../installation.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import type { Statements } from '../../postgres/statements.ts';
+
+interface Access extends Pick<InstallationAccess, 'servers'> {
+  readonly statements: Statements;
+}
+
+interface Placement extends Pick<Server, 'adminUrl'> {
+  database: string;
+  server: string;
+  isRestoring: boolean;
+}
+
+/**
+ * Returns whether the server of a tenant has its database; false also for one that is half dropped or half restored.
+ * @returns undefined as `exists` when the server cannot be queried within seconds
+ */
+export async function findDatabase(
+  { statements, servers }: Access,
+  guid: string,
+): Promise<{ server: string; exists: boolean | undefined }> {
+  const [tenant] = await statements.execute<[Placement]>(
+    `select database_name as database, s.name as server, admin_url as "adminUrl", restoring is not null as "isRestoring"
+       from tenants t join servers s on s.id = server_id where guid = ?`,
+    [guid],
+  );
+  const { database, server, adminUrl, isRestoring } = tenant;
+  if (isRestoring) return { server, exists: false };
+  const find = async (): Promise<boolean> =>
+    withConnection(
+      servers.adminUrl({ name: server, adminUrl }),
+      async admin => {
+        const text = 'select from pg_database where datname = $1 and datconnlimit <> -2';
+        return (await admin.query(text, [database])).rowCount === 1;
+      },
+      { kind: 'probe' },
+    );
+  return { server, exists: await find().catch(() => undefined) };
+}

@@ -1,0 +1,55 @@
+import { expect } from 'chai';
+import { runCommand } from '../../support/run-command.ts';
+import { type SilentProxy, startSilentProxy } from '../../support/silent-proxy.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+import { createWorld, sql, type World } from '../../support/world.ts';
+
+describe('restore of a deleted tenant', () => {
+  let world: World;
+  let proxy: SilentProxy;
+
+  const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
+  const control = (text: string) => world.control.em.fork().execute(text);
+  const undelete = async (slug: string) => {
+    expect((await run('delete', slug, '--yes')).code).to.equal(0);
+    const { code, stdout, stderr } = await run('restore', slug);
+    expect([code, await control(`select status from tenants where slug = '${slug}'`)], stderr).to.deep.equal([
+      0,
+      [{ status: 'active' }],
+    ]);
+    const again = await run('restore', slug, '--json');
+    return { stdout, stderr, isDatabaseLost: JSON.parse(again.stdout).isDatabaseLost };
+  };
+
+  before(async () => {
+    [world, proxy] = await Promise.all([createWorld(), startSilentProxy()]);
+  });
+  after(async () => {
+    await world.close();
+    await proxy.close();
+  });
+
+  it('names the command that restores the database of the tenant, if it is missing or half restored', async () => {
+    const lost =
+      'acme is active, but it is not served: its database does not exist or is incomplete. ' +
+      'Restore it: npx backoffice restore acme --lost\n';
+    await control(`update tenants set restoring = 'an archive' where slug = 'acme'`);
+    expect(await undelete('acme')).to.deep.equal({ stdout: lost, stderr: '', isDatabaseLost: true });
+    await control(`update tenants set restoring = null where slug = 'acme'`);
+    expect(await undelete('acme')).to.deep.equal({ stdout: 'acme is active.\n', stderr: '', isDatabaseLost: false });
+    await sql(world.globex, `drop database "${world.acme.database}" with (force)`);
+    expect(await undelete('acme')).to.deep.equal({ stdout: lost, stderr: '', isDatabaseLost: true });
+    expect((await undelete('globex')).stdout).to.equal('globex is active.\n');
+  });
+
+  it('succeeds with a warning while the server of the tenant does not respond', async () => {
+    const url = proxy.through(postgresUrl());
+    const added = await runCommand('scripts/tenant.ts', ['server', 'add', 'quiet'], world.environment, url);
+    expect(added.code, added.stderr).to.equal(0);
+    await control(`update tenants set server_id = (select id from servers where name = 'quiet') where slug = 'globex'`);
+    proxy.silence(new URL(url).pathname.slice(1));
+    const { stdout, stderr, isDatabaseLost } = await undelete('globex');
+    expect([stdout, isDatabaseLost]).to.deep.equal(['globex is active.\n', null]);
+    expect(stderr).to.match(/^Warning: .*quiet.* npx backoffice doctor\n$/);
+  });
+});
