@@ -47,12 +47,13 @@ export async function readLedger(control: Queryable, target: string): Promise<Le
 }
 
 /**
- * Returns the newest complete archive of each database in a target, by the guid of the tenant (null: the control
- * database).
+ * Returns the newest complete archive of each database in a target whose key exists, by the guid of the tenant (null: the
+ * control database).
  */
 export async function readNewest(control: Queryable, target: string): Promise<Map<string | null, LedgerEntry>> {
   const { rows } = await control.query<Row>(
-    `select distinct on (tenant_guid) ${fields} from archives where state = 'complete' and target = $1
+    `select distinct on (tenant_guid) ${fields} from archives a where state = 'complete' and target = $1
+        and exists (select from backup_keys k where k.fingerprint = a.key_fingerprint)
       order by tenant_guid, snapshot_at desc`,
     [target],
   );

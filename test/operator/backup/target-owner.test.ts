@@ -112,11 +112,18 @@ describe('the owner of a backup target', () => {
     const deleted = await run('tenant', ['delete', 'globex', '--yes'], copy);
     expect(deleted.code, deleted.stderr).to.equal(0);
     // A copy of an installation has databases of its own.
-    await server.sql(`update tenants set database_name = 'office_none' where slug = 'globex'`, 'office_copy');
+    await server.sql(
+      `update tenants set database_name = 'office_none', role_name = 'office_none' where slug = 'globex'`,
+      'office_copy',
+    );
     expect(await fail('tenant', ['purge', 'globex', '--yes'], copy)).to.match(
       /Another control database of this installation/,
     );
     expect(await filesOf(), 'neither a key nor an archive is removed').to.deep.equal(before);
+    await server.sql('drop database office_copy with (force)');
+    await leaveControl();
+    await server.sql('create database office_copy template office');
+    await succeed('tenant', 'backup', 'run', '--all');
     const taken = await run('tenant', ['backup', 'init'], copy);
     expect([taken.code, taken.stdout], taken.stderr).to.deep.equal([
       0,
@@ -170,10 +177,13 @@ describe('the owner of a backup target', () => {
     );
     await server.sql(`insert into currencies (code, name) values ('CHF', 'Franc')`, acme?.name);
     const controlArchives = async () => (await filesOf()).filter(name => name.startsWith('control/'));
-    const before = await controlArchives();
+    const before = await Promise.all(
+      (await controlArchives()).map(async name => ({ name, bytes: await readFile(join(folder, name)) })),
+    );
     await succeed('tenant', 'backup', 'run', '--all');
     // As if the run had been killed before it archived the control database.
-    for (const name of await controlArchives()) if (!before.includes(name)) await rm(join(folder, name));
+    for (const name of await controlArchives()) await rm(join(folder, name));
+    for (const { name, bytes } of before) await writeFile(join(folder, name), bytes);
     await leaveControl();
     await server.sql('drop database office with (force)');
     const moved = `${folder}-moved`;
