@@ -1,15 +1,12 @@
 import pLimit from 'p-limit';
-import type pg from 'pg';
 import { controlHead } from '../../../control/control-version.ts';
 import type { SecretBox } from '../../../control/secret-box.ts';
 import { OperatorError } from '../../../operator-error.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../../postgres/migration-steps.ts';
 import { ArchiveFault } from '../../backup/archive/archive-fault.ts';
-import type { ArchiveManifest } from '../../backup/archive/archive-manifest.ts';
 import { type ArchiveReader, readArchive } from '../../backup/archive/read-archive.ts';
 import { createKeyring, opensKey, type SealedKey } from '../../backup/data-keys.ts';
-import { completeArchive } from '../../backup/ledger.ts';
 import { loadArchive } from '../../backup/load-archive.ts';
 import { readTargetKeys } from '../../backup/read-target-keys.ts';
 import { controlArchiveId } from '../../backup/recorded-archive.ts';
@@ -84,7 +81,6 @@ export async function loadControlArchive(url: string, access: ControlArchiveAcce
   await openControlArchive(access, file, async archive => {
     await createControlSchema(url, archive.manifest.schemaVersion);
     await withConnection(url, client => loadArchive(client, archive), { settings: canonicalTextSettings });
-    await withConnection(url, client => completeOwnEntry(client, access.target, file, archive.manifest));
   });
 }
 
@@ -102,22 +98,6 @@ async function openControlArchive<T>(
   const keyring = createKeyring(keys, secrets);
   const archive = { id: controlArchiveId(file) ?? '', tenant: null };
   return readArchive(source, archive, header => keyring.find(null, header.key), work);
-}
-
-/**
- * Completes the entry of the restored archive in the ledger. The archive was made while the entry was `writing`, and
- * the next backup run removes the files of such entries.
- */
-async function completeOwnEntry(
-  client: pg.Client,
-  target: BackupTarget,
-  file: string,
-  manifest: ArchiveManifest,
-): Promise<void> {
-  let bytes = 0;
-  for await (const stored of target.list(file)) bytes = stored.bytes;
-  const rows = manifest.tables.reduce((sum, table) => sum + table.rows, 0);
-  await completeArchive(client, controlArchiveId(file) ?? '', { ...manifest, rows, bytes });
 }
 
 /** Brings an empty control database to an earlier version. @throws {OperatorError} when this build does not know it */
