@@ -167,7 +167,8 @@ describe('sizes of tables with unpaged lists', () => {
        delete from order_statuses;
        insert into order_statuses (name) select i::text from generate_series(1, 9999) i;
        delete from system_options;
-       insert into system_options (system_option_type_id, value) select 1, repeat('x', 4000) from generate_series(1, 1037)`,
+       insert into system_options (system_option_type_id, value, created_at)
+         select 1, repeat('x', 4000), '2026-01-01 00:00:00.123456+00' from generate_series(1, 1037)`,
     );
     const statuses = '/api/v1/OrderStatuses';
     expect((await admin.post(statuses, { Name: 'Last' })).status).to.equal(201);
