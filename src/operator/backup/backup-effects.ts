@@ -97,8 +97,11 @@ export function createBackupEffects(run: Run): BackupEffects<Subject, Planned, W
       report({ slug, state: 'archived', file, rows, bytes, ms, error: null });
     },
     abandon: async ({ candidate: { slug }, entry: { id, file }, startedAt }, error) => {
-      await target.remove(file).catch(() => {}); // otherwise the next run removes it
-      await forgetArchive(control, id);
+      const isRemoved = await target.remove(file).then(
+        () => true,
+        () => false, // the ledger keeps the archive, so that the next run removes its file
+      );
+      if (isRemoved) await forgetArchive(control, id);
       const ms = Math.round(performance.now() - startedAt);
       report({ slug, state: 'failed', file: null, rows: 0, bytes: 0, ms, error: errorText(error) });
     },

@@ -36,7 +36,7 @@ export interface BackupEffects<Subject extends BackupSubject, Planned, Written, 
   write(planned: Planned): Promise<Written>;
   /** Records that the file of an archive is complete. */
   complete(planned: Planned, written: Written): Promise<void>;
-  /** Removes the file and the record of an archive that failed. */
+  /** Removes the file of an archive that failed, and then its record. A file that stays keeps its record. */
   abandon(planned: Planned, error: unknown): Promise<void>;
   /** Runs the work for all planned archives, some of them at the same time. */
   forEach(planned: readonly Planned[], work: (planned: Planned) => Promise<void>): Promise<void>;

@@ -84,6 +84,26 @@ describe('backup runs and their target', () => {
     expect(code, stderr).to.equal(0);
     expect(states(stdout)).to.have.deep.members(['acme: archived', 'globex: archived', 'null: archived']);
   });
+
+  it('a file that an archive has left, and that could not be removed, is removed by the next run', async () => {
+    await sql(world.acme, `insert into currencies (code, name) values ('CHF', 'Franc')`);
+    const files = () => [...s3.store.objects.keys()].filter(name => name.includes(`tenants/${world.acme.guid}/`));
+    const before = files();
+    // The store keeps the file, and its answer is lost.
+    s3.faultOf = request => {
+      if (!request.includes(`/tenants/${world.acme.guid}/`)) return undefined;
+      if (request.startsWith('PUT')) return { kind: 'no answer' };
+      return request.startsWith('DELETE') ? { kind: 'status', status: 403, code: 'AccessDenied' } : undefined;
+    };
+    const failed = await backup('run', '--all');
+    s3.faultOf = () => undefined;
+    expect(states(failed.stdout)).to.include('acme: failed');
+    const [left = ''] = files().filter(name => !before.includes(name));
+    expect(left).to.match(/\.archive$/);
+    const { code, stderr } = await backup('run', '--all');
+    expect(code, stderr).to.equal(0);
+    expect(files()).not.to.include(left);
+  });
 });
 
 function states(stdout: string): string[] {
