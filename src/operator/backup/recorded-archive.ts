@@ -23,10 +23,17 @@ export interface NamedArchive {
   readonly tenant: string | null;
 }
 
-/** @returns undefined for a name that no archive has */
+/** @returns undefined for a name that no archive has, such as one with an impossible time */
 export function parseArchiveName(file: string): NamedArchive | undefined {
   const [, tenant = null, id] = archiveName.exec(file) ?? [];
-  return id === undefined ? undefined : { id, tenant };
+  if (id === undefined) return undefined;
+  const at = timeInName(file);
+  return !Number.isNaN(at.getTime()) && archiveFile(tenant, id, at) === file ? { id, tenant } : undefined;
+}
+
+/** Returns the time in the name of an archive, which anybody who can write to the target can change. */
+export function timeInName(file: string): Date {
+  return new Date(file.replace(/^.*\/(....)(..)(..T..)(..)(..Z)-.*/, '$1-$2-$3:$4:$5'));
 }
 
 /** Returns the id in the name of an archive of the control database. @returns undefined for another name */

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -136,6 +137,19 @@ describe('the owner of a backup target', () => {
     await succeed('tenant', 'backup', 'run', '--all');
     await succeed('tenant', 'backup', 'verify');
     await server.sql('drop database office_copy with (force)');
+  });
+
+  it('a file with an impossible time in its name is no archive: a run, init and a restore ignore it', async () => {
+    const names = ['99999999T999999Z', '29990230T000000Z'].map(time => `control/${time}-${randomUUID()}.archive`);
+    for (const name of names) await writeFile(join(folder, name), 'of somebody else');
+    const other = { DATABASE_URL: databaseUrl(environment.DATABASE_URL ?? '', 'office_other') };
+    const { code, stdout, stderr } = await run('control', ['restore'], other);
+    expect(code, stderr).to.equal(0);
+    for (const name of names) expect(stdout).not.to.include(name);
+    await server.sql('drop database office_other with (force)');
+    await succeed('tenant', 'backup', 'run', '--all');
+    expect(await succeed('tenant', 'backup', 'init')).to.include('belongs to this installation already');
+    for (const name of names) await rm(join(folder, name));
   });
 
   it('a run writes a key again that the target has lost, and verify names it before', async () => {

@@ -9,7 +9,7 @@ import { type ArchiveReader, readArchive } from '../../backup/archive/read-archi
 import { createKeyring, opensKey, type SealedKey } from '../../backup/data-keys.ts';
 import { loadArchive } from '../../backup/load-archive.ts';
 import { readTargetKeys } from '../../backup/read-target-keys.ts';
-import { controlArchiveId } from '../../backup/recorded-archive.ts';
+import { controlArchiveId, timeInName } from '../../backup/recorded-archive.ts';
 import type { BackupTarget } from '../../backup/targets/backup-target.ts';
 import { canonicalTextSettings } from '../../table-checksums.ts';
 
@@ -65,11 +65,6 @@ async function timeOf(access: ControlArchiveAccess, file: string): Promise<Date>
     if (!(error instanceof ArchiveFault)) throw error;
     return timeInName(file);
   }
-}
-
-/** Returns the time in the name of an archive, which anybody who can write to the target can change. */
-export function timeInName(file: string): Date {
-  return new Date(file.replace(/^.*\/(....)(..)(..T..)(..)(..Z)-.*/, '$1-$2-$3:$4:$5'));
 }
 
 /**

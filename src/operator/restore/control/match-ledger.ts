@@ -2,10 +2,10 @@ import type { Queryable } from '../../../postgres/shared-connection.ts';
 import { ArchiveFault } from '../../backup/archive/archive-fault.ts';
 import { readArchive } from '../../backup/archive/read-archive.ts';
 import { createKeyring } from '../../backup/data-keys.ts';
-import { type NamedArchive, parseArchiveName } from '../../backup/recorded-archive.ts';
+import { type NamedArchive, parseArchiveName, timeInName } from '../../backup/recorded-archive.ts';
 import { listFiles, writeMarker } from '../../backup/target-owner.ts';
 import { runConcurrently } from '../../run-concurrently.ts';
-import { type ControlArchiveAccess, timeInName } from './control-archive.ts';
+import type { ControlArchiveAccess } from './control-archive.ts';
 
 const concurrentReads = 4;
 
