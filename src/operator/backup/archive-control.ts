@@ -52,7 +52,10 @@ async function removeFormerKeys(control: Queryable, target: BackupTarget, presen
   }
 }
 
-/** Returns whether a tenant was purged since the newest key of the control database was made. */
+/**
+ * Returns whether a tenant was purged since the newest key of the control database was made. A purge is committed after
+ * its `purged_at`, but no key is made in between: both lock the row of `installation`.
+ */
 async function isKeyOutdated(control: Queryable): Promise<boolean> {
   const { rowCount } = await control.query(
     `select from purged_tenants

@@ -38,6 +38,7 @@ export function createControlKey(control: Queryable, secrets: SecretBox): Promis
   return insertKeys(control, secrets, [{ id: null, guid: null }]);
 }
 
+/** Waits until no purge is about to be committed (`isKeyOutdated`). */
 async function insertKeys(
   control: Queryable,
   secrets: SecretBox,
@@ -49,8 +50,9 @@ async function insertKeys(
     return { id, fingerprint, sealed: secrets.seal(key, owners.backupKey(guid, fingerprint)) };
   });
   await control.query(
-    `insert into backup_keys (tenant_id, sealed, fingerprint) select * from unnest($1::bigint[], $2::bytea[], $3::text[])
-      on conflict (tenant_id) do nothing`,
+    `with no_purge as materialized (select from installation for share)
+     insert into backup_keys (tenant_id, sealed, fingerprint)
+     select k.* from no_purge, unnest($1::bigint[], $2::bytea[], $3::text[]) as k on conflict (tenant_id) do nothing`,
     [keys.map(({ id }) => id), keys.map(({ sealed }) => sealed), keys.map(({ fingerprint }) => fingerprint)],
   );
 }

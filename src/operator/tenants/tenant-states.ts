@@ -112,7 +112,11 @@ export async function createRemoval(
   };
 }
 
-/** Removes the rows of a tenant from the control database, except for one row in `purged_tenants`. */
+/**
+ * Removes the rows of a tenant from the control database, except for one row in `purged_tenants`. The lock lets no key
+ * of the control database be made from `purged_at` to the commit: a key that is newer than `purged_at` seals no archive
+ * with this tenant.
+ */
 async function forget(
   client: pg.Client,
   tenant: Tenant,
@@ -121,11 +125,12 @@ async function forget(
   const { id, guid } = tenant;
   await client.query('begin');
   try {
+    await client.query('select from installation for update');
     const record = purgeRecord(tenant, { purgedBy: operatorName(), ...(await readArchiveFacts(client, tenant)) });
     const signed = record.keyFingerprint === null ? signRecord(secrets, record) : undefined;
     await client.query(
-      `insert into purged_tenants (id, guid, slug, name, database_name, created_at, record, signature)
-        select id, guid, slug, name, database_name, created_at, $1, $2 from tenants where id = $3`,
+      `insert into purged_tenants (id, guid, slug, name, database_name, created_at, purged_at, record, signature)
+        select id, guid, slug, name, database_name, created_at, clock_timestamp(), $1, $2 from tenants where id = $3`,
       [signed?.text ?? JSON.stringify(record), signed?.signature, id],
     );
     await client.query(`update operator_actions set arguments = '{}', error = null where tenant_guid = $1`, [guid]);
