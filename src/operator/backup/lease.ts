@@ -12,7 +12,7 @@ const leases = {
 /**
  * Runs `work` while no other process has the same lease. The lease ends with the connection, also when this process is
  * killed. `work` writes the ledger on that connection, so a process that has lost its lease cannot go on.
- * @param lease `archives`: files are written or removed; `drill`: scratch databases are made; `retention`:
+ * @param lease `archives`: files are written or removed, or data keys are sealed again; `drill`: scratch databases are made; `retention`:
  *   old rows are removed from tenants
  * @throws {OperatorError} when another process has the lease
  */

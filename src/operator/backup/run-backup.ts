@@ -1,5 +1,6 @@
 import type { Installation } from '../../installation.ts';
 import { operatorName } from '../operator-name.ts';
+import { requireMasterKey } from '../require-master-key.ts';
 import { createBackupEffects } from './backup-effects.ts';
 import { runBackupSteps } from './backup-protocol.ts';
 import type { BackupOutcome, BackupRequest } from './backup-request.ts';
@@ -30,7 +31,7 @@ interface Observers {
  * that the retention does not keep. A tenant that fails does not affect the others. A run can be killed at any point:
  * `runBackupSteps` says why nothing is lost.
  * An archive that the target has lost makes the run fail once; its tenant is archived again.
- * @throws {OperatorError} when another run is in progress, the target cannot be used or belongs to another installation,
+ * @throws {OperatorError} when another run is in progress, `MASTER_KEY` is a former one, the target cannot be used or belongs to another installation,
  *   or a tenant does not exist
  */
 export async function runBackup(
@@ -41,6 +42,7 @@ export async function runBackup(
 ): Promise<BackupReport> {
   const startedAt = performance.now();
   return withBackupLease(installation.controlUrl, 'archives', async control => {
+    await requireMasterKey(installation.statements, installation.secrets); // a reseal may have ended just before
     const files = await openOwnTarget(control, target);
     const id = await beginBackupRun(control, operatorName());
     const counts: RunCounts = { archived: 0, unchanged: 0, failed: 0, bytes: 0 };
