@@ -5,13 +5,16 @@ import { errorText } from '../error-text.ts';
 import type { PurgeRecord } from '../tenants/purge-record.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 import { defineOperation } from './operation.ts';
-import { argument } from './operation-fields.ts';
+import { argument, flag } from './operation-fields.ts';
 
 const purge = defineOperation({
   name: 'purge',
   description:
     'remove a deleted tenant permanently: database, login role, keys, users, sessions; no archive can be read',
-  fields: { slug: argument('slug') },
+  fields: {
+    slug: argument('slug'),
+    lostTargets: flag('other backup targets that have its archives do not exist any more: the record names them'),
+  },
   examples: ['purge acme --reason "30 days after the end of the contract"'],
   access: 'installation',
   effect: 'destroys',
@@ -28,13 +31,14 @@ const purge = defineOperation({
       confirm: { name: slug, consequence: 'and all of its data will be removed permanently' },
     };
   },
-  async run({ slug }, { installation, output, progress }) {
+  async run({ slug, lostTargets }, { installation, output, progress }) {
     const { purgeTenant } = await import('../tenants/tenant-states.ts');
     const { endPurge, findUnendedPurge } = await import('../tenants/purge-end.ts');
     progress.step(`purging ${slug}`);
     const purged = (await findUnendedPurge(installation, slug)) ?? (await purgeTenant(installation, slug));
+    const removeKey = () => removeDestroyedKey(installation, slug);
     const { text, signature } =
-      'text' in purged ? purged : await endPurge(installation, purged, () => removeDestroyedKey(installation, slug));
+      'text' in purged ? purged : await endPurge(installation, purged, removeKey, lostTargets);
     const record = JSON.parse(text) as PurgeRecord;
     const result = { slug, status: 'purged', record: text, signature: signature.toString('base64') };
     output.result(result, () => purgeText(slug, record));
@@ -43,14 +47,19 @@ const purge = defineOperation({
 
 export const operations = [purge];
 
-function purgeText(slug: string, { keyFingerprint, archives }: PurgeRecord): string {
+function purgeText(slug: string, { keyFingerprint, archives, keyRemovedFrom, keyLeftIn }: PurgeRecord): string {
   if (archives.length === 0) return `${slug} is purged.`;
+  if (keyLeftIn.length > 0)
+    return (
+      `${slug} is purged. The key of its archives (${keyFingerprint}) is removed from ${keyRemovedFrom.join(' and ')}. ` +
+      `${keyLeftIn.join(' and ')} may still have it: with the master key, its archives there can be read.`
+    );
   const lost = countText(archives.length, 'archive is', 'archives are');
   return `${slug} is purged. The key of its archives (${keyFingerprint}) is destroyed: ${lost} unreadable.`;
 }
 
-/** Removes the data key of a purged tenant from the backup target. */
-async function removeDestroyedKey({ controlUrl, secrets }: Installation, slug: string): Promise<void> {
+/** Removes the data key of a purged tenant from the backup target, whose description it returns. */
+async function removeDestroyedKey({ controlUrl, secrets }: Installation, slug: string): Promise<string> {
   const { requireOwner } = await import('../backup/target-owner.ts');
   const { removePurgedKeys } = await import('../backup/target-keys.ts');
   const { withConnection } = await import('../../postgres/connection.ts');
@@ -60,6 +69,7 @@ async function removeDestroyedKey({ controlUrl, secrets }: Installation, slug: s
       await requireOwner(control, target);
       await removePurgedKeys(control, target, secrets);
     });
+    return target.description;
   } catch (cause) {
     throw new OperatorError(
       `${slug} is removed, but the key of its archives is still in the backup target ` +

@@ -11,8 +11,12 @@ export interface PurgeRecord {
   readonly purgedBy: string;
   /** The data key of its archives, which was destroyed; null: it had none. */
   readonly keyFingerprint: string | null;
-  /** The archives that nobody can read any more, wherever they were copied to. */
+  /** The archives that nobody can read any more, wherever they were copied to, unless `keyLeftIn` has a target. */
   readonly archives: readonly { readonly id: string; readonly target: string; readonly file: string }[];
+  /** The backup targets from which the key was removed. */
+  readonly keyRemovedFrom: readonly string[];
+  /** The targets that have archives of the tenant and may have its key: the operator gave them up (`--lost-targets`). */
+  readonly keyLeftIn: readonly string[];
   /** The Ed25519 key that verifies the signature: 32 bytes in base64url. */
   readonly publicKey: string;
 }
@@ -34,6 +38,8 @@ export function purgeRecord(
     tenant: { guid, slug, name, createdAt: createdAt.toISOString() },
     database: databaseName,
     purgedAt: new Date().toISOString(),
+    keyRemovedFrom: [],
+    keyLeftIn: [],
     ...facts,
   };
 }

@@ -35,7 +35,7 @@ export async function requirePurgeable(control: pg.Client, tenant: Tenant): Prom
  * free; the name of the database is never used again. From its first step on nothing brings the tenant back.
  * @param onStep called before each step
  * @returns the signed record of what was destroyed, which is also in `purged_tenants`; or, if the tenant has archives,
- *   the purge whose record is signed when the backup target has no key of them either (`endPurge`)
+ *   the purge whose record is signed when no backup target has a key of them either (`endPurge`)
  * @throws {OperatorError} when there is no such tenant, or it must be deleted first
  */
 export async function purgeTenant(

@@ -12,6 +12,7 @@ import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 
 describe('purge', () => {
+  const slugs = ['acme', 'globex', 'hooli', 'initech', 'umbrella', 'vandelay'];
   let server: DedicatedServer;
   let archives: string;
   let environment: Record<string, string>;
@@ -20,12 +21,10 @@ describe('purge', () => {
   before(async () => {
     [server, archives] = await Promise.all([createDedicatedServer(), makeServerFolder('archives')]);
     environment = { ...server.environment, BACKUP_TARGET: archives };
-    for (const slug of ['acme', 'globex', 'initech', 'umbrella'])
-      databases.set(slug, (await server.provision(slug)).tenant.databaseName);
+    for (const slug of slugs) databases.set(slug, (await server.provision(slug)).tenant.databaseName);
     expect((await run('backup', 'init')).code).to.equal(0);
     expect((await run('backup', 'run', '--all')).code).to.equal(0);
-    for (const slug of ['acme', 'globex', 'initech', 'umbrella'])
-      expect((await run('delete', slug, '--yes')).code).to.equal(0);
+    for (const slug of slugs) expect((await run('delete', slug, '--yes')).code).to.equal(0);
   });
   after(async () => {
     await server.close();
@@ -98,6 +97,59 @@ describe('purge', () => {
     expect(await keys('globex')).to.deep.equal([]);
     expect(await isSigned()).to.deep.equal([{ signed: true }]);
     expect((await run('purge', 'globex', '--yes')).stderr).to.include('There is no tenant globex');
+  });
+
+  it('a purge ends only when its key is removed from every target with archives of the tenant, and names a lost one', async () => {
+    const other = await makeServerFolder('other');
+    const elsewhere = { ...environment, BACKUP_TARGET: other };
+    const purge = (slug: string, settings: Record<string, string>, ...options: string[]) =>
+      runCommand('scripts/tenant.ts', ['purge', slug, '--yes', ...options], settings);
+    const signed = async (slug: string) => {
+      const [row] = await server.control<{ record: string; isSigned: boolean }>(
+        `select record, signature is not null as "isSigned" from purged_tenants where slug = '${slug}'`,
+      );
+      const { keyRemovedFrom, keyLeftIn } = JSON.parse(row?.record ?? '{}');
+      return { isSigned: row?.isSigned, keyRemovedFrom, keyLeftIn };
+    };
+    const [hooli] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'hooli'`);
+    const keys = () => readdir(join(archives, 'keys', hooli?.guid ?? ''));
+    expect((await runCommand('scripts/tenant.ts', ['backup', 'init'], elsewhere)).code).to.equal(0);
+    await rename(archives, `${archives}-away`);
+    expect((await purge('hooli', environment)).code).to.equal(1);
+    const wrong = await purge('hooli', elsewhere);
+    expect([wrong.code, wrong.stdout, wrong.stderr]).to.deep.equal([
+      1,
+      '',
+      `hooli is removed, and folder ${other} has no key of its archives, but folder ${archives} may still have it. Run ` +
+        'the purge again with that BACKUP_TARGET: npx backoffice purge hooli (if it does not exist any more: ' +
+        '--lost-targets).\n',
+    ]);
+    const { BACKUP_TARGET: _, ...without } = environment;
+    const none = await purge('hooli', without);
+    expect([none.code, none.stdout]).to.deep.equal([1, '']);
+    expect(none.stderr).to.match(/^hooli is removed, but the key .* \(BACKUP_TARGET is not set/);
+    await rename(`${archives}-away`, archives);
+    expect(await keys()).to.have.length(1);
+    expect((await signed('hooli')).isSigned).to.equal(false);
+
+    const ended = await purge('hooli', environment);
+    expect([ended.code, ended.stderr]).to.deep.equal([0, '']);
+    expect(await keys()).to.deep.equal([]);
+    expect(await signed('hooli')).to.deep.equal({
+      isSigned: true,
+      keyRemovedFrom: [`folder ${other}`, `folder ${archives}`],
+      keyLeftIn: [],
+    });
+
+    const lost = await purge('vandelay', elsewhere, '--lost-targets');
+    expect([lost.code, lost.stderr]).to.deep.equal([0, '']);
+    expect(lost.stdout).to.match(/is removed from folder \S+other\S+\. folder \S+archives\S+ may still have it: /);
+    expect(await signed('vandelay')).to.deep.equal({
+      isSigned: true,
+      keyRemovedFrom: [`folder ${other}`],
+      keyLeftIn: [`folder ${archives}`],
+    });
+    await rm(other, { recursive: true });
   });
 
   it('a restore beside a tenant that is purged meanwhile is refused in one sentence, and leaves nothing', async () => {
