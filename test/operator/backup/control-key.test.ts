@@ -34,9 +34,13 @@ describe('the key of the archives of the control database', () => {
     await holder.query(`begin; ${text}`);
     return work().finally(() => holder.end());
   }
-  /** Returns how many sessions wait for a lock. */
-  const waiting = async (): Promise<number> =>
-    (await server.sql(`select from pg_stat_activity where wait_event_type = 'Lock'`)).length;
+  /** Returns whether a statement with this text waits for a lock. */
+  const isWaiting = async (text: string): Promise<boolean> => {
+    const sessions = await server.sql<{ query: string }>(
+      `select query from pg_stat_activity where wait_event_type = 'Lock'`,
+    );
+    return sessions.some(({ query }) => query.includes(text));
+  };
 
   before(async () => {
     [server, folder] = await Promise.all([createDedicatedServer(), makeServerFolder('archives')]);
@@ -60,16 +64,17 @@ describe('the key of the archives of the control database', () => {
       `select from users where tenant_id = (select id from tenants where slug = 'initech') for update`,
       async () => {
         const purging = startScript('scripts/tenant.ts', ['purge', 'initech', '--yes'], environment);
-        await eventually(async () => (await waiting()) === 1);
+        await eventually(() => isWaiting('delete from tenants'));
         const running = startScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
-        await eventually(async () => running.process.exitCode !== null || (await waiting()) === 2);
+        await eventually(async () => running.process.exitCode !== null || (await isWaiting('insert into backup_keys')));
         await copyArchives();
         return { purging, running };
       },
     );
     const purged = await purging.ended;
     expect(purged.code, purged.stderr).to.equal(0);
-    await running.ended;
+    const overlapped = await running.ended;
+    expect(overlapped.stdout, overlapped.stderr).to.include('(control database): archived');
     await copyArchives();
     await succeed('backup', 'run', '--all');
     await copyArchives();
@@ -101,7 +106,7 @@ describe('the key of the archives of the control database', () => {
     expect((await control('register-key', { MASTER_KEY_PREVIOUS: next })).code).to.equal(0);
     const { running, refused } = await whileOpen('lock table archives in share row exclusive mode', async () => {
       const running = startScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
-      await eventually(async () => (await waiting()) === 1);
+      await eventually(() => isWaiting('archives'));
       return { running, refused: await reseal() };
     });
     const { code, stdout, stderr } = await running.ended;
