@@ -111,9 +111,13 @@ export function createBackupEffects(run: Run): BackupEffects<Subject, Planned, W
 }
 
 async function plan({ installation, control, target }: Run, changed: readonly Subject[]): Promise<Planned[]> {
-  const keyring = createKeyring(await readKeys(control), installation.secrets);
+  const keys = await readKeys(control);
+  const keyring = createKeyring(keys, installation.secrets);
   const now = new Date();
-  const planned = changed.map(({ tenant, candidate }): Planned => {
+  const owners = new Set(keys.map(({ tenant }) => tenant));
+  // A tenant that was purged meanwhile has no key.
+  const present = changed.filter(({ tenant }) => owners.has(tenant));
+  const planned = present.map(({ tenant, candidate }): Planned => {
     const { slug, source, counters } = candidate;
     const id = randomUUID();
     const key = keyring.current(tenant);

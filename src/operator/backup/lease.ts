@@ -12,8 +12,8 @@ const leases = {
 /**
  * Runs `work` while no other process has the same lease. The lease ends with the connection, also when this process is
  * killed. `work` writes the ledger on that connection, so a process that has lost its lease cannot go on.
- * @param lease `archives`: files are written or removed, or data keys are sealed again; `drill`: scratch databases are made; `retention`:
- *   old rows are removed from tenants
+ * @param lease `archives`: files are written or removed, or data keys are sealed again; `drill`: scratch databases are
+ *   made; `retention`: old rows are removed from tenants
  * @throws {OperatorError} when another process has the lease
  */
 export function withBackupLease<T>(

@@ -31,8 +31,8 @@ interface Observers {
  * that the retention does not keep. A tenant that fails does not affect the others. A run can be killed at any point:
  * `runBackupSteps` says why nothing is lost.
  * An archive that the target has lost makes the run fail once; its tenant is archived again.
- * @throws {OperatorError} when another run is in progress, `MASTER_KEY` is a former one, the target cannot be used or belongs to another installation,
- *   or a tenant does not exist
+ * @throws {OperatorError} when another run is in progress, `MASTER_KEY` is a former one, the target cannot be used or
+ *   belongs to another installation, or a tenant does not exist
  */
 export async function runBackup(
   installation: Installation,

@@ -51,8 +51,8 @@ function purgeText(slug: string, { keyFingerprint, archives, keyRemovedFrom, key
   if (archives.length === 0) return `${slug} is purged.`;
   if (keyLeftIn.length > 0)
     return (
-      `${slug} is purged. The key of its archives (${keyFingerprint}) is removed from ${keyRemovedFrom.join(' and ')}. ` +
-      `${keyLeftIn.join(' and ')} may still have it: with the master key, its archives there can be read.`
+      `${slug} is purged. The key of its archives (${keyFingerprint}) is removed from ${keyRemovedFrom.join(' and ')}` +
+      `. ${keyLeftIn.join(' and ')} may still have it: with the master key, its archives there can be read.`
     );
   const lost = countText(archives.length, 'archive is', 'archives are');
   return `${slug} is purged. The key of its archives (${keyFingerprint}) is destroyed: ${lost} unreadable.`;

@@ -2,6 +2,9 @@ import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import pg from 'pg';
+import { readConfig } from '../../../src/config.ts';
+import { runBackup } from '../../../src/operator/backup/run-backup.ts';
+import { openTarget } from '../../../src/operator/backup/targets/open-target.ts';
 import { verifyPurgeRecord } from '../../../src/operator/tenants/purge-record.ts';
 import { purgeTenant } from '../../../src/operator/tenants/tenant-states.ts';
 import { lockKey, lockSpaces } from '../../../src/postgres/advisory-locks.ts';
@@ -12,7 +15,7 @@ import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 
 describe('purge', () => {
-  const slugs = ['acme', 'globex', 'hooli', 'initech', 'umbrella', 'vandelay'];
+  const slugs = ['acme', 'globex', 'hooli', 'initech', 'umbrella', 'vandelay', 'wonka'];
   let server: DedicatedServer;
   let archives: string;
   let environment: Record<string, string>;
@@ -97,6 +100,26 @@ describe('purge', () => {
     expect(await keys('globex')).to.deep.equal([]);
     expect(await isSigned()).to.deep.equal([{ signed: true }]);
     expect((await run('purge', 'globex', '--yes')).stderr).to.include('There is no tenant globex');
+  });
+
+  it('a tenant that is purged during a backup run fails the archive of no other tenant', async () => {
+    for (const slug of ['initech', 'wonka'])
+      await server.sql(`insert into currencies (code, name) values ('USD', 'Dollar')`, databases.get(slug));
+    const { backup } = readConfig(environment);
+    const target = openTarget(backup);
+    const list = target.list.bind(target);
+    let isPurged = false;
+    target.list = async function* (prefix) {
+      // The run has read the tenants, and not yet their keys.
+      if (prefix === 'key' && !isPurged) isPurged = (await run('purge', 'wonka', '--yes')).code === 0;
+      yield* list(prefix);
+    };
+    const { failed, archived } = await runBackup(server.installation, target, {
+      slugs: undefined,
+      concurrency: 1,
+      keep: backup.keep,
+    });
+    expect({ isPurged, failed, archived }).to.deep.equal({ isPurged: true, failed: 0, archived: 2 });
   });
 
   it('a purge ends only when its key is removed from every target with archives of the tenant, and names a lost one', async () => {
