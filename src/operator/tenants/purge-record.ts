@@ -15,7 +15,7 @@ export interface PurgeRecord {
   readonly archives: readonly { readonly id: string; readonly target: string; readonly file: string }[];
   /** The backup targets from which the key was removed. */
   readonly keyRemovedFrom: readonly string[];
-  /** The targets that have archives of the tenant and may have its key: the operator gave them up (`--lost-targets`). */
+  /** The targets with archives of the tenant that may have its key: the operator gave them up (`--lost-targets`). */
   readonly keyLeftIn: readonly string[];
   /** The Ed25519 key that verifies the signature: 32 bytes in base64url. */
   readonly publicKey: string;
