@@ -112,12 +112,5 @@ describe('metrics', () => {
     expect(series.length).to.be.within(1_000, 2_000);
     expect(series.filter(line => line.startsWith('tenant_requests_total{'))).to.have.length(21);
     expect(value(text, 'tenant_requests_total{tenant="other"}')).to.equal(9_980);
-    const times: number[] = [];
-    for (let scrape = 0; scrape < 20; scrape++) {
-      const startedAt = performance.now();
-      await metrics.render();
-      times.push(performance.now() - startedAt);
-    }
-    expect(Math.min(...times)).to.be.below(20); // the shortest: other processes of the machine disturb the others
   });
 });
