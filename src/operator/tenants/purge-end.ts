@@ -56,7 +56,9 @@ export async function endPurge(
         '(if it does not exist any more: --lost-targets)',
     );
   const signed = signRecord(secrets, {
-    ...{ ...record, keyRemovedFrom, keyLeftIn },
+    ...record,
+    keyRemovedFrom,
+    keyLeftIn,
     purgedAt: new Date().toISOString(),
     purgedBy: operatorName(),
   });
