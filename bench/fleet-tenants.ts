@@ -1,18 +1,12 @@
-import { randomBytes, randomUUID } from 'node:crypto';
 import pLimit from 'p-limit';
 import pg from 'pg';
 import { createPasswords } from '../src/auth/passwords.ts';
-import { Tenant } from '../src/control/fleet-entities.ts';
-import { owners } from '../src/control/secret-box.ts';
+import type { Tenant } from '../src/control/fleet-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { checkManifest } from '../src/operator/provisioning/manifest.ts';
-import { physicalName } from '../src/operator/provisioning/physical-names.ts';
 import { provision } from '../src/operator/provisioning/provision.ts';
-import { createTenantDatabase } from '../src/operator/provisioning/tenant-database.ts';
 import { migrationSettings } from '../src/operator/schema/template.ts';
-import { addSigningKey } from '../src/operator/tenants/keys.ts';
 import { withConnection } from '../src/postgres/connection.ts';
-import { migrationNames } from '../src/postgres/migration-names.ts';
 import { makeNextBuild, type NextBuild } from '../test/support/next-build.ts';
 import type { BenchInstallation } from './bench-installation.ts';
 import { type RunningCommand, startCommand } from './fleet-command.ts';
@@ -120,28 +114,8 @@ export async function makeFleet(opened: BenchInstallation, count: number, withUs
   };
 }
 
-/** Makes a tenant without users: its row, signing key, login role and database. */
+/** Makes a tenant without users. */
 async function makeTenant({ installation, server }: BenchInstallation, slug: string): Promise<Tenant> {
-  const { control, secrets } = installation;
-  const em = control.em.fork();
-  const guid = randomUUID();
-  const tenant = em.create(Tenant, {
-    guid,
-    slug,
-    name: slug,
-    appId: slug,
-    features: [],
-    status: 'active',
-    server: em.merge(server),
-    databaseName: slug,
-    roleName: slug,
-    rolePassword: secrets.seal(randomBytes(24).toString('base64url'), owners.rolePassword(guid)),
-    schemaVersion: (await migrationNames('tenant')).at(-1) ?? null,
-  });
-  await em.flush();
-  addSigningKey(em, tenant, secrets);
-  tenant.databaseName = tenant.roleName = physicalName(server, tenant.id);
-  await em.flush();
-  await createTenantDatabase(installation, tenant);
-  return tenant;
+  const manifest = checkManifest({ slug, name: slug, server: server.name, admin: { email: 'nobody@bench' } }, slug);
+  return (await provision(installation, createPasswords(), manifest, async () => [])).tenant;
 }

@@ -181,6 +181,23 @@ const mayImport: Record<string, string[]> = {
   'mikro-orm.config': ['tenant-entities', 'tenancy', 'control', 'embedded', 'config'],
 };
 
+/**
+ * The rooms of `src/operator`, from top to bottom: a file imports its own room and those of lower lines. Files that lie
+ * loose there are below all of them, unless they are named.
+ */
+const operatorLayers = [
+  ['cli'],
+  ['operations'],
+  ['doctor', 'export', 'retention', 'usage', 'actions', 'completion'],
+  ['brief-connections'],
+  ['control-head'],
+  ['restore'],
+  ['provisioning', 'migrations'],
+  ['backup', 'packs'],
+  ['databases'],
+  ['tenants', 'schema'],
+];
+
 interface SourceFile {
   path: string;
   text: string;
@@ -206,6 +223,13 @@ async function sources(folder: string): Promise<SourceFile[]> {
 function roomOf(path: string): string {
   const [first = '', ...rest] = path.replace(/^src\//, '').split('/');
   return rest.length > 0 ? first : first.replace(/\.ts$/, '');
+}
+
+/** The line of `operatorLayers` that a file of `src/operator` is in, and its room. */
+function layerOf(path: string): { layer: number; room: string } {
+  const [room = ''] = path.slice('src/operator/'.length).replace(/\.ts$/, '').split('/');
+  const layer = operatorLayers.findIndex(rooms => rooms.includes(room));
+  return layer < 0 ? { layer: operatorLayers.length, room: 'loose files' } : { layer, room };
 }
 
 /** The files of ours that a file imports, types included, as paths from the root of the project. */
@@ -279,6 +303,23 @@ describe('architecture', () => {
     }
     expect(wrong).to.deep.equal([]);
     expect(findCycle(new Map(Object.entries(mayImport)))?.join(' → ')).to.equal(undefined);
+  });
+
+  it('every room of the operator imports only the rooms below it', async () => {
+    const isOperators = (path: string): boolean => path.startsWith('src/operator/');
+    const wrong: string[] = [];
+    for (const file of src.filter(({ path }) => isOperators(path))) {
+      const from = layerOf(file.path);
+      for (const imported of importsOf(file).filter(isOperators)) {
+        const to = layerOf(imported);
+        if (from.room !== to.room && from.layer >= to.layer) wrong.push(`${file.path} imports ${imported}`);
+      }
+    }
+    expect(wrong).to.deep.equal([]);
+    const folders = (await readdir(join(root, 'src/operator'), { withFileTypes: true })).filter(each =>
+      each.isDirectory(),
+    );
+    expect(operatorLayers.flat()).to.include.members(folders.map(({ name }) => name));
   });
 
   it('the client imports only its own files and its one dependency, in the version of the tests', async () => {

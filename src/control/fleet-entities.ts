@@ -54,8 +54,6 @@ const TenantSchema = defineEntity({
     schemaFingerprint: p.text().nullable(),
     /** True: it sends no mail, and its legacy clients get no access. */
     isIsolated: p.boolean().name('isolated').default(false),
-    /** What its lost database is being restored from, in words; null: it is not. */
-    restoring: p.text().nullable(),
     createdAt: p.datetime().defaultRaw('now()'),
     updatedAt: p
       .datetime()

@@ -34,6 +34,7 @@ export function resealSecrets({ control, secrets }: Keys): Promise<number> {
       secrets.seal(openSecret(secrets, sealed, owner), owner);
     const tenants = await em.findAll(Tenant);
     for (const tenant of tenants) tenant.rolePassword = reseal(tenant.rolePassword, owners.rolePassword(tenant.guid));
+    const kept = await resealRolePasswords(em, reseal);
     const keys = await em.findAll(SigningKey, { populate: ['tenant'] });
     for (const key of keys) key.secret = reseal(key.secret, owners.signingKey(key.tenant.guid, key.kid));
     const servers = await em.find(Server, { adminUrl: { $ne: null } });
@@ -42,8 +43,25 @@ export function resealSecrets({ control, secrets }: Keys): Promise<number> {
     await em.flush();
     const backupKeys = await resealBackupKeys(em, reseal);
     await replaceCanaries(em, secrets);
-    return tenants.length + keys.length + servers.length + backupKeys;
+    return kept + keys.length + servers.length + backupKeys;
   });
+}
+
+/** Seals the passwords of the login roles of all databases again. @returns their number */
+async function resealRolePasswords(
+  em: EntityManager,
+  reseal: (sealed: Uint8Array, owner: string) => Buffer,
+): Promise<number> {
+  const databases = await em.execute<{ id: string; sealed: Buffer; guid: string }[]>(
+    `select d.id, d.role_password as sealed, guid from tenant_databases d join tenants t on t.id = tenant_id
+      where d.role_password is not null`,
+  );
+  for (const { id, sealed, guid } of databases)
+    await em.execute('update tenant_databases set role_password = ? where id = ?', [
+      reseal(sealed, owners.rolePassword(guid)),
+      id,
+    ]);
+  return databases.length;
 }
 
 /** Seals the data keys of backups again. @returns their number */

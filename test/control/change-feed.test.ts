@@ -243,6 +243,7 @@ describe('change feed', () => {
     await withConnection(world.installation.controlUrl, async session => {
       const tables = [
         ['tenants', 'id'],
+        ['tenant_databases', 'tenant_id'],
         ['signing_keys', 'tenant_id'],
         ['roles', 'tenant_id'],
         ['users', 'tenant_id'],
@@ -251,6 +252,7 @@ describe('change feed', () => {
         await session.query(
           `create temporary table saved_${table} as select * from ${table} where ${key} = ${initech.id}`,
         );
+      await session.query('delete from tenant_databases where tenant_id = $1', [initech.id]);
       await session.query('delete from tenants where id = $1', [initech.id]);
       await eventually(async () => (await codes()).every(code => code === 'tenant_required'), maxDelayMs);
 

@@ -44,6 +44,7 @@ async function texts(): Promise<string[][]> {
   const files = [
     await readDeploy('backup/backoffice-backup.service'),
     await readDeploy('retention/backoffice-retention.service'),
+    await readDeploy('databases/backoffice-databases.service'),
     await readFile(join(root, 'docs/deploy.md'), 'utf8'),
   ];
   const lines = files.flatMap(file => [

@@ -26,7 +26,7 @@ const checks: Record<Check, true> = {
   closed_database: true,
   orphan_database: true,
   orphan_role: true,
-  warm_leftover: true,
+  leftover_database: true,
   old_template: true,
   stuck_provisioning: true,
   missing_role: true,
@@ -42,10 +42,7 @@ const checks: Record<Check, true> = {
   behind: true,
   schema_drift: true,
   not_examined: true,
-  unfinished_move: true,
-  moved_database: true,
-  unfinished_swap: true,
-  unfinished_restore: true,
+  unfinished_switch: true,
   unfinished_control_restore: true,
 };
 

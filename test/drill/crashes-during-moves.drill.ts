@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import type { DatabaseStep } from '../../src/operator/databases/database-protocol.ts';
 import type { Client } from '../support/client.ts';
 import { startScript } from '../support/command-line.ts';
 import { CrashingServer } from '../support/crashing-server.ts';
@@ -10,7 +11,15 @@ import { notWrittenOnce } from '../support/written-once.ts';
 
 const path = '/api/v1/EntityStatus';
 /** The steps before which a server is killed, as the command prints them. */
-const steps = ['copy', 'close source', 'copy changes', 'verified', 'open target', 'switched'];
+const steps: DatabaseStep[] = [
+  'fill',
+  'copy ahead',
+  'close current',
+  'copy changes',
+  'exchange',
+  'open current',
+  'serve',
+];
 
 describe('drill: crashes of PostgreSQL servers during moves', () => {
   let world: World;
@@ -73,8 +82,8 @@ describe('drill: crashes of PostgreSQL servers during moves', () => {
           90_000,
         );
         console.log(`served again ${Math.round(performance.now() - startedAt)} ms after the command has ended`);
-        const resumed = await run(args);
-        if (resumed.code !== 0) expect(resumed.stderr).to.include('is on');
+        const again = await run(args);
+        if (again.code !== 0) expect(again.stderr).to.include('is on');
         expect(await serverOf()).to.equal(to);
         const known = [...acknowledged];
         const { body } = await acme.get(path, { 'Cache-Control': 'no-cache' });

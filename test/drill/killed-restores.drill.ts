@@ -2,8 +2,11 @@ import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
-import { lostSteps } from '../../src/operator/restore/lost/lost-protocol.ts';
-import { sideSteps, swapSteps } from '../../src/operator/restore/restore-protocol.ts';
+import {
+  type DatabaseGoal,
+  type DatabaseStep,
+  databaseProtocol,
+} from '../../src/operator/databases/database-protocol.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { startScript } from '../support/command-line.ts';
@@ -13,6 +16,9 @@ import { postgresUrl } from '../support/test-server.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
+const stepsOf = (goal: DatabaseGoal): DatabaseStep[] => [...databaseProtocol({ hasFence: false }, goal)];
+const swapSteps = stepsOf('switch');
+const lostSteps = stepsOf('replace');
 const killedRestore = fileURLToPath(new URL('../support/killed-restore.ts', import.meta.url));
 
 describe('drill: killed swaps, and killed restores of lost databases', () => {
@@ -31,8 +37,9 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
     expect((await acme.post(path, { Title: 'restored' })).status).to.equal(201);
     await run('backup', 'init');
     await run('backup', 'run', '--all');
-    await run('restore', 'acme', '--to', 'acme-old');
+    await run('restore', 'acme', '--archive', 'latest');
     expect((await acme.post(path, { Title: 'later' })).status).to.equal(201);
+    await swap('swap');
   });
   after(async () => {
     await world.close();
@@ -44,6 +51,7 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
     expect(code, stderr + stdout).to.equal(0);
     return stdout;
   }
+  /** Gives acme the restored or the former data, also when it has it already. */
   const swap = async (direction: 'swap' | 'back') => {
     const { pauseMs } = JSON.parse(await run('restore', direction, 'acme', '--yes'));
     if (pauseMs > 0) pauses.push(pauseMs);
@@ -73,13 +81,13 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
           const found = (await findings()).map(({ check }) => check);
           const isFenced =
             swapSteps.indexOf(step) > swapSteps.indexOf('announce fence') &&
-            swapSteps.indexOf(step) <= swapSteps.indexOf('exchange databases');
-          expect(found.includes('unfinished_swap')).to.equal(isFenced);
+            swapSteps.indexOf(step) <= swapSteps.indexOf('serve');
+          expect(found.includes('unfinished_switch')).to.equal(isFenced);
           // Exactly one database serves the tenant, or its requests wait.
           const seen = await titles(acme);
           const isHeld = seen[0] === 'status 503';
           if (!isHeld) expect(seen).to.include('restored');
-          const isBegun = swapSteps.indexOf(step) > swapSteps.indexOf('exchange databases');
+          const isBegun = swapSteps.indexOf(step) > swapSteps.indexOf('exchange');
           if (!isHeld) expect(seen.includes('later')).to.equal((direction === 'swap') !== isBegun);
           const Title = `after ${direction} before ${step} ${next}`;
           const written = (await acme.post(path, { Title })).status;
@@ -102,22 +110,23 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
     expect(pauses.at(-1)).to.be.below(1_000);
   });
 
-  for (const step of sideSteps)
-    it(`a restore to the side that is killed before the step ${step} is ended by the next one`, async function () {
+  for (const step of stepsOf('place'))
+    it(`a restore beside that is killed before the step ${step} is begun anew by the next one, and nothing of it is left`, async function () {
       this.timeout(60_000);
-      await killBefore('side', step);
-      await run('restore', 'acme', '--to', 'acme-side');
-      const { stdout } = await runCommand('scripts/tenant.ts', ['restore', 'diff', 'acme-side', '--json'], environment);
-      expect(JSON.parse(stdout)).to.include({ tenant: 'acme', side: 'acme-side', isSwapped: false });
-      await run('delete', 'acme-side', '--yes');
-      await run('purge', 'acme-side', '--yes');
+      await killBefore('beside', step);
+      const left = (await findings()).map(({ check }) => check);
+      expect(left).to.deep.equal(['condemn leftovers', 'reserve'].includes(step) ? [] : ['leftover_database']);
+      const { database } = JSON.parse(await run('restore', 'acme', '--archive', 'latest'));
+      expect(await findings()).to.deep.equal([]);
+      const diff = JSON.parse(await run('restore', 'diff', 'acme', '--database', database));
+      expect(diff).to.include({ tenant: 'acme', database });
+      await run('databases', 'drop', 'acme', database, '--yes');
       expect(await findings()).to.deep.equal([]);
     });
 
   for (const step of lostSteps)
     it(`a restore of a lost database that is killed before the step ${step} is ended by the next one`, async function () {
       this.timeout(60_000);
-      await swap('back');
       const { database } = JSON.parse(await run('show', 'acme'));
       await withConnection(postgresUrl(), client => client.query(`drop database "${database}" with (force)`));
       await killBefore('lost', step);
@@ -125,13 +134,14 @@ describe('drill: killed swaps, and killed restores of lost databases', () => {
       expect(await titles(acme)).to.deep.equal(['status 503']);
       expect((await acme.post(path, { Title: 'lost' })).status).to.equal(503);
       const checks = (await findings()).map(({ check }) => check);
-      const isBegun = lostSteps.indexOf(step) > lostSteps.indexOf('take out of service');
-      expect(checks).to.include(isBegun ? 'unfinished_restore' : 'missing_database');
+      const isExchanged = step === 'open current' || step === 'serve';
+      const isFenced = lostSteps.indexOf(step) > lostSteps.indexOf('announce fence');
+      expect(checks, checks.join(' ')).to.include(isFenced ? 'unfinished_switch' : 'missing_database');
       // A migration run must not let an empty database be served.
-      const { code } = await runCommand('scripts/tenant.ts', ['migrate', '--all'], environment);
-      if (isBegun) expect(code).to.equal(1);
+      await runCommand('scripts/tenant.ts', ['migrate', '--all'], environment);
       expect(await titles(acme)).to.deep.equal(['status 503']);
-      await run('restore', 'acme', '--lost');
+      // What is exchanged is complete: it is not lost any more, and has only to be opened.
+      await run(...(isExchanged ? ['databases', 'prune', 'acme'] : ['restore', 'acme', '--lost']));
       expect(await titles(acme))
         .to.include('restored')
         .and.not.include('lost');

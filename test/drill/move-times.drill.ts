@@ -2,7 +2,7 @@ import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
-import type { MoveSummary } from '../../src/operator/move/read-moves.ts';
+import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
 import { canonicalTextSettings, readTableChecksums } from '../../src/operator/table-checksums.ts';
 import { identityTables, listDataTables } from '../../src/operator/tenant-tables.ts';
 import { withConnection } from '../../src/postgres/connection.ts';

@@ -3,7 +3,9 @@ import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
-import type { MoveSummary } from '../../src/operator/move/read-moves.ts';
+import type { DatabaseStep } from '../../src/operator/databases/database-protocol.ts';
+import type { ListedDatabase } from '../../src/operator/databases/list-databases.ts';
+import type { MoveSummary } from '../../src/operator/databases/move-tenant.ts';
 import type { Client } from '../support/client.ts';
 import { type RunningScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
@@ -15,19 +17,21 @@ import { notWrittenOnce } from '../support/written-once.ts';
 const path = '/api/v1/EntityStatus';
 /** The steps before which the command is killed, as it prints them. */
 const steps = [
-  'create target',
-  'copying',
+  'reserve',
+  'create',
+  'fill',
+  'claim current',
   'announce fence',
-  'copy',
-  'fenced',
+  'copy ahead',
+  'close fence',
   'wait for processes',
-  'close source',
+  'close current',
   'end sessions',
   'copy changes',
-  'verified',
-  'open target',
-  'switched',
-];
+  'exchange',
+  'open current',
+  'serve',
+] satisfies DatabaseStep[];
 
 describe('drill: moves of a tenant', () => {
   let world: World;
@@ -114,7 +118,7 @@ describe('drill: moves of a tenant', () => {
   }
 
   for (const step of steps)
-    it(`a command that is killed before the step ${step} is replaced by the next one, and no write is lost`, async function () {
+    it(`a command that is killed before the step ${step} is replaced by the next one, no write is lost, and nothing of it is left`, async function () {
       this.timeout(120_000);
       const target = await otherServer();
       const args = ['move', 'acme', '--to', target, '--pause', '60', '--json'];
@@ -128,28 +132,34 @@ describe('drill: moves of a tenant', () => {
         (await acme.post(path, { Title: `killed before ${step}: ${++number}` })).status === 201;
       await eventually(serves, 60_000);
       console.log(`served ${Math.round(performance.now() - killedAt)} ms after the kill`);
-      const resumed = await run(['move', 'acme', '--to', target, '--pause', '60', '--json']);
-      if (resumed.code !== 0) expect(resumed.stderr).to.include('is on');
+      const again = await run(['move', 'acme', '--to', target, '--pause', '60', '--json']);
+      if (again.code !== 0) expect(again.stderr).to.include('is on');
       expect((await run(['show', 'acme', '--json'])).stdout).to.include(`"server": "${target}"`);
-      expect((await acme.post(path, { Title: `resumed after ${step}` })).status).to.equal(201);
+      expect((await acme.post(path, { Title: `moved after ${step}` })).status).to.equal(201);
       await expectAllWrites();
+      const pruned = await run(['databases', 'prune', 'acme', '--json']);
+      expect(pruned.code, pruned.stderr).to.equal(0);
+      const { stdout } = await run(['databases', 'acme', '--json']);
+      const states = JSON.parse(stdout).map(({ state, server }: ListedDatabase) => `${state} ${server}`);
+      const former = target === 'second' ? 'default' : 'second';
+      expect(states).to.have.members([`current ${target}`, `kept ${former}`]);
     });
 
-  it('a tenant whose move is killed with the process that outlives it gets 503, and move resume ends that', async function () {
+  it('a tenant whose move is killed with the process that outlives it gets 503, and databases prune ends that', async function () {
     this.timeout(120_000);
     const args = ['move', 'acme', '--to', await otherServer(), '--pause', '60', '--json'];
     const running = startScript('scripts/tenant.ts', args, world.environment);
-    await eventually(() => running.output.stdout.includes('"step":"copy"'), 60_000);
+    await eventually(() => running.output.stdout.includes('"step":"fill"'), 60_000);
     const children = spawnSync('ps', ['-o', 'pid=', '--ppid', String(running.process.pid)]).stdout.toString();
-    await eventually(() => running.output.stdout.includes('"step":"close source"'), 60_000);
+    await eventually(() => running.output.stdout.includes('"step":"close current"'), 60_000);
     for (const pid of children.trim().split(/\s+/)) process.kill(Number(pid), 'SIGKILL');
     running.process.kill('SIGKILL');
     await running.ended;
     await eventually(() => world.logs.join('').includes('fence_overdue'), 30_000);
     expect((await acme.post(path, { Title: 'behind the fence' })).status).to.equal(503);
-    const resumed = await run(['move', 'resume', 'acme', '--json']);
-    expect(resumed.code, resumed.stderr).to.equal(0);
-    expect((await acme.post(path, { Title: 'after the resumed move' })).status).to.equal(201);
+    const pruned = await run(['databases', 'prune', 'acme', '--json']);
+    expect(pruned.code, pruned.stderr).to.equal(0);
+    expect((await acme.post(path, { Title: 'after the retreat' })).status).to.equal(201);
     await expectAllWrites();
   });
 

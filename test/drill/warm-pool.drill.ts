@@ -17,7 +17,7 @@ describe('drill: warm pool of killed and concurrent processes', () => {
   const { expectNoOrphan, expectCompletedProvision, expectCompletedFill } = poolChecks(() => server);
 
   for (const moment of provisionMoments)
-    it(`a provision that is killed ${moment.name} loses no warm database and is completed by the next run`, () =>
+    it(`a provision that is killed ${moment.name} leaves no database behind and is completed by the next run`, () =>
       expectCompletedProvision(moment));
 
   for (const moment of fillMoments)

@@ -39,7 +39,11 @@ describe('write monitor of another server', () => {
   });
   after(async () => {
     // The world drops the databases of its tenants from the server of the suite, which does not have these.
-    await world.control.em.fork().execute(`delete from tenants where slug in ('far', 'neighbour')`);
+    for (const text of [
+      `delete from tenant_databases d using tenants t where t.id = tenant_id and slug in ('far', 'neighbour')`,
+      `delete from tenants where slug in ('far', 'neighbour')`,
+    ])
+      await world.control.em.fork().execute(text);
     await world.close();
     await second.leave();
     await rm(folder, { recursive: true, force: true });

@@ -4,7 +4,7 @@ import type { ServedDatabase, ServingProcess } from './serving-process.ts';
 import type { SimulationOptions } from './simulation-options.ts';
 import { violation } from './violation.ts';
 
-/** Returns what the simulations of moves and of restores have in common. Processes hear of each change of `control`. */
+/** Returns a world in which processes serve a tenant behind a fence. They hear of each change of `control`. */
 export function createFencedWorld<Database extends ServedDatabase, Control extends { onChange: () => void }>(
   control: Control,
   { seed, trace }: SimulationOptions,

@@ -1,9 +1,7 @@
 import { backupMutants } from './backups/backup-mutants.ts';
 import { responseMutants, sessionMutants } from './caches/cache-mutants.ts';
-import { lostMutants } from './lost-restores/lost-mutants.ts';
-import { moveMutants } from './moves/move-mutants.ts';
+import { databaseMutants } from './databases/database-mutants.ts';
 import { type Mutant, mutants } from './mutants.ts';
-import { restoreMutants } from './restores/restore-mutants.ts';
 import type { SimulationOptions } from './simulation-options.ts';
 
 /** A part of the service that is simulated. */
@@ -16,7 +14,7 @@ export interface Part {
   readonly folders: readonly string[];
 }
 
-export type PartName = 'budget' | 'response-cache' | 'sessions' | 'moves' | 'backups' | 'restores' | 'lost-restores';
+export type PartName = 'budget' | 'response-cache' | 'sessions' | 'databases' | 'backups';
 
 export const parts: Readonly<Record<PartName, Part>> = {
   budget: {
@@ -43,28 +41,16 @@ export const parts: Readonly<Record<PartName, Part>> = {
     mutants: sessionMutants,
     folders: ['src', 'test/simulation'],
   },
-  moves: {
-    name: 'moves',
-    load: async () => (await import('./moves/move-simulation.ts')).simulateMoves,
-    mutants: moveMutants,
-    folders: ['src/operator/move', 'test/simulation'],
+  databases: {
+    name: 'databases',
+    load: async () => (await import('./databases/database-simulation.ts')).simulateDatabases,
+    mutants: databaseMutants,
+    folders: ['src/operator/databases', 'test/simulation'],
   },
   backups: {
     name: 'backups',
     load: async () => (await import('./backups/backup-simulation.ts')).simulateBackups,
     mutants: backupMutants,
     folders: ['src', 'test/simulation'],
-  },
-  restores: {
-    name: 'restores',
-    load: async () => (await import('./restores/restore-simulation.ts')).simulateRestores,
-    mutants: restoreMutants,
-    folders: ['src/operator/restore', 'test/simulation'],
-  },
-  'lost-restores': {
-    name: 'lost-restores',
-    load: async () => (await import('./lost-restores/lost-simulation.ts')).simulateLostRestores,
-    mutants: lostMutants,
-    folders: ['src/operator/restore', 'test/simulation'],
   },
 };

@@ -17,7 +17,7 @@ import { makeWorldTemplate } from './world-template.ts';
 // On a busy machine, PostgreSQL may take seconds to accept a connection.
 for (const kind of ['operator', 'migrations', 'move', 'doctor'] as const)
   Object.assign(timeLimits[kind], { connectMs: 30_000 });
-// Below the 9 s that requests wait in test/operator/move.
+// Below the 9 s that requests wait in test/operator/databases.
 Object.assign(timeLimits.move, { lockMs: 8_000 });
 
 let folder: string;

@@ -2,32 +2,31 @@
  * A script that runs a restore, and kills its own process before one of its steps, as kill -9 does, or stops it, as
  * kill -STOP does:
  *
- *   node test/support/killed-restore.ts swap|back|guarded-swap|lost SLUG STEP [SIGKILL|SIGSTOP]
- *   node test/support/killed-restore.ts side|purge SLUG STEP [SIGKILL|SIGSTOP]
+ *   node test/support/killed-restore.ts beside|swap|back|guarded-swap|lost|purge SLUG STEP [SIGKILL|SIGSTOP] [DATABASE]
  *   node test/support/killed-restore.ts control ARCHIVE STEP
  *
- * `side` restores the newest archive of the tenant as SLUG-side. `guarded-swap` has the process that outlives it, as the
- * command line has.
+ * `beside` and `lost` restore the newest archive of the tenant. `guarded-swap` has the process that outlives it, as the
+ * command line has. DATABASE names the database of a swap.
  */
 import { argv } from 'node:process';
 import { readConfig } from '../../src/config.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { openTarget } from '../../src/operator/backup/targets/open-target.ts';
-import { createFenceGuard } from '../../src/operator/move/fence-guard.ts';
+import { createFenceGuard } from '../../src/operator/databases/fence-guard.ts';
+import { purgeTenant } from '../../src/operator/databases/purge-tenant.ts';
+import { restoreBeside, restoreLost } from '../../src/operator/databases/restore-database.ts';
+import { switchDatabase } from '../../src/operator/databases/switch-database.ts';
 import { openControlArchives } from '../../src/operator/restore/control/control-archive.ts';
 import { archivedControl } from '../../src/operator/restore/control/control-source.ts';
 import { restoreControl } from '../../src/operator/restore/control/restore-control.ts';
-import { restoreLostTenant } from '../../src/operator/restore/lost/restore-lost-tenant.ts';
 import { restoreArchive } from '../../src/operator/restore/restore-archive.ts';
-import { createSideTenant } from '../../src/operator/restore/side-tenant.ts';
-import { swapTenants } from '../../src/operator/restore/swap/swap.ts';
-import { purgeTenant } from '../../src/operator/tenants/tenant-states.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 
-const [kind, subject = '', lastStep, signal = 'SIGKILL'] = argv.slice(2);
+const [kind, subject = '', lastStep, signal = 'SIGKILL', database] = argv.slice(2);
 const onStep = (step: string): void => {
   if (step === lastStep) process.kill(process.pid, signal);
 };
+const observers = { onStep: (_: string, step: string) => onStep(step) };
 
 const config = readConfig();
 const installation = await openInstallation(config);
@@ -36,21 +35,16 @@ if (kind === 'control') {
   const access = await openControlArchives(target, installation.secrets);
   await restoreControl(installation, access, await archivedControl(access, subject), onStep);
   onStep('end');
-} else if (kind === 'lost') {
+} else if (kind === 'beside' || kind === 'lost') {
   const source = await findTenant(installation, subject);
-  const options = { target: openTarget(config.backup), destination: '--lost' };
-  await restoreArchive(installation, source, options, data => restoreLostTenant(installation, subject, data, onStep));
-} else if (kind === 'side') {
-  const source = await findTenant(installation, subject);
-  const slug = `${subject}-side`;
-  const options = { target: openTarget(config.backup), destination: `--to ${slug}` };
-  await restoreArchive(installation, source, options, data =>
-    createSideTenant(installation, source, slug, data, onStep),
-  );
+  const options = { target: openTarget(config.backup), destination: kind === 'lost' ? '--lost' : '' };
+  const restore = kind === 'lost' ? restoreLost : restoreBeside;
+  await restoreArchive(installation, source, options, data => restore(installation, subject, data, observers));
 } else if (kind === 'purge') {
   await purgeTenant(installation, subject, onStep);
 } else {
-  const guard = createFenceGuard('swap');
-  await swapTenants(installation, subject, kind !== 'back', { onStep, ...(kind === 'guarded-swap' && { guard }) });
+  const request = { kind: kind === 'back' ? 'back' : 'swap', database, keepSeconds: 3_600 } as const;
+  const guard = createFenceGuard();
+  await switchDatabase(installation, subject, request, { ...observers, ...(kind === 'guarded-swap' && { guard }) });
 }
 await installation.close();

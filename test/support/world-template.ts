@@ -4,10 +4,10 @@ import { readConfig } from '../../src/config.ts';
 import { owners } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { openInstallation } from '../../src/installation.ts';
+import { limitConnect, tenantVerifier } from '../../src/operator/databases/create-database.ts';
+import { roleComment } from '../../src/operator/databases/role-stamp.ts';
 import { checkManifest } from '../../src/operator/provisioning/manifest.ts';
 import { provision } from '../../src/operator/provisioning/provision.ts';
-import { roleComment } from '../../src/operator/provisioning/role-stamp.ts';
-import { limitConnect, tenantVerifier } from '../../src/operator/provisioning/tenant-database.ts';
 import { tenantGroup } from '../../src/operator/schema/template.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../src/postgres/quote.ts';
@@ -82,7 +82,7 @@ export async function copyTenant(client: pg.Client, tenant: TenantTemplate, name
   await client.query(`create database ${quote(name)} template ${quote(tenant.database)} strategy file_copy`);
   await client.query(
     `create role ${quote(name)} login password ${quoteLiteral(tenantVerifier(tenant.rolePassword))};
-     ${roleComment({ roleName: name, guid: tenant.guid })};
+     ${roleComment({ role: name, guid: tenant.guid })};
      grant ${quote(tenantGroup(server))} to ${quote(name)};
      ${limitConnect(name, name)}`,
   );

@@ -5,8 +5,8 @@ import type { Passwords } from '../../src/auth/passwords.ts';
 import { type Config, readConfig } from '../../src/config.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
+import { physicalName } from '../../src/operator/databases/physical-names.ts';
 import { checkManifest } from '../../src/operator/provisioning/manifest.ts';
-import { physicalName } from '../../src/operator/provisioning/physical-names.ts';
 import { provision } from '../../src/operator/provisioning/provision.ts';
 import { createServiceLogin } from '../../src/operator/service-login.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
@@ -95,6 +95,8 @@ export async function createWorld(
       `update tenants set database_name = new.name, role_name = new.name
          from (values (${acme.id}, '${acme.database}'), (${globex.id}, '${globex.database}')) as new (id, name)
         where tenants.id = new.id;
+       update tenant_databases d set database_name = t.database_name, role_name = t.role_name
+         from tenants t where t.id = d.tenant_id;
        alter table tenants alter id restart with ${firstNumber + 2}`,
     ),
   );

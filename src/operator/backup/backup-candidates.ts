@@ -30,7 +30,6 @@ interface TenantRow {
   serverId: number;
   database: string;
   schemaFingerprint: string | null;
-  isRestoring: boolean;
 }
 
 /**
@@ -46,14 +45,14 @@ export async function findCandidates(
 ): Promise<BackupCandidate[]> {
   const { rows: tenants } = await control.query<{ [Field in keyof TenantRow]: TenantRow[Field] }>(
     `select id, guid, slug, name, status, server_id as "serverId", database_name as database,
-            schema_fingerprint as "schemaFingerprint", restoring is not null as "isRestoring"
+            schema_fingerprint as "schemaFingerprint"
        from tenants where status <> 'provisioning' and ($1::text[] is null or slug = any ($1)) order by slug`,
     [slugs],
   );
   const unknown = slugs?.filter(slug => !tenants.some(tenant => tenant.slug === slug)) ?? [];
   if (unknown.length > 0) throw new OperatorError(`there is no tenant ${unknown.join(', ')}`);
   const servers = await readServers(installation, [...new Set(tenants.map(({ serverId }) => serverId))]);
-  return tenants.flatMap(({ id, guid, slug, name, serverId, database, schemaFingerprint, isRestoring }) => {
+  return tenants.flatMap(({ id, guid, slug, name, serverId, database, schemaFingerprint }) => {
     const server = servers.get(serverId);
     if (!server) return [];
     const source: ArchiveSource = {
@@ -64,10 +63,7 @@ export async function findCandidates(
       except: identityTables,
       schemaFingerprint,
     };
-    const fault = isRestoring ? `its lost database is half restored: restore ${slug} --lost` : server.fault;
-    return [
-      { tenantId: id, guid, slug, source, counters: isRestoring ? undefined : server.counters.get(database), fault },
-    ];
+    return [{ tenantId: id, guid, slug, source, counters: server.counters.get(database), fault: server.fault }];
   });
 }
 

@@ -4,7 +4,7 @@ import { databaseUrl } from '../../control/server-urls.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { copyTemplate } from '../provisioning/tenant-database.ts';
+import { copyTemplate } from '../databases/create-database.ts';
 import { migrationSettings } from '../schema/template.ts';
 import { ArchiveFault } from './archive/archive-fault.ts';
 

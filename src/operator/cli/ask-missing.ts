@@ -1,7 +1,7 @@
 import type { Argument, Command, Option } from 'commander';
-import { storedKindOf } from '../completion/complete.ts';
-import { isNamed, positionAfter } from '../completion/position.ts';
 import { fieldOf } from './command-fields.ts';
+import { storedKindOf } from './complete.ts';
+import { isNamed, positionAfter } from './position.ts';
 import { readAnswer } from './read-answer.ts';
 
 /**

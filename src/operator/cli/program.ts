@@ -28,7 +28,7 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     return printVersion();
   }
   if (args[0] === '__complete') {
-    const { complete } = await import('../completion/complete.ts');
+    const { complete } = await import('./complete.ts');
     for (const { value, description = '' } of await complete(args.slice(1), createProgram))
       printLine(`${value}\t${description}`);
     return;

@@ -26,6 +26,8 @@ const queries = {
               from tenants where schema_version is not null and ($2::text is null or true) group by 1`,
   email: `select email as value, first_name || ' ' || last_name as description from users where ${ofTenant}`,
   role: `select name as value, null as description from roles where ${ofTenant}`,
+  database: `select database_name as value, state || ', ' || origin as description from tenant_databases
+               where state in ('filled', 'kept') and ${ofTenant}`,
   kid: `select kid as value, status as description from signing_keys where ${ofTenant}`,
   run: `select id::text as value, state || ', ' || requested_by as description from migration_runs
          where $2::text is null or true`,

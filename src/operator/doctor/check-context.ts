@@ -1,6 +1,5 @@
 import type { Server } from '../../control/fleet-entities.ts';
 import type { SecretBox } from '../../control/secret-box.ts';
-import { warmNumber } from '../provisioning/physical-names.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import type { Report } from './finding.ts';
 import type { ServerFacts } from './server-facts.ts';
@@ -21,8 +20,8 @@ export interface CheckContext {
   report(report: Report): void;
 }
 
-/** Returns whether the name is one of a warm database or role that the control database knows. */
-export function isKnownWarmName({ server, control }: CheckContext, name: string): boolean {
-  const number = warmNumber(server, name);
-  return number !== undefined && control.warmNumbers.has(number);
+/** Returns the names of the databases and roles of a server that the control database records. */
+export function recordedNames({ server, control }: CheckContext): Set<string> {
+  const own = control.databases.filter(({ serverId }) => serverId === server.id);
+  return new Set(own.flatMap(({ database, role }) => [database, role]));
 }

@@ -3,8 +3,7 @@ import { owners } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { unverifiedHost, unverifiedText } from '../../postgres/unverified-host.ts';
 import { checkControlRestore } from './check-control-restore.ts';
-import { checkMoves } from './check-moves.ts';
-import { checkRestores } from './check-restores.ts';
+import { checkLeftovers } from './check-leftovers.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, toFinding } from './finding.ts';
 
@@ -15,8 +14,7 @@ export function checkControl(installation: Installation, facts: ControlFacts): F
   return [
     ...checkServerUrls(installation, facts),
     ...facts.servers.flatMap(server => checkTls(installation, server)),
-    ...checkMoves(facts),
-    ...checkRestores(facts),
+    ...checkLeftovers(facts),
     ...checkControlRestore(facts.controlRestore, facts.servers.find(({ adminUrl }) => !adminUrl)?.name ?? 'control'),
     ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant)),
   ];

@@ -1,5 +1,4 @@
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { warmName } from '../provisioning/physical-names.ts';
 import { templateOfOtherBuild } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 import type { CheckedTenant } from './control-facts.ts';
@@ -46,23 +45,23 @@ export function checkTenantDatabase(
     });
 }
 
-/** Checks that every warm database that is recorded as ready can be claimed. */
-export function checkWarmDatabases({ server, control, facts, report }: CheckContext): void {
-  for (const number of control.readyWarmNumbers.get(server.id) ?? []) {
-    const name = warmName(server, number);
-    if (facts.databases.get(name)?.broken !== false)
-      report({
-        check: 'missing_database',
-        problem: `warm database ${name} is missing`,
-        remedy: 'Make a new one: npx backoffice pool fill',
-      });
-  }
-  if (control.unfinishedPools.has(server.id))
+/** Checks that every complete database that nobody uses exists: warm, restored or kept. */
+export function checkUnusedDatabases({ server, control, facts, report }: CheckContext): void {
+  for (const { database, serverId, tenantId, state } of control.databases) {
+    if (serverId !== server.id || (state !== 'filled' && state !== 'kept')) continue;
+    if (facts.databases.get(database)?.broken === false) continue;
+    const slug = control.tenants.find(({ id }) => id === tenantId)?.slug;
     report({
-      check: 'warm_leftover',
-      problem: 'the pool has unfinished warm databases',
-      remedy: 'Replace them: npx backoffice pool fill',
+      check: 'missing_database',
+      tenant: slug,
+      problem:
+        slug === undefined ? `warm database ${database} is missing` : `database ${database}, ${state}, is missing`,
+      remedy:
+        slug === undefined
+          ? 'Make a new one: npx backoffice pool fill'
+          : `Forget it: npx backoffice databases drop ${slug} ${database}`,
     });
+  }
 }
 
 /** @param digest of the migrations of this build, which the name of its template contains */

@@ -1,37 +1,28 @@
-import type { Server } from '../../control/fleet-entities.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { nobody } from '../move/tenant-guard.ts';
-import { isPhysicalName, warmNumber } from '../provisioning/physical-names.ts';
-import { type CheckContext, isKnownWarmName } from './check-context.ts';
-import type { DatabaseFacts } from './server-facts.ts';
+import { closedStamp, nobody } from '../databases/database-guard.ts';
+import { isPhysicalName } from '../databases/physical-names.ts';
+import { type CheckContext, recordedNames } from './check-context.ts';
 import { unknownGuid } from './unclaimed-databases.ts';
 
-/** Checks that every database and role with a name of this installation belongs to a tenant or to the warm pool. */
+/** Checks that every database and role with a name of this installation is recorded in the control database. */
 export function checkOrphans(context: CheckContext): void {
-  const droppedDatabases = checkOrphanDatabases(context);
-  checkOrphanRoles(context, droppedDatabases);
+  const names = new Set([
+    ...recordedNames(context),
+    ...context.tenants.flatMap(({ databaseName, roleName }) => [databaseName, roleName]),
+  ]);
+  checkOrphanDatabases(context, names);
+  checkOrphanRoles(context, names);
 }
 
-/** @returns the leftover warm databases, whose repair drops the role of the same name too */
-function checkOrphanDatabases(context: CheckContext): Set<string> {
+function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>): void {
   const { server, tenants, facts, unclaimedIdentities, report } = context;
-  const tenantDatabases = new Set([...tenants.map(({ databaseName }) => databaseName), ...moveNames(context)]);
-  const leftovers = new Set<string>();
-  for (const database of facts.databases.values()) {
-    const { name, broken } = database;
-    if (tenantDatabases.has(name) || isKnownWarmName(context, name) || !isPhysicalName(server, name)) continue;
-    const owner = tenants.find(({ guid }) => guid === unclaimedIdentities.get(name));
-    if (owner && !facts.databases.has(owner.databaseName)) continue; // checkTenantDatabase reports it as renamed
+  for (const { name, broken } of facts.databases.values()) {
+    if (names.has(name) || !isPhysicalName(server, name)) continue;
+    const identity = unclaimedIdentities.get(name);
+    const owner = tenants.find(({ guid }) => identity === guid || identity === closedStamp(guid));
+    if (owner?.guid === identity && owner && !facts.databases.has(owner.databaseName)) continue; // checkTenantDatabase reports it as renamed
     const drop = `drop database if exists ${quote(name)}`;
-    if (isWarmLeftover(server, database)) {
-      leftovers.add(name);
-      report({
-        check: 'warm_leftover',
-        problem: `the pool has no record of warm database ${name}`,
-        remedy: `Drop database ${name} and its role`,
-        statements: [drop, ...(facts.roles.has(name) ? [`drop role if exists ${quote(name)}`] : [])],
-      });
-    } else if (broken) {
+    if (broken) {
       report({
         check: 'half_dropped_database',
         problem: `database ${name} is half dropped, and no tenant has it`,
@@ -54,7 +45,6 @@ function checkOrphanDatabases(context: CheckContext): Set<string> {
       });
     }
   }
-  return leftovers;
 }
 
 /**
@@ -65,42 +55,20 @@ function isOfUnknownTenant({ control, unclaimedIdentities }: CheckContext, name:
   const guid = unclaimedIdentities.get(name);
   if (guid === undefined || guid === nobody) return false;
   if (guid === unknownGuid) return control.tenants.length === 0;
-  return !control.purgedTenants.has(guid) && !control.tenants.some(tenant => tenant.guid === guid);
+  return (
+    !control.purgedTenants.has(guid) &&
+    !control.tenants.some(tenant => guid === tenant.guid || guid === closedStamp(tenant.guid))
+  );
 }
 
-function checkOrphanRoles(context: CheckContext, droppedDatabases: ReadonlySet<string>): void {
-  const { server, tenants, facts, report } = context;
-  const tenantRoles = new Set([...tenants.map(({ roleName }) => roleName), ...moveNames(context)]);
+function checkOrphanRoles(context: CheckContext, names: ReadonlySet<string>): void {
+  const { server, facts, report } = context;
   for (const { name } of facts.roles.values()) {
-    if (tenantRoles.has(name) || isKnownWarmName(context, name) || !isPhysicalName(server, name)) continue;
-    if (droppedDatabases.has(name) || isOfUnknownTenant(context, name)) continue;
-    if (warmNumber(server, name) !== undefined && !facts.databases.has(name))
-      report({
-        check: 'warm_leftover',
-        problem: `the pool has no record of role ${name} of a warm database`,
-        remedy: `Drop role ${name}`,
-        statements: [`drop role if exists ${quote(name)}`],
-      });
-    else
-      report({
-        check: 'orphan_role',
-        problem: `no tenant has login role ${name}`,
-        remedy: `Find out which application uses it. If none does, drop it: drop role ${quote(name)};`,
-      });
+    if (names.has(name) || !isPhysicalName(server, name) || isOfUnknownTenant(context, name)) continue;
+    report({
+      check: 'orphan_role',
+      problem: `no tenant has login role ${name}`,
+      remedy: `Find out which application uses it. If none does, drop it: drop role ${quote(name)};`,
+    });
   }
-}
-
-/**
- * The names of databases and roles that a move still needs. `checkMoves` reports those that it does not need any more.
- */
-function moveNames({ control }: CheckContext): string[] {
-  return control.moves.flatMap(({ fromDatabase, fromRole, toDatabase }) => [fromDatabase, fromRole, toDatabase]);
-}
-
-/**
- * A warm database is closed until a tenant claims it. An open database of such a name holds data, so it is never
- * dropped.
- */
-function isWarmLeftover(server: Server, { name, open, broken }: DatabaseFacts): boolean {
-  return warmNumber(server, name) !== undefined && (!open || broken);
 }

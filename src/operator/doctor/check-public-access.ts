@@ -1,5 +1,5 @@
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { isPhysicalName } from '../provisioning/physical-names.ts';
+import { isPhysicalName } from '../databases/physical-names.ts';
 import type { CheckContext } from './check-context.ts';
 
 /** Checks that PUBLIC has no privileges on databases: the login role of every tenant would have them too. */

@@ -1,5 +1,5 @@
 import { countText } from '../count-text.ts';
-import { roleComment } from '../provisioning/role-stamp.ts';
+import { roleComment } from '../databases/role-stamp.ts';
 import type { CheckContext } from './check-context.ts';
 
 /** Checks that no comment of a login role is the guid of its tenant, as earlier builds wrote it. */
@@ -10,6 +10,6 @@ export function checkRoleComments({ tenants, facts, report }: CheckContext): voi
     check: 'readable_guid',
     problem: `every login of the server can read the guids of ${countText(readable.length, 'tenant')} in comments of roles`,
     remedy: 'Replace the comments by digests of the guids',
-    statements: readable.map(roleComment),
+    statements: readable.map(({ roleName: role, guid }) => roleComment({ role, guid })),
   });
 }

@@ -7,8 +7,7 @@ import { migrationsDigest } from '../schema/template.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import type { CheckContext } from './check-context.ts';
-import { checkOldTemplates, checkTenantDatabase, checkWarmDatabases } from './check-databases.ts';
-import { isUnfinished } from './check-moves.ts';
+import { checkOldTemplates, checkTenantDatabase, checkUnusedDatabases } from './check-databases.ts';
 import { checkOrphans } from './check-orphans.ts';
 import { checkPublicAccess } from './check-public-access.ts';
 import { checkRoleComments } from './check-role-comments.ts';
@@ -67,7 +66,7 @@ export async function checkServer(
       }),
       { settings: evidenceSettings },
     );
-    const claimed = new Set(control.tenants.map(({ databaseName }) => databaseName));
+    const claimed = new Set([...control.tenants.map(tenant => tenant.databaseName), ...unusedNames(control)]);
     const unclaimedIdentities = await readUnclaimedIdentities(adminUrl, facts, claimed);
     const fingerprint = await headFingerprint(installation.control, server, adminUrl);
     const comparison = createSchemaComparison(installation.control, server, fingerprint);
@@ -100,6 +99,10 @@ export async function checkServer(
   }
 }
 
+function unusedNames({ databases }: ControlFacts): string[] {
+  return databases.map(({ database }) => database);
+}
+
 function isUsable(databases: ServerFacts['databases'], { databaseName }: CheckedTenant): boolean {
   const database = databases.get(databaseName);
   return database?.open === true && !database.broken;
@@ -129,7 +132,7 @@ function checkServerFacts(
     checkTenantRole(tenant, context);
   }
   checkOrphans(context);
-  checkWarmDatabases(context);
+  checkUnusedDatabases(context);
   checkOldTemplates(context, digest);
   checkPublicAccess(context);
   checkTenantGroup(context);
@@ -141,8 +144,7 @@ function checkServerFacts(
  * False while a command provisions, moves or changes the tenant. checkControl reports what no process continues.
  */
 function isStable(tenant: CheckedTenant, control: ControlFacts): boolean {
-  const isMoving = control.moves.some(move => move.tenantId === tenant.id && isUnfinished(move));
-  return tenant.status !== 'provisioning' && !isMoving && !control.isBusy(tenant);
+  return tenant.status !== 'provisioning' && !control.fences.has(tenant.guid) && !control.isBusy(tenant);
 }
 
 /**

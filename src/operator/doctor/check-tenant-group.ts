@@ -1,7 +1,7 @@
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { isPhysicalName } from '../provisioning/physical-names.ts';
+import { isPhysicalName } from '../databases/physical-names.ts';
 import { tenantGroup } from '../schema/template.ts';
-import { type CheckContext, isKnownWarmName } from './check-context.ts';
+import { type CheckContext, recordedNames } from './check-context.ts';
 import { checkUnprivileged } from './check-unprivileged.ts';
 
 /**
@@ -30,9 +30,9 @@ export function checkTenantGroup(context: CheckContext): void {
       changes: name,
     });
   }
-  const tenantRoles = new Set(tenants.map(({ roleName }) => roleName));
+  const recorded = new Set([...recordedNames(context), ...tenants.map(({ roleName }) => roleName)]);
   for (const member of facts.members.get(group) ?? []) {
-    if (tenantRoles.has(member) || isKnownWarmName(context, member) || isPhysicalName(server, member)) continue;
+    if (recorded.has(member) || isPhysicalName(server, member)) continue;
     report({
       check: 'excess_rights',
       problem: `role ${member} has the privileges of tenants, as a member of the group ${group}`,

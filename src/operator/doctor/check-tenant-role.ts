@@ -1,7 +1,7 @@
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
-import { roleComment } from '../provisioning/role-stamp.ts';
-import { tenantVerifier } from '../provisioning/tenant-database.ts';
+import { tenantVerifier } from '../databases/create-database.ts';
+import { roleComment } from '../databases/role-stamp.ts';
 import { tenantGroup } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 import { checkUnprivileged, placeOf } from './check-unprivileged.ts';
@@ -37,7 +37,7 @@ function reportMissingRole(tenant: CheckedTenant, { server, facts, secrets, repo
     remedy: `Create role ${roleName} with its stored password`,
     statements: [
       `create role ${quote(roleName)} login password ${quoteLiteral(tenantVerifier(password))}`,
-      roleComment(tenant),
+      roleComment({ role: roleName, guid: tenant.guid }),
       `grant ${quote(tenantGroup(server))} to ${quote(roleName)}`,
       ...(hasDatabase ? [`grant connect on database ${quote(databaseName)} to ${quote(roleName)}`] : []),
     ],

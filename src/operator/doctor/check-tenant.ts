@@ -5,8 +5,9 @@ import type { Installation } from '../../installation.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
+import { tenantVerifier } from '../databases/create-database.ts';
+import { closedStamp } from '../databases/database-guard.ts';
 import { errorText } from '../error-text.ts';
-import { tenantVerifier } from '../provisioning/tenant-database.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { checkAppendOnlyTables } from './check-append-only-tables.ts';
 import { checkLargeObjects } from './check-large-objects.ts';
@@ -75,12 +76,22 @@ async function checkInside(client: pg.Client, tenant: CheckedTenant, head: Head)
     findings.push(toFinding(tenant.server.name, { ...finding, tenant: tenant.slug }, tenant.databaseName));
   };
   const { guid, applied } = await readSchemaState(client);
+  if (guid === closedStamp(tenant.guid)) {
+    report({
+      check: 'wrong_identity',
+      problem: 'the database is closed: another one has replaced it, after the time of the control database',
+      remedy:
+        `Put that one in place: npx backoffice databases ${tenant.slug}; ` +
+        `npx backoffice restore swap ${tenant.slug}, or restore back ${tenant.slug}`,
+    });
+    return findings;
+  }
   if (guid !== tenant.guid) {
     report({
       check: 'wrong_identity',
       problem: guid ? `the database belongs to the tenant with guid ${guid}` : 'the database has no identity',
       remedy:
-        `Correct database_name in the row of ${tenant.slug} in table tenants. ` +
+        `Correct the names in the row of ${tenant.slug} in table tenants, and in its current one in tenant_databases. ` +
         'Until then the service refuses the database.',
     });
     return findings;

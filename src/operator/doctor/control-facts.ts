@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { Server, type SigningKey, type Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
-import type { MoveState } from '../move/move-protocol.ts';
+import type { DatabaseState } from '../databases/database-store.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
 import { readCheckedDatabases } from './checked-databases.ts';
 
@@ -15,48 +15,34 @@ export type CheckedTenant = Pick<
   isPurging: boolean;
 };
 
-/** A move of a tenant that is unfinished, or whose old database is still there. */
-export interface MoveFacts {
-  tenantId: number;
-  state: MoveState;
-  from: string;
-  to: string;
-  fromDatabase: string;
-  fromRole: string;
-  toDatabase: string;
-  /** True when the time has passed for which the old database is kept. */
+/** A database that the control database records, of a tenant or of the pool. */
+export interface RecordedDatabase {
+  /** Null: a warm database. */
+  tenantId: number | null;
+  serverId: number;
+  server: string;
+  database: string;
+  role: string;
+  state: DatabaseState;
+  /** True when the time has passed for which it is kept. */
   isOverdue: boolean;
-}
-
-/** A restore or a swap of a tenant that has begun and has not ended. */
-export interface RestoreFacts {
-  tenantId: number;
-  /**
-   * `swap`: a tenant and its restored side are being exchanged; `lost`: a database that was lost is being restored in
-   * place.
-   */
-  kind: 'swap' | 'lost';
-  /** True while requests of the tenant wait. */
-  isFenced: boolean;
 }
 
 /** The contents of the control database at one moment. */
 export interface ControlFacts {
   controlRestore: ControlRestoreFacts;
-  moves: MoveFacts[];
-  restores: RestoreFacts[];
+  /** All databases that exist, or are being made or dropped. */
+  databases: RecordedDatabase[];
+  /** The fences of tenants, by the guid of the tenant: true if it is closed. */
+  fences: ReadonlyMap<string, boolean>;
   servers: Server[];
   tenants: CheckedTenant[];
   /** The guids of tenants that were purged. */
   purgedTenants: ReadonlySet<string>;
   /** The signing keys that are not disabled, by the id of the tenant. */
   signingKeys: Map<number, Pick<SigningKey, 'kid' | 'secret' | 'status'>[]>;
-  /** Numbers that a warm database may have: those of the pool, and those of tenants that may have claimed one. */
-  warmNumbers: Set<number>;
-  /** Numbers of the warm databases that are recorded as ready, by the id of the server. */
-  readyWarmNumbers: Map<number, number[]>;
-  /** Ids of the servers that have unfinished warm databases while no process fills their pool. */
-  unfinishedPools: Set<number>;
+  /** Ids of the servers whose pools a process fills or drains. */
+  busyPools: ReadonlySet<number>;
   /** The evidence of the tenant databases in which nothing was wrong, by the id of the tenant. */
   checkedDatabases: Map<number, string>;
   /** True while a process provisions, migrates or purges the tenant. */
@@ -75,46 +61,24 @@ export async function readControlFacts(
         and database = (select oid from pg_database where datname = current_database())`,
   );
   const locks = new Set(rows.map(({ space, key }) => `${space}:${key}`));
-  // A tenant claims a warm database in one transaction. So one statement sees either the unclaimed database or the
-  // tenant.
-  const { rows: warm } = await client.query<{ id: string; server: number; ready: boolean | null }>(
-    `select id, server_id as server, ready_at is not null as ready from warm_databases
-      union all select id, server_id, null from tenants where status = 'provisioning'`,
+  const { rows: databases } = await client.query<RecordedDatabase>(
+    `select tenant_id::float8 as "tenantId", server_id::int as "serverId", s.name as server, database_name as database,
+            role_name as role, d.state, coalesce(keep_until < now(), false) as "isOverdue"
+       from tenant_databases d join servers s on s.id = server_id where d.state <> 'gone' order by d.id`,
   );
-  const ready = Map.groupBy(
-    warm.filter(each => each.ready),
-    ({ server }) => server,
-  );
-  const { rows: moves } = await client.query<MoveFacts>(
-    `select tenant_id::float8 as "tenantId", state, f.name as from, s.name as to,
-            from_database as "fromDatabase", from_role as "fromRole", to_database as "toDatabase",
-            coalesce(reversible_until < now(), false) as "isOverdue"
-       from tenant_moves m join servers f on f.id = from_server_id join servers s on s.id = to_server_id
-      where state not in ('settled', 'aborted') order by m.id`,
-  );
-  // A move has a row of its own beside its fence.
-  const { rows: restores } = await client.query<RestoreFacts>(
-    `select t.id::float8 as "tenantId", 'swap' as kind, closed as "isFenced"
-       from tenant_fences join tenants t on t.guid = tenant_guid
-      where not exists (select from tenant_moves m where m.tenant_id = t.id and ended_at is null)
-      union all select id::float8, 'lost', false from tenants where restoring is not null`,
+  const { rows: fences } = await client.query<{ guid: string; closed: boolean }>(
+    'select tenant_guid as guid, closed from tenant_fences',
   );
   const servers = await em.findAll(Server, { orderBy: { id: 'asc' } });
   return {
     controlRestore: await readControlRestore(client),
-    moves,
-    restores,
+    databases,
+    fences: new Map(fences.map(({ guid, closed }) => [guid, closed])),
     servers,
     tenants: await readTenants(client, servers),
     purgedTenants: await readPurgedTenants(client),
     signingKeys: await readSigningKeys(client),
-    warmNumbers: new Set(warm.map(({ id }) => Number(id))),
-    readyWarmNumbers: new Map([...ready].map(([server, databases]) => [server, databases.map(({ id }) => Number(id))])),
-    unfinishedPools: new Set(
-      warm
-        .filter(({ ready, server }) => ready === false && !locks.has(`${lockSpaces.warm}:${server}`))
-        .map(({ server }) => server),
-    ),
+    busyPools: new Set(servers.map(({ id }) => id).filter(id => locks.has(`${lockSpaces.warm}:${id}`))),
     checkedDatabases: await readCheckedDatabases(statements),
     isBusy: ({ id, slug }) =>
       locks.has(`${lockSpaces.tenant}:${id}`) || locks.has(`${lockSpaces.slug}:${lockKey(slug)}`),

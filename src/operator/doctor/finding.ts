@@ -38,7 +38,7 @@ export type Check =
   | 'closed_database'
   | 'orphan_database'
   | 'orphan_role'
-  | 'warm_leftover'
+  | 'leftover_database'
   | 'old_template'
   | 'stuck_provisioning'
   | 'missing_role'
@@ -54,10 +54,7 @@ export type Check =
   | 'behind'
   | 'schema_drift'
   | 'not_examined'
-  | 'unfinished_move'
-  | 'moved_database'
-  | 'unfinished_swap'
-  | 'unfinished_restore'
+  | 'unfinished_switch'
   | 'unfinished_control_restore';
 
 /** Identifies a finding: two runs of the checks that find the same fault return findings with equal keys. */
@@ -81,8 +78,7 @@ export interface Report {
 
 const warnings: ReadonlySet<Check> = new Set([
   'old_template',
-  'warm_leftover',
-  'moved_database',
+  'leftover_database',
   'server_setting',
   'readable_guid',
   'unverified_tls',

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 
 /** A database on a server, of this installation or of another. */
-export interface DatabaseFacts {
+interface DatabaseFacts {
   name: string;
   /** True when a DROP DATABASE was interrupted: the database can only be dropped. */
   broken: boolean;

@@ -71,9 +71,6 @@ interface DatabaseAtHead {
  * rolled back.
  */
 export async function bringToHead(run: Run, tenant: RecordedTenant): Promise<DatabaseAtHead> {
-  // Its database may be empty, and would be served.
-  if (tenant.isRestoring)
-    throw new OperatorError('its lost database is half restored: run npx backoffice restore <slug> --lost');
   return withTenantConnection(run.installation, tenant, async database => {
     const recorded = recordedState(run, tenant);
     const pending = recorded ? pendingSteps(run, recorded) : [];

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { databaseUrl } from '../../control/server-urls.ts';
+import { OperatorError } from '../../operator-error.ts';
 import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
@@ -8,15 +9,28 @@ import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { grantServicePrivileges } from '../service-login.ts';
 
-/** Brings the control database to head. One process does so at a time. @returns the names of the migrations that ran */
+/**
+ * Brings the control database to head. One process does so at a time.
+ * @returns the names of the migrations that ran
+ * @throws {OperatorError} when a migration refuses, with the reason
+ */
 export async function migrateControl(controlUrl: string): Promise<string[]> {
   return withConnection(controlUrl, async client => {
     await acquireLock(client, lockSpaces.control, 0);
-    const applied = await runMigrations(controlUrl, await loadMigrations('control'));
+    const applied = await runMigrations(controlUrl, await loadMigrations('control')).catch(explainRefusal);
     await revokePublicRights(client);
     await grantServicePrivileges(client);
     return applied;
   });
+}
+
+/** A migration that refuses raises this state, and says what is to do first: it changes nothing. */
+const refusedState = '55000';
+
+function explainRefusal(error: unknown): never {
+  const { routine } = error as { routine?: string };
+  if (sqlState(error) !== refusedState || routine !== 'exec_stmt_raise') throw error;
+  throw new OperatorError((error as Error).message, { cause: error });
 }
 
 /** The names of the functions that create or write a large object. */

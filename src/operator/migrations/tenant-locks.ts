@@ -12,7 +12,6 @@ export interface TenantRow {
   roleName: string;
   schemaVersion: string | null;
   schemaFingerprint: string | null;
-  isRestoring: boolean;
   /** What is recorded of the catalogs of its database. */
   catalogs: CatalogRecord | null;
 }
@@ -83,7 +82,6 @@ export function createTenantLocks(control: Queryable): TenantLocks {
 const tenantsQuery = `
   select id::int, guid, server_id as "serverId", database_name as "databaseName", role_name as "roleName",
          schema_version as "schemaVersion", schema_fingerprint as "schemaFingerprint",
-         restoring is not null as "isRestoring",
          case when source is not null then
            json_build_object('source', source, 'counters', counters, 'digest', digest) end as catalogs
     from tenants left join catalog_records on tenant_id = id where id = any ($1)`;

@@ -90,6 +90,12 @@ export const catalogue: readonly Topic[] = [
   ),
   topic('Servers', 'server', 'PostgreSQL servers that tenants are placed on', () => import('./server-operations.ts')),
   topic('Servers', 'move', 'move a tenant to another server while it is served', () => import('./move-operations.ts')),
+  topic(
+    'Servers',
+    'databases',
+    'databases beside those that tenants have now',
+    () => import('./databases-operations.ts'),
+  ),
   topic('Backup', 'backup', 'archives of tenants, and their proofs', () => import('./backup-operations.ts')),
   topic(
     'Backup',

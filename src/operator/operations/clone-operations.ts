@@ -1,22 +1,44 @@
+import type { EarlierData } from '../databases/fill-database.ts';
 import { summarise } from '../tenants/read-tenants.ts';
+import { findTenant } from '../tenants/tenants.ts';
 import { defineOperation } from './operation.ts';
-import { argument } from './operation-fields.ts';
+import { argument, option } from './operation-fields.ts';
 import { fieldsText } from './text-table.ts';
 
 const clone = defineOperation({
   name: 'clone',
   description:
     'copy a tenant to a new slug, with its own key and login role, isolated; sessions and API clients are not copied',
-  fields: { slug: argument('slug'), newSlug: argument('text') },
-  examples: ['clone acme acme-test'],
+  fields: {
+    slug: argument('slug'),
+    newSlug: argument('text'),
+    archive: option('<id>', 'with the data of this archive, in place of the present data; latest: the newest one'),
+    at: option('<time>', 'with the data of that moment; needs backup base'),
+  },
+  examples: ['clone acme acme-test', 'clone acme acme-old --archive latest # look at archived data over HTTP'],
   access: 'installation',
   effect: 'changes',
-  async run({ slug, newSlug }, { installation, output, progress }) {
+  async run({ slug, newSlug, archive, at }, { installation, output, progress }) {
     const { createPasswords } = await import('../../auth/passwords.ts');
     const { cloneTenant } = await import('../provisioning/clone.ts');
     progress.step(`cloning ${slug}`);
-    const summary = summarise(await cloneTenant(installation, createPasswords(), slug, newSlug));
-    output.result(summary, () => fieldsText(summary));
+    const clone = (data?: EarlierData) => cloneTenant(installation, createPasswords(), slug, newSlug, data);
+    if (archive === undefined && at === undefined) {
+      const summary = summarise(await clone());
+      output.result(summary, () => fieldsText(summary));
+      return;
+    }
+    const { restoreData } = await import('./restore-data.ts');
+    const source = await findTenant(installation, slug);
+    const { restored, ...facts } = await restoreData(
+      installation,
+      source,
+      { at, archive, destination: '' },
+      progress,
+      clone,
+    );
+    const document = { ...summarise(restored), ...facts };
+    output.result(document, () => fieldsText(document));
   },
 });
 

@@ -1,9 +1,8 @@
 import { OperatorError } from '../../operator-error.ts';
 import { countText } from '../count-text.ts';
-import { createFenceGuard } from '../move/fence-guard.ts';
-import type { MoveStep } from '../move/move-protocol.ts';
-import type { MoveSummary } from '../move/read-moves.ts';
-import type { MoveObservers } from '../move/run-move.ts';
+import { createFenceGuard } from '../databases/fence-guard.ts';
+import type { MoveSummary } from '../databases/move-tenant.ts';
+import type { RunObservers } from '../databases/run-databases.ts';
 import type { Context, Output } from './operation-context.ts';
 import { option } from './operation-fields.ts';
 
@@ -23,16 +22,21 @@ export function moveRequest({ pause, keep }: { pause: number; keep: number }) {
   return { keepSeconds: keep * 3_600, maxPauseMs: pause * 1_000 };
 }
 
-/** Returns the observers of a move, which say its steps, and interrupt it where nothing waits for it. */
-export function observeMove({ output, progress, signal }: Context): MoveObservers {
+/** Returns the observers of a run, which show its steps, and interrupt it where nothing waits for it. */
+export function observeRun({ progress, signal }: Context): RunObservers {
+  return { guard: createFenceGuard(), signal, onStep: (slug, step) => progress.step(`${slug}: ${step}`) };
+}
+
+/** Returns the observers of a move, which also print its steps as documents. */
+export function observeMove(context: Context): RunObservers {
+  const { onStep, ...observers } = observeRun(context);
+  const { output } = context;
   const startedAt = performance.now();
   return {
-    guard: createFenceGuard('move'),
-    signal,
+    ...observers,
     onStep: (slug, step) => {
-      const document = { slug, step: stepText(step), ms: Math.round(performance.now() - startedAt) };
-      if (output.wantsDocuments) output.part(document, () => '');
-      progress.step(`${slug}: ${document.step}`);
+      if (output.wantsDocuments) output.part({ slug, step, ms: Math.round(performance.now() - startedAt) }, () => '');
+      onStep?.(slug, step);
     },
   };
 }
@@ -43,13 +47,9 @@ export function returnMove(output: Output, move: MoveSummary): void {
   output.part(
     move,
     () =>
-      `${slug} is on ${to} now: ${countText(rows ?? 0, 'row')}, of which the changed ones were copied and compared while its requests waited ` +
+      `${slug} is on ${to} now: ${countText(rows, 'row')}, of which the changed ones were copied and compared while its requests waited ` +
       `for ${pauseMs} ms. Until ${reversibleUntil} it can be moved back to ${from}: npx backoffice move ${slug} --back`,
   );
-}
-
-function stepText(step: MoveStep): string {
-  return step.kind === 'enter' ? step.to : step.kind;
 }
 
 function parseSeconds(value: string): number {
@@ -58,7 +58,8 @@ function parseSeconds(value: string): number {
   return Number(value);
 }
 
-function parseHours(value: string): number {
+/** Parses a number of hours, such as 24 or 0.5. */
+export function parseHours(value: string): number {
   if (!/^\d{1,4}(\.\d{1,3})?$/.test(value)) throw new OperatorError('Give a number of hours.');
   return Number(value);
 }

@@ -18,7 +18,7 @@ const fill = defineOperation({
   access: 'installation',
   effect: 'changes',
   async run({ size }, { installation, output, progress }) {
-    const { fillPool } = await import('../provisioning/warm-pool.ts');
+    const { fillPool } = await import('../databases/warm-pool.ts');
     progress.step('copying the template');
     const servers = await fillPool(installation, size);
     output.result(servers, () => tableText(servers, 'There is no server.'));
@@ -35,7 +35,7 @@ const list = defineOperation({
   effect: 'reads',
   isList: true,
   async run(_, { installation, output }) {
-    const { listPool } = await import('../provisioning/warm-pool.ts');
+    const { listPool } = await import('../databases/warm-pool.ts');
     output.list(await listPool(installation), {
       row: database => database,
       name: ({ database }) => database,
@@ -52,7 +52,7 @@ const drain = defineOperation({
   access: 'installation',
   effect: 'changes',
   async plan({ server: only }, { installation }) {
-    const { listPool } = await import('../provisioning/warm-pool.ts');
+    const { listPool } = await import('../databases/warm-pool.ts');
     const warm = await listPool(installation);
     const planned = (await chosenServers(installation, only)).map(({ name }) => ({
       server: name,
@@ -62,7 +62,7 @@ const drain = defineOperation({
     return { document: planned, text: () => tableText(rows, 'There is no server.') };
   },
   async run({ server: only }, { installation, output }) {
-    const { drainPool } = await import('../provisioning/drain-pool.ts');
+    const { drainPool } = await import('../databases/warm-pool.ts');
     const drained: { server: string; dropped: number }[] = [];
     for (const server of await chosenServers(installation, only))
       drained.push({ server: server.name, dropped: await drainPool(installation, server) });

@@ -32,7 +32,7 @@ const purge = defineOperation({
     };
   },
   async run({ slug, lostTargets }, { installation, output, progress }) {
-    const { purgeTenant } = await import('../tenants/tenant-states.ts');
+    const { purgeTenant } = await import('../databases/purge-tenant.ts');
     const { endPurge, findUnendedPurge } = await import('../tenants/purge-end.ts');
     progress.step(`purging ${slug}`);
     const purged = (await findUnendedPurge(installation, slug)) ?? (await purgeTenant(installation, slug));

@@ -2,7 +2,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import type { BackupTarget } from '../backup/targets/backup-target.ts';
 import { countText } from '../count-text.ts';
-import type { LostTenant } from '../restore/lost/restore-lost-tenants.ts';
+import type { LostTenant } from '../restore/restore-lost-tenants.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 import type { Context } from './operation-context.ts';
 
@@ -16,7 +16,7 @@ export async function restoreEach(
   target: BackupTarget,
   options: { concurrency: number; server?: string | undefined },
 ): Promise<LostTenant[]> {
-  const { restoreLostTenants } = await import('../restore/lost/restore-lost-tenants.ts');
+  const { restoreLostTenants } = await import('../restore/restore-lost-tenants.ts');
   return restoreLostTenants(installation, target, {
     ...options,
     onStart: total => progress.start(total),

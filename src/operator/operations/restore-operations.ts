@@ -1,6 +1,8 @@
 import { OperatorError } from '../../operator-error.ts';
-import type { SwapResult } from '../restore/swap/swap.ts';
+import type { SwitchKind, SwitchResult } from '../databases/switch-database.ts';
+import { summarise } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
+import { moveInterrupt, observeRun, parseHours } from './move-results.ts';
 import { defineOperation, type Operation } from './operation.ts';
 import type { Context } from './operation-context.ts';
 import { argument, flag, option, optionalArgument, type Values } from './operation-fields.ts';
@@ -10,9 +12,8 @@ import { fieldsText, tableText } from './text-table.ts';
 
 const fields = {
   slug: optionalArgument('slug', { neededUnless: 'lost' }),
-  archive: option('<id>', 'the archive to restore, or the beginning of its id (default: the newest)'),
+  archive: option('<id>', 'the archive to restore, or the beginning of its id; latest: the newest one'),
   at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs backup base'),
-  to: option('<new-slug>', 'slug of the new tenant that gets the data'),
   lost: flag('the server has lost the database of the tenant: restore it in a new one, and serve it'),
   server: option('<name>', 'with --lost: every tenant of this server whose database is lost', { kind: 'server' }),
   all: flag('with --lost: every tenant whose database is lost'),
@@ -26,21 +27,22 @@ type OneTenant = RestoreFields & { slug: string };
 
 const restore = defineOperation({
   name: 'restore',
-  description: 'bring a deleted tenant back into service, or restore earlier data of a tenant beside it',
+  description: 'bring a deleted tenant back into service, or restore earlier data of a tenant beside the present ones',
   fields,
   examples: [
     'restore acme # undo delete: serve the tenant again',
-    'restore acme --to acme-old # its newest archive, as a new tenant beside it',
-    'restore acme --archive 0b7e --to acme-old # an older archive: backup list acme',
-    'restore acme --at 2026-11-21T14:05:00Z --to acme-old # its data of that moment; needs backup base',
+    'restore acme --archive latest # its newest archive, beside its present data',
+    'restore acme --archive 0b7e # an older archive: backup list acme',
+    'restore acme --at 2026-11-21T14:05:00Z # its data of that moment; needs backup base',
     'restore acme --lost # its database is lost: put its newest archive in place',
     'restore --lost --server second # those of all tenants of a server that is new and empty',
   ],
-  help: `The new tenant is suspended and isolated, and has no users and legacy clients. restore diff then shows what was added,
-changed and removed since, restore swap puts the restored data in place, and restore back undoes that.`,
+  help: `The restored data lies in a database of the tenant that nobody uses. restore diff then shows what was added, changed
+and removed since, restore swap puts the restored data in place, and restore back undoes that. Who wants to look at it
+over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: databases drop acme <database>.`,
   access: values => (isUndelete(values) ? 'statements' : 'installation'),
   effect: 'changes',
-  isPatient: ({ to }) => to !== undefined,
+  isPatient: ({ archive, at, lost }) => !lost && (archive !== undefined || at !== undefined),
   json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
   async run(values, { installation, ...context }) {
     const { slug } = values;
@@ -54,23 +56,23 @@ changed and removed since, restore swap puts the restored data in place, and res
       return restoreLostFleet(values, { installation, ...context });
     }
     return values.lost
-      ? restoreLost({ ...values, slug }, { installation, ...context })
+      ? restoreLostOne({ ...values, slug }, { installation, ...context })
       : restoreAside({ ...values, slug }, { installation, ...context });
   },
 });
 
 /** @throws {OperatorError} unless the fields name a tenant, or the lost ones of a server or of all, and no data of one */
-function requireOneScope({ slug, at, archive, to, lost, server, all }: RestoreFields): void {
+function requireOneScope({ slug, at, archive, lost, server, all }: RestoreFields): void {
   const isFleet = server !== undefined || all;
   if (isFleet && !lost) throw new OperatorError('Give --server and --all together with --lost', { usage: true });
   if (isFleet && slug !== undefined)
     throw new OperatorError('Give either a tenant, or --server or --all', { usage: true });
-  if (isFleet && [at, archive, to].some(value => value !== undefined))
-    throw new OperatorError('Give --archive, --at and --to together with a tenant', { usage: true });
+  if (isFleet && [at, archive].some(value => value !== undefined))
+    throw new OperatorError('Give --archive and --at together with a tenant', { usage: true });
 }
 
-function isUndelete({ at, archive, to, lost }: RestoreFields): boolean {
-  return !lost && [at, archive, to].every(value => value === undefined);
+function isUndelete({ at, archive, lost }: RestoreFields): boolean {
+  return !lost && [at, archive].every(value => value === undefined);
 }
 
 async function undelete(slug: string, { installation, output }: Context<'statements'>): Promise<void> {
@@ -91,107 +93,107 @@ async function undelete(slug: string, { installation, output }: Context<'stateme
   );
 }
 
-async function restoreAside({ slug, to, at, archive }: OneTenant, context: Context<'installation'>) {
+async function restoreAside({ slug, at, archive }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
-  if (to === undefined) throw new OperatorError('Give the slug of the new tenant: --to <new-slug>', { usage: true });
-  const { copyFrom } = await import('../tenants/purging.ts');
-  const { createSideTenant, requireFreeSlug } = await import('../restore/side-tenant.ts');
-  await requireFreeSlug(installation, to);
+  const { restoreBeside } = await import('../databases/restore-database.ts');
   const source = await findTenant(installation, slug);
-  const document = await copyFrom(installation, source, to, () =>
-    restoreData(installation, source, { at, archive, destination: `--to ${to}` }, progress, data =>
-      createSideTenant(installation, source, to, data),
-    ),
+  const from = { at, archive, destination: '' };
+  const { restored, ...facts } = await restoreData(installation, source, from, progress, data =>
+    restoreBeside(installation, slug, data, observeRun(context)),
   );
-  output.result({ ...document, source: slug }, () =>
-    [fieldsText(document), '', `Compare it with ${slug}: npx backoffice restore diff ${to}`].join('\n'),
+  const document = { slug, database: restored.database, server: restored.server.name, ...facts };
+  output.result(document, () =>
+    [fieldsText(document), '', `Compare it with the present data: npx backoffice restore diff ${slug}`].join('\n'),
   );
 }
 
-async function restoreLost({ slug, to, at, archive }: OneTenant, context: Context<'installation'>) {
+async function restoreLostOne({ slug, at, archive }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
-  if (to !== undefined) throw new OperatorError('Give either --lost or --to', { usage: true });
-  const { requireLost, restoreLostTenant } = await import('../restore/lost/restore-lost-tenant.ts');
+  const { requireLost, restoreLost } = await import('../databases/restore-database.ts');
   const source = await findTenant(installation, slug);
   await requireLost(installation, source);
-  const document = await restoreData(installation, source, { at, archive, destination: '--lost' }, progress, data =>
-    restoreLostTenant(installation, slug, data),
+  const from = { at, archive, destination: '--lost' };
+  const { restored: _, ...facts } = await restoreData(installation, source, from, progress, data =>
+    restoreLost(installation, slug, data, observeRun(context)),
   );
+  const document = { ...summarise(await findTenant(installation, slug)), ...facts };
   output.result(document, () => fieldsText(document));
 }
 
-const pair = { slug: argument('slug', { description: 'the tenant, or the restored tenant beside it' }) };
+const chosen = {
+  slug: argument('slug'),
+  database: option('<name>', 'the restored database, if there are several: databases <slug>', { kind: 'database' }),
+};
 
 const diff = defineOperation({
   name: 'restore diff',
   description: 'show the rows that a tenant has added, changed and removed since its restored data',
-  fields: pair,
+  fields: chosen,
   examples: ['restore diff acme'],
   access: 'installation',
   effect: 'reads',
-  async run({ slug }, { installation, output, progress }) {
-    const { compareTenants } = await import('../restore/compare-tenants.ts');
-    const { findRestoredPair } = await import('../restore/find-side.ts');
-    const { tenant, side, restoredFrom, isSwapped } = await findRestoredPair(installation, slug);
-    const [now, before] = isSwapped ? [side, tenant] : [tenant, side];
-    progress.step(`comparing ${tenant.slug} with ${side.slug}`);
-    const tables = await compareTenants(installation, now, before);
-    const document = { tenant: tenant.slug, side: side.slug, restoredFrom, isSwapped, tables };
+  async run({ slug, database }, { installation, output, progress }) {
+    const { diffDatabases } = await import('../databases/diff-databases.ts');
+    progress.step(`comparing ${slug} with its restored data`);
+    const document = await diffDatabases(installation, slug, database);
     output.result(document, () =>
       tableText(
-        tables.map(({ keys: _, ...counts }) => counts),
-        `${tenant.slug} and ${side.slug} have the same data.`,
+        document.tables.map(({ keys: _, ...counts }) => counts),
+        `${slug} and ${document.database} have the same data.`,
       ),
     );
   },
 });
 
-const defineSwap = (name: string, toRestored: boolean, more: Pick<Operation, 'description' | 'examples'>): Operation =>
+const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'examples'>): Operation =>
   defineOperation({
     ...more,
-    name: `restore ${name}`,
-    fields: pair,
+    name: `restore ${kind}`,
+    fields: {
+      ...chosen,
+      keep: option('<hours>', 'how long the present data is kept', { parse: parseHours, default: 720 }),
+    },
     access: 'installation',
     effect: 'destroys',
-    async plan({ slug }, { installation }) {
-      const { findRestoredPair } = await import('../restore/find-side.ts');
-      const { tenant, side, restoredFrom, isSwapped } = await findRestoredPair(installation, slug);
-      const which = toRestored ? `its data of ${restoredFrom}` : 'its former data';
-      const document = { tenant: tenant.slug, side: side.slug, restoredFrom, isSwapped, state: 'planned' };
+    interrupt: moveInterrupt,
+    async plan({ slug, database }, { installation }) {
+      const { planSwitch } = await import('../databases/switch-database.ts');
+      const { target, isCurrent } = await planSwitch(installation, slug, kind, database);
+      const which = kind === 'swap' ? `its data of ${target.origin}` : 'its former data';
+      const document = { tenant: slug, database: target.database, origin: target.origin, isCurrent, state: 'planned' };
       return {
         document,
         text: () =>
-          isSwapped === toRestored
-            ? `${tenant.slug} has ${which} already.`
-            : `${tenant.slug} would get ${which}, and ${side.slug} keep what ${tenant.slug} has now.`,
-        confirm: { name: tenant.slug, consequence: `gets ${which}; ${side.slug} keeps what it has now` },
+          isCurrent
+            ? `${slug} has ${which} already.`
+            : `${slug} would get ${which}, in ${target.database}. What it has now would be kept.`,
+        confirm: { name: slug, consequence: `gets ${which}; what it has now is kept` },
       };
     },
-    async run({ slug }, { installation, output, progress }) {
-      const { swapTenants } = await import('../restore/swap/swap.ts');
-      const { createFenceGuard } = await import('../move/fence-guard.ts');
-      const observers = { onStep: (step: string) => progress.step(step), guard: createFenceGuard('swap') };
-      const result = await swapTenants(installation, slug, toRestored, observers);
-      output.result(result, () => swapText(result));
+    async run({ slug, database, keep }, context) {
+      const { switchDatabase } = await import('../databases/switch-database.ts');
+      const request = { kind, database, keepSeconds: keep * 3_600 };
+      const result = await switchDatabase(context.installation, slug, request, observeRun(context));
+      context.output.result(result, () => switchText(kind, result));
     },
   });
 
 export const operations = [
   restore,
   diff,
-  defineSwap('swap', true, {
+  defineSwitch('swap', {
     description: 'put the restored data of a tenant in place; its requests wait meanwhile',
     examples: ['restore swap acme --reason "wrong import on Monday"'],
   }),
-  defineSwap('back', false, {
+  defineSwitch('back', {
     description: 'undo swap: give a tenant its former data back',
     examples: ['restore back acme'],
   }),
 ];
 
-function swapText({ tenant, side, isSwapped, pauseMs }: SwapResult): string {
+function switchText(kind: SwitchKind, { tenant, pauseMs }: SwitchResult): string {
   const waited = `Its requests waited for ${Math.round(pauseMs)} ms.`;
-  return isSwapped
-    ? `${tenant} has the restored data. ${waited} ${side} keeps the former data; undo it: npx backoffice restore back ${tenant}`
+  return kind === 'swap'
+    ? `${tenant} has the restored data. ${waited} The former data is kept; undo it: npx backoffice restore back ${tenant}`
     : `${tenant} has its former data. ${waited}`;
 }

@@ -97,13 +97,13 @@ const drain = defineOperation({
   json: moveJson,
   interrupt: moveInterrupt,
   async plan({ name, to }, { installation }) {
-    const { planDrain } = await import('../move/drain-server.ts');
+    const { planDrain } = await import('../databases/drain-server.ts');
     const moves = await planDrain(installation, name, to);
     return { document: moves, text: () => tableText(moves, `There is no tenant on ${name}.`) };
   },
   async run({ name, to, ...values }, context) {
     const { installation, output } = context;
-    const { drainServer } = await import('../move/drain-server.ts');
+    const { drainServer } = await import('../databases/drain-server.ts');
     const outcomes = await drainServer(
       installation,
       name,
@@ -138,7 +138,7 @@ const rebalance = defineOperation({
 export const operations = [add, list, set, removeServerOperation, drain, rebalance];
 
 async function planRebalance({ installation }: Context<'installation'>): Promise<Plan> {
-  const { planRebalanceOf } = await import('../move/drain-server.ts');
+  const { planRebalanceOf } = await import('../databases/drain-server.ts');
   const moves = await planRebalanceOf(installation);
   return { document: moves, text: () => tableText(moves, 'The servers are even: no move would help.') };
 }

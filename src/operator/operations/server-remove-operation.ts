@@ -1,5 +1,5 @@
 import { countText } from '../count-text.ts';
-import type { ServerRemoval } from '../tenants/remove-server.ts';
+import type { ServerRemoval } from '../databases/remove-server.ts';
 import { defineOperation } from './operation.ts';
 import { argument, flag } from './operation-fields.ts';
 
@@ -11,7 +11,7 @@ export const removeServerOperation = defineOperation({
   access: 'installation',
   effect: 'destroys',
   async plan({ name, lost }, { installation }) {
-    const { planServerRemoval } = await import('../tenants/remove-server.ts');
+    const { planServerRemoval } = await import('../databases/remove-server.ts');
     const plan = await planServerRemoval(installation, name, lost);
     return {
       document: { ...plan, state: 'planned' },
@@ -20,7 +20,7 @@ export const removeServerOperation = defineOperation({
     };
   },
   async run({ name, lost }, { installation, output }) {
-    const { removeServer } = await import('../tenants/remove-server.ts');
+    const { removeServer } = await import('../databases/remove-server.ts');
     const removed = await removeServer(installation, name, lost);
     output.result({ ...removed, state: 'removed' }, () => removalText(removed, 'is removed'));
   },
@@ -30,11 +30,11 @@ function removalText(removal: ServerRemoval, verb: string): string {
   return `${removal.name} ${verb}. ${lossText(removal)}`;
 }
 
-function lossText({ warmDatabases, moves, formerTenants, left }: ServerRemoval): string {
+function lossText({ warmDatabases, forgotten, formerTenants, left }: ServerRemoval): string {
   const warm = countText(warmDatabases, 'warm database');
   return [
     left === null ? 'Nothing is dropped on it.' : `With it: ${warm}, and the templates.`,
-    moves > 0 ? `${countText(moves, 'finished move')} from or to it are no longer listed.` : '',
+    forgotten > 0 ? `${countText(forgotten, 'restored, former or unfinished database')} on it are forgotten.` : '',
     formerTenants > 0
       ? `restore --at no longer finds the time that ${countText(formerTenants, 'tenant')} spent there.`
       : '',

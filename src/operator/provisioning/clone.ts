@@ -5,26 +5,30 @@ import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { type EarlierData, fillWith, requireKnownVersion } from '../databases/fill-database.ts';
 import { copyFrom } from '../tenants/purging.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { copyData } from './copy-data.ts';
 import { checkManifest } from './manifest.ts';
-import { provision } from './provision.ts';
+import { lockProvisioning, provision } from './provision.ts';
 
 /**
  * Creates a tenant with the data, roles and users that another tenant has at one moment. The source is served
  * meanwhile. The clone has its own database, login role and signing key; sessions, API clients and their tokens are
  * not copied. It is isolated: no mail gets from it to the users of the source. It can be run again after it was killed
  * at any point.
+ * @param data earlier data of the source, in place of its present one
  */
 export async function cloneTenant(
   installation: Installation,
   passwords: Passwords,
   slug: string,
   newSlug: string,
+  data?: EarlierData,
 ): Promise<Tenant> {
   const source = await findTenant(installation, slug);
   if (source.status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
+  if (data) await requireKnownVersion(data.schemaVersion);
   // Creates no administrator: the users are copied.
   const manifest = checkManifest(
     {
@@ -37,28 +41,38 @@ export async function cloneTenant(
     },
     'the new slug',
   );
-  const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone);
+  const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone, data);
   const { tenant, created } = await copyFrom(installation, source, newSlug, () =>
-    provision(installation, passwords, manifest, fill, { isIsolated: true }),
+    provision(installation, passwords, manifest, fill, { isIsolated: true, version: data?.schemaVersion }),
   );
   if (!created) throw new OperatorError(`there is a tenant ${newSlug} already, ${tenant.status}`);
   return tenant;
 }
 
-/** Copies users and data into the clone. A run after a killed one starts from the beginning. */
-async function populate(installation: Installation, source: Tenant, clone: Tenant): Promise<[]> {
+/** Copies users and data into the clone. */
+async function populate(
+  installation: Installation,
+  source: Tenant,
+  clone: Tenant,
+  data: EarlierData | undefined,
+): Promise<[]> {
   const users = await copyUsers(installation, source, clone);
   const url = (tenant: Tenant) => databaseUrl(installation.servers.adminUrl(tenant.server), tenant.databaseName);
-  await withConnection(url(source), from =>
-    withConnection(url(clone), async to => {
-      await requireSameVersion(from, to, source.slug);
-      await to.query('begin');
-      await copyData(from, to);
-      await replaceUsers(to, users);
-      await to.query('commit');
-    }),
-  );
+  if (data) await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
+  await withConnection(url(clone), async to => {
+    await to.query('begin');
+    if (!data) await copyPresent(url(source), to, source.slug);
+    await replaceUsers(to, users);
+    await to.query('commit');
+  });
   return [];
+}
+
+async function copyPresent(url: string, to: Connection, slug: string): Promise<void> {
+  await withConnection(url, async from => {
+    await requireSameVersion(from, to, slug);
+    await copyData(from, to);
+  });
 }
 
 interface CopiedUser {
@@ -68,6 +82,7 @@ interface CopiedUser {
 
 async function copyUsers({ control }: Installation, source: Tenant, clone: Tenant): Promise<CopiedUser[]> {
   return control.em.fork().transactional(async em => {
+    await lockProvisioning(em, clone);
     await em.nativeDelete(User, { tenant: clone.id });
     await em.nativeDelete(Role, { tenant: clone.id });
     const roles = new Map<number, Role>();

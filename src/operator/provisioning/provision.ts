@@ -1,28 +1,28 @@
-import { randomBytes, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
+import type pg from 'pg';
 import { normaliseEmail } from '../../auth/email.ts';
 import type { Passwords } from '../../auth/passwords.ts';
-import { Tenant } from '../../control/fleet-entities.ts';
+import { type Server, Tenant } from '../../control/fleet-entities.ts';
 import { initialRoles } from '../../control/permissions.ts';
 import { owners } from '../../control/secret-box.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { Role } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
 import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { loadMigrations } from '../../postgres/migration-steps.ts';
+import type { FillTarget } from '../databases/fill-database.ts';
+import { runDatabases } from '../databases/run-databases.ts';
+import { lockTenant } from '../databases/with-tenant.ts';
 import { applyPacks } from '../packs/apply-packs.ts';
 import { readPack } from '../packs/read-pack.ts';
-import { compatibleFrom } from '../schema/schema-steps.ts';
-import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { addSigningKey } from '../tenants/keys.ts';
 import { requireNotPurging } from '../tenants/purging.ts';
 import { placeTenant } from '../tenants/servers.ts';
+import { findTenant } from '../tenants/tenants.ts';
 import { generatePassword, insertUser } from '../tenants/users.ts';
 import type { Manifest } from './manifest.ts';
-import { physicalName } from './physical-names.ts';
-import { createTenantDatabase } from './tenant-database.ts';
-import { claimWarmDatabase } from './warm-pool.ts';
 
 export interface Provisioned {
   tenant: Tenant;
@@ -32,47 +32,58 @@ export interface Provisioned {
   logins: { email: string; password: string }[];
 }
 
-interface FinalState {
+interface FirstDatabase {
   /** True: it sends no mail, and its legacy clients get no access. */
   isIsolated?: boolean;
+  /** The last migration that its first database gets before it is filled; undefined: that of this build. */
+  version?: string | undefined;
 }
 
 /**
- * Provisions a tenant: its row, login role, database (a warm one, or a copy of the template) and users; then lets it be
- * served. Each step can be repeated, so the next run completes one that was killed at any point, and an incomplete
- * tenant is never served. An existing tenant is not changed.
+ * Provisions a tenant: its row, roles and key; its login role and database (a warm one, or a copy of the template) with
+ * the data of the manifest; then lets it be served. The next run completes one that was killed at any point, with another
+ * database, and an incomplete tenant is never served. An existing tenant is not changed.
  */
 export async function provision(
   installation: Installation,
   passwords: Passwords,
   manifest: Manifest,
   populate = (tenant: Tenant) => populateFrom(installation, passwords, manifest, tenant),
-  { isIsolated = false }: FinalState = {},
+  { isIsolated = false, version }: FirstDatabase = {},
 ): Promise<Provisioned> {
-  const { control, controlUrl } = installation;
-  return withConnection(controlUrl, async client => {
-    await acquireLock(client, lockSpaces.slug, lockKey(manifest.slug));
-    const em = control.em.fork();
+  const { controlUrl } = installation;
+  return withConnection(controlUrl, async control => {
+    await acquireLock(control, lockSpaces.slug, lockKey(manifest.slug));
+    const em = installation.control.em.fork();
     await requireNotPurging(installation, manifest.slug);
     const found = await em.findOne(Tenant, { slug: manifest.slug }, { populate: ['server'] });
     if (found && found.status !== 'provisioning') return { tenant: found, created: false, logins: [] };
 
-    const tenant = found ?? (await reserveTenant(em, installation, manifest));
-    await createTenantDatabase(installation, tenant);
-    const logins = await populate(tenant);
-    tenant.status = 'active';
-    tenant.isIsolated = isIsolated;
-    const migrations = await loadMigrations('tenant');
-    tenant.schemaVersion = migrations.at(-1)?.name ?? null;
-    tenant.compatibleFrom = compatibleFrom(migrations);
-    tenant.schemaFingerprint = await headFingerprint(
-      control,
-      tenant.server,
-      installation.servers.adminUrl(tenant.server),
-    );
-    await em.flush();
-    return { tenant, created: true, logins };
+    const server = found?.server ?? (await placeTenant(installation, manifest.server));
+    const { id, guid, slug } = found ?? (await insertTenant(em, installation, manifest, { server, isIsolated }));
+    await lockTenant(control, id, slug);
+    await control.query(`update tenants set isolated = $1 where id = $2 and status = 'provisioning'`, [isIsolated, id]);
+    let logins: Provisioned['logins'] = [];
+    const fill = async ({ server, database: databaseName }: FillTarget): Promise<object> => {
+      const tenant = await findTenant(installation, slug);
+      await requireOwnTurn(control, tenant, databaseName);
+      logins = await populate(Object.assign(tenant, { server, databaseName }));
+      return {};
+    };
+    const placement = { server, origin: 'template', mayBeWarm: version === undefined, version, fill };
+    await runDatabases({ installation, control, tenant: { id, guid, slug } }, 'provision', { placement });
+    return { tenant: await findTenant(installation, slug), created: true, logins };
   });
+}
+
+/** @throws {OperatorError} when another run has completed the tenant: its users and its data are not touched */
+async function requireOwnTurn(control: pg.Client, { id, slug }: Tenant, database: string): Promise<void> {
+  const { rowCount } = await control.query(
+    `select from tenants t join tenant_databases d on d.tenant_id = t.id
+      where t.id = $1 and status = 'provisioning' and d.database_name = $2 and d.state = 'reserved'`,
+    [id, database],
+  );
+  if (!rowCount) throw new OperatorError(`another run has provisioned ${slug} meanwhile: this one has stopped`);
 }
 
 /**
@@ -89,6 +100,7 @@ export async function populateFrom(
   const entityIds = await makeEntities(installation, tenant, manifest);
   const admin = { ...manifest.admin, role: 'Administrator', scope: 'All' as const, entity: undefined };
   return installation.control.em.fork().transactional(async em => {
+    await lockProvisioning(em, tenant);
     const earlier = await em.execute<{ id: string; email: string }[]>(
       'delete from users where tenant_id = ? returning id, email',
       [tenant.id],
@@ -106,30 +118,28 @@ export async function populateFrom(
   });
 }
 
-/** Inserts the tenant's row with its names, roles and first signing key. */
-export async function reserveTenant(
+/** Inserts the tenant's row with its roles and first signing key. Its database is not reserved yet. */
+async function insertTenant(
   em: EntityManager,
-  installation: Installation,
-  manifest: Manifest,
+  { secrets }: Installation,
+  { slug, name, appId = slug, features }: Manifest,
+  { server, isIsolated }: { server: Server; isIsolated: boolean },
 ): Promise<Tenant> {
-  const { secrets } = installation;
-  const server = em.merge(await placeTenant(installation, manifest.server));
   return em.transactional(async tx => {
-    const id = (await claimWarmDatabase(tx, server)) ?? (await nextNumber(tx));
     const guid = randomUUID();
-    const name = physicalName(server, id);
     const tenant = tx.create(Tenant, {
-      id,
       guid,
-      slug: manifest.slug,
-      name: manifest.name,
-      appId: manifest.appId ?? manifest.slug,
-      features: manifest.features,
-      server,
-      databaseName: name,
-      roleName: name,
-      rolePassword: secrets.seal(randomBytes(24).toString('base64url'), owners.rolePassword(guid)),
+      slug,
+      name,
+      appId,
+      features,
+      isIsolated,
+      server: tx.merge(server),
+      databaseName: noDatabase(guid),
+      roleName: noDatabase(guid),
+      rolePassword: secrets.seal('', owners.rolePassword(guid)),
     });
+    await tx.flush();
     for (const role of initialRoles) tx.create(Role, { tenant, ...role });
     addSigningKey(tx, tenant, secrets);
     await tx.flush();
@@ -137,13 +147,15 @@ export async function reserveTenant(
   });
 }
 
-/**
- * Returns the next id of a tenant. An id is never reused. So the name of a database is never reused either, even if the
- * slug is.
- */
-async function nextNumber(em: EntityManager): Promise<number> {
-  const [row] = await em.execute<{ id: string }[]>(`select nextval(pg_get_serial_sequence('tenants', 'id')) as id`);
-  return Number(row?.id);
+/** Stands for the name of a database that is not reserved yet. */
+const noDatabase = (guid: string): string => `none of ${guid}`;
+
+/** Holds a tenant in its provisioning until the transaction ends. @throws {OperatorError} when it is served already */
+export async function lockProvisioning(em: EntityManager, { id, slug }: Tenant): Promise<void> {
+  const rows = await em.execute<object[]>(`select from tenants where id = ? and status = 'provisioning' for update`, [
+    id,
+  ]);
+  if (rows.length === 0) throw new OperatorError(`another run has provisioned ${slug} meanwhile: this one has stopped`);
 }
 
 /** Applies the packs of the manifest. */

@@ -11,14 +11,14 @@ import type { LedgerEntry } from '../backup/ledger.ts';
 import { loadArchive } from '../backup/load-archive.ts';
 import { openArchive } from '../backup/open-archive.ts';
 import type { BackupTarget } from '../backup/targets/backup-target.ts';
+import type { EarlierData } from '../databases/fill-database.ts';
 import { restoreCommand } from './restore-command.ts';
-import type { RestorableData } from './side-tenant.ts';
 
 export interface ArchiveOptions {
   target: BackupTarget;
-  /** The id of the archive, or its beginning; undefined: the newest one. */
+  /** The id of the archive, or its beginning; `latest`, or undefined: the newest one. */
   archive?: string | undefined;
-  /** The option of `restore` that says where the data goes, for the refusal of an archive: `--to <new-slug>`. */
+  /** The option of `restore` that says where the data goes, for the refusal of an archive: `--lost`, or nothing. */
   destination: string;
   /** Called at the beginning of each step, with its name. */
   onStep?: (step: string) => void;
@@ -29,12 +29,12 @@ export interface ArchiveOptions {
  * @throws {OperatorError} that names the file and the tenant, when the archive is missing, was changed or cannot be
  *   decrypted
  */
-export async function restoreArchive(
+export async function restoreArchive<T>(
   installation: Installation,
   source: Tenant,
   { target, archive: id, destination, onStep = () => {} }: ArchiveOptions,
-  restore: (data: RestorableData) => Promise<Tenant>,
-): Promise<{ tenant: Tenant; archive: LedgerEntry }> {
+  restore: (data: EarlierData) => Promise<T>,
+): Promise<{ restored: T; archive: LedgerEntry }> {
   const { archive, keyring } = await withConnection(installation.controlUrl, async client => {
     const control = shareConnection(client);
     const archives = await findArchives(control, target, source.slug);
@@ -45,12 +45,12 @@ export async function restoreArchive(
     onStep(`checking ${archive.file}`);
     await openArchive(target, keyring, archive, checkRows);
     onStep(`loading ${archive.file}`);
-    return { tenant: await restore(archiveData(target, keyring, archive)), archive };
+    return { restored: await restore(archiveData(target, keyring, archive)), archive };
   });
 }
 
 /** The data of an archive, as a restore writes it into a database. */
-export function archiveData(target: BackupTarget, keyring: Keyring, archive: LedgerEntry): RestorableData {
+export function archiveData(target: BackupTarget, keyring: Keyring, archive: LedgerEntry): EarlierData {
   return {
     description: `archive ${archive.id} of ${archive.snapshotAt.toISOString()}`,
     schemaVersion: archive.schemaVersion ?? '',
@@ -59,7 +59,8 @@ export function archiveData(target: BackupTarget, keyring: Keyring, archive: Led
 }
 
 function chooseArchive(archives: readonly LedgerEntry[], slug: string, id: string | undefined): LedgerEntry {
-  const found = id === undefined ? archives.slice(0, 1) : archives.filter(archive => archive.id.startsWith(id));
+  const found =
+    id === undefined || id === 'latest' ? archives.slice(0, 1) : archives.filter(archive => archive.id.startsWith(id));
   const [archive, ...others] = found;
   if (archive && others.length === 0) return archive;
   if (archive) throw new OperatorError(`Several archives begin with ${id}: give more of the id`, { usage: true });

@@ -38,10 +38,9 @@ interface TenantRow extends Record<HistoryKind, string> {
 
 /**
  * Returns the tenants whose retention asks for a removal. That takes no connection to a tenant: of all tenants, those
- * are left out from which a run has removed the rows before the same cutoff; a named tenant is always examined. A
- * tenant that was restored beside another one is left as it is, because its old rows are why it was restored.
+ * are left out from which a run has removed the rows before the same cutoff; a named tenant is always examined.
  * @param slugs only these tenants; undefined: all
- * @throws {OperatorError} when a tenant does not exist, or stands beside another one
+ * @throws {OperatorError} when a tenant does not exist
  */
 export async function findDueTenants(
   { control: { em }, servers }: Installation,
@@ -55,13 +54,11 @@ export async function findDueTenants(
        from tenants t left join retention_policies p on p.tenant_id = t.id
        left join retention_policies d on d.tenant_id is null
       where status <> 'provisioning' and ($1::text[] is null or slug = any ($1))
-        and not exists (select from restored_tenants r where r.tenant_id = t.id and r.source_id <> t.id)
       order by slug`,
     [slugs],
   );
   const unknown = slugs?.filter(slug => !tenants.some(tenant => tenant.slug === slug)) ?? [];
-  if (unknown.length > 0)
-    throw new OperatorError(`there is no tenant ${unknown.join(', ')}, or it was restored beside another one`);
+  if (unknown.length > 0) throw new OperatorError(`there is no tenant ${unknown.join(', ')}`);
   const known = new Map((await em.fork().findAll(Server)).map(server => [server.id, server]));
   const removals = Map.groupBy(await readRemovals(control), ({ tenantId }) => tenantId);
   return tenants.flatMap(tenant => {

@@ -10,11 +10,10 @@ interface Access extends Pick<InstallationAccess, 'servers'> {
 interface Placement extends Pick<Server, 'adminUrl'> {
   database: string;
   server: string;
-  isRestoring: boolean;
 }
 
 /**
- * Returns whether the server of a tenant has its database; false also for one that is half dropped or half restored.
+ * Returns whether the server of a tenant has its database; false also for one that is half dropped.
  * @returns undefined as `exists` when the server cannot be queried within seconds
  */
 export async function findDatabase(
@@ -22,12 +21,11 @@ export async function findDatabase(
   guid: string,
 ): Promise<{ server: string; exists: boolean | undefined }> {
   const [tenant] = await statements.execute<[Placement]>(
-    `select database_name as database, s.name as server, admin_url as "adminUrl", restoring is not null as "isRestoring"
+    `select database_name as database, s.name as server, admin_url as "adminUrl"
        from tenants t join servers s on s.id = server_id where guid = ?`,
     [guid],
   );
-  const { database, server, adminUrl, isRestoring } = tenant;
-  if (isRestoring) return { server, exists: false };
+  const { database, server, adminUrl } = tenant;
   const find = async (): Promise<boolean> =>
     withConnection(
       servers.adminUrl({ name: server, adminUrl }),

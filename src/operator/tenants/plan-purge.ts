@@ -1,8 +1,7 @@
 import type { Installation } from '../../installation.ts';
-import { withConnection } from '../../postgres/connection.ts';
 import { findUnendedPurge } from './purge-end.ts';
+import { requirePurgeable } from './purging.ts';
 import { readTenant } from './read-tenants.ts';
-import { requirePurgeable } from './tenant-states.ts';
 import { findTenant } from './tenants.ts';
 
 /** What a purge removes. */
@@ -28,7 +27,7 @@ export async function planPurge(installation: Installation, slug: string): Promi
     return { slug, guid: tenant.guid, database: null, server: null, users: 0, archives: archives.length };
   }
   const tenant = await findTenant(installation, slug);
-  await withConnection(installation.controlUrl, control => requirePurgeable(control, tenant));
+  requirePurgeable(tenant);
   const { guid, id, database, server } = await readTenant(installation, slug);
   const [counts] = await installation.statements.execute<{ users: number; archives: number }[]>(
     `select (select count(*)::int from users where tenant_id = ?) as users,

@@ -6,6 +6,12 @@ interface Control {
   readonly statements: Statements;
 }
 
+/** @throws {OperatorError} when the tenant must be deleted before it can be purged */
+export function requirePurgeable({ slug, status }: Tenant): void {
+  if (status !== 'deleted' && status !== 'provisioning')
+    throw new OperatorError(`${slug} is ${status}. Delete it first: npx backoffice delete ${slug}`);
+}
+
 /** @throws {OperatorError} when a purge of the tenant has begun: its database may be dropped already */
 export async function requireNotPurging({ statements }: Control, slug: string): Promise<void> {
   const found = await statements.execute<object[]>(

@@ -101,7 +101,10 @@ export function noSuchTenant(slug: string): OperatorError {
   return new OperatorError(`There is no tenant ${slug}. List the tenants: npx backoffice list`);
 }
 
-/** Returns one tenant with its features, its number of users, and its keys without their secrets, oldest key first. */
+/**
+ * Returns one tenant with its features, its number of users, its databases beside the one that it has, and its keys
+ * without their secrets, oldest key first.
+ */
 export async function showTenant({ statements }: Reader, slug: string) {
   const tenant = await readTenant({ statements }, slug);
   const [more] = await statements.execute<{ features: string[]; users: number }[]>(
@@ -113,7 +116,13 @@ export async function showTenant({ statements }: Reader, slug: string) {
        from signing_keys where tenant_id = ? order by created_at`,
     [tenant.id],
   );
-  return { ...tenant, features: more?.features ?? [], users: more?.users ?? 0, keys };
+  const otherDatabases = await statements.execute<{ database: string; server: string; state: string }[]>(
+    `select database_name as database, s.name as server, state
+       from tenant_databases d join servers s on s.id = server_id
+      where tenant_id = ? and state not in ('current', 'gone') order by d.id`,
+    [tenant.id],
+  );
+  return { ...tenant, features: more?.features ?? [], users: more?.users ?? 0, otherDatabases, keys };
 }
 
 /** Returns the keys of a tenant without their secrets, oldest first. */

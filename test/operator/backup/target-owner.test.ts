@@ -114,7 +114,9 @@ describe('the owner of a backup target', () => {
     expect(deleted.code, deleted.stderr).to.equal(0);
     // A copy of an installation has databases of its own.
     await server.sql(
-      `update tenants set database_name = 'office_none', role_name = 'office_none' where slug = 'globex'`,
+      `update tenants set database_name = 'office_none', role_name = 'office_none' where slug = 'globex';
+       update tenant_databases d set database_name = 'office_none', role_name = 'office_none'
+         from tenants t where t.id = tenant_id and slug = 'globex'`,
       'office_copy',
     );
     expect(await fail('tenant', ['purge', 'globex', '--yes'], copy)).to.match(

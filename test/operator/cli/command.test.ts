@@ -150,7 +150,7 @@ describe('command line', () => {
         schemaVersion: head,
       });
       const one = await json<Record<string, unknown>>(['show', 'acme']);
-      expect(one).to.have.all.keys([...fields, 'features', 'users', 'keys']);
+      expect(one).to.have.all.keys([...fields, 'features', 'users', 'otherDatabases', 'keys']);
       expect(one.users).to.equal(1);
       expect((one.keys as object[])[0]).to.have.all.keys('kid', 'status', 'createdAt');
     });

@@ -86,7 +86,8 @@ describe('log of operators', () => {
       ]);
     const printing = leaves(program, '').filter(([, { options }]) => options.some(({ long }) => long === '--json'));
     const without = printing.filter(([, { options }]) => options.every(({ long }) => long !== '--reason'));
-    const reading = /(^| )(list|show|status|processes|usage|logs?|diff|rebalance|watch)$|^backup (run|verify|drill)$/;
+    const reading =
+      /(^| )(list|show|status|processes|usage|logs?|diff|databases|rebalance|watch)$|^backup (run|verify|drill)$/;
     expect(without.map(([path]) => path).filter(path => !reading.test(path))).to.deep.equal([]);
     expect(printing.length - without.length).to.be.greaterThan(30);
   });

@@ -115,6 +115,16 @@ describe('doctor', () => {
     }
   });
 
+  const ofAcme = `(select id from tenants where slug = 'acme')`;
+
+  /** Records a database in the control database, of the tenant with that id. */
+  const record = (name: string, tenant: string, state: string, keepUntil = 'now()') =>
+    server.control(
+      `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin, keep_until)
+       select ${tenant}, id, '${name}', '${name}', '${state}', 'template', ${keepUntil} from servers`,
+    );
+  const forget = (name: string) => server.control(`delete from tenant_databases where database_name = '${name}'`);
+
   /** Faults that an intruder or a mistake may cause, with their titles. */
   const faults: [string, Fault][] = [
     [
@@ -359,17 +369,83 @@ describe('doctor', () => {
       },
     ],
     [
-      'a warm database without a record in the pool',
+      'a closed database and a role that no record names',
       {
         inject: () =>
           server
-            .sql('create database "office_warm_79" allow_connections false')
-            .then(() => server.sql('create role office_warm_79; create role office_warm_80')),
+            .sql('create database "office_tenant_7900" allow_connections false')
+            .then(() => server.sql('create role office_tenant_7900; create role office_tenant_7901')),
         findings: [
-          ['warm_leftover', null],
-          ['warm_leftover', null],
+          ['orphan_database', null],
+          ['orphan_role', null],
+          ['orphan_role', null],
         ],
-        problem: /no record of warm database office_warm_79/,
+        problem: /no tenant has database office_tenant_7900/,
+        restore: () =>
+          server
+            .sql('drop database office_tenant_7900')
+            .then(() => server.sql('drop role office_tenant_7900, office_tenant_7901')),
+      },
+    ],
+    [
+      'a warm database that was not completed',
+      {
+        inject: () => record('office_tenant_7902', 'null', 'reserved'),
+        findings: [['leftover_database', null]],
+        problem: /warm database office_tenant_7902 is not complete/,
+        restore: () => forget('office_tenant_7902'),
+      },
+    ],
+    [
+      'a database of a tenant that was not completed',
+      {
+        inject: () => record('office_tenant_7903', ofAcme, 'reserved'),
+        findings: [['leftover_database', 'acme']],
+        problem: /database office_tenant_7903 of acme is not complete, and no process continues/,
+        restore: () => forget('office_tenant_7903'),
+      },
+    ],
+    [
+      'a database of a tenant that was not dropped',
+      {
+        inject: () => record('office_tenant_7904', ofAcme, 'condemned'),
+        findings: [['leftover_database', 'acme']],
+        problem: /database office_tenant_7904 of acme is to be dropped, and no process does it/,
+        restore: () => forget('office_tenant_7904'),
+      },
+    ],
+    [
+      'a kept database whose time has passed',
+      {
+        inject: () =>
+          server
+            .sql('create database "office_tenant_7905" allow_connections false')
+            .then(() => record('office_tenant_7905', ofAcme, 'kept')),
+        findings: [['leftover_database', 'acme']],
+        problem: /database office_tenant_7905 of acme is still there, and its time has passed/,
+        restore: () => forget('office_tenant_7905').then(() => server.sql('drop database office_tenant_7905')),
+      },
+    ],
+    [
+      'a restored database that its server has lost',
+      {
+        inject: () => record('office_tenant_7906', ofAcme, 'filled', 'null'),
+        findings: [['missing_database', 'acme']],
+        problem: /database office_tenant_7906, filled, is missing/,
+        restore: () => forget('office_tenant_7906'),
+      },
+    ],
+    [
+      'a tenant behind a fence that no process works on',
+      {
+        inject: () =>
+          server.control(
+            `insert into tenant_fences (tenant_guid, id, to_server_id, closed)
+             select guid, gen_random_uuid(), server_id, true from tenants where slug = 'acme'`,
+          ),
+        findings: [['unfinished_switch', 'acme']],
+        problem: /a move or a swap of acme was begun, and no process continues, and its requests get 503 meanwhile/,
+        restore: () => server.control('delete from tenant_fences'),
       },
     ],
     [

@@ -88,12 +88,14 @@ describe('compatible migrations', () => {
       const settings = folder === 'tenant' ? migrationSettings(server) : {};
       const migrations = await loadMigrations(folder);
       const objects = () => withConnection(url, schemaObjects);
-      for (const [index, { name, compatible: declared }] of migrations.entries()) {
+      for (const [index, { name, class: migration, compatible: declared }] of migrations.entries()) {
         if (!declared) continue;
         await runMigrations(url, migrations.slice(0, index), settings);
         const before = await objects();
         await runMigrations(url, migrations.slice(0, index + 1), settings);
-        expect(incompatibleChanges(before, await objects()), name).to.deep.equal([]);
+        const { withdrawn = [] } = migration as { withdrawn?: readonly string[] };
+        const changes = incompatibleChanges(before, await objects()).filter(change => !isWithdrawn(change, withdrawn));
+        expect(changes, name).to.deep.equal([]);
       }
     });
   }
@@ -107,6 +109,12 @@ describe('compatible migrations', () => {
     });
   });
 });
+
+/** Whether a migration says of an object, or of its table, that only commands use it, which must fail afterwards. */
+function isWithdrawn(change: string, withdrawn: readonly string[]): boolean {
+  const [, name = ''] = /^(?:rights on )?\w+ (\S+) .*is dropped$/.exec(change) ?? [];
+  return withdrawn.some(each => name === each || new RegExp(`^${each}[._(]`).test(name));
+}
 
 /** Judges a change of the schema, and takes it back. */
 async function changesOf(client: pg.Client, change: string): Promise<string[]> {

@@ -118,7 +118,8 @@ describe('operations', () => {
       ).to.deep.equal([user.email]);
     }
     expect(await json('pool', 'drain', '--dry-run')).to.deep.equal([{ server: 'default', dropped: 0 }]);
-    expect(await json('move', 'settle', '--dry-run')).to.deep.equal([]);
+    for (const line of ['move settle', 'move abort acme', 'databases prune'])
+      expect(await json(...line.split(' '), '--dry-run'), line).to.deep.equal([]);
     for (const name of ['--dry-run', '--plan']) expect(await json('server', 'rebalance', name), name).to.deep.equal([]);
     expect(await controlDigests()).to.deep.equal(before);
   });
@@ -130,12 +131,12 @@ describe('operations', () => {
       ['key disable acme unknown', /acme has no key unknown/],
       ['client revoke acme unknown', /acme has no active client unknown/],
       ['session revoke acme unknown', /acme has no session unknown/],
-      ['move abort acme', /acme has no unfinished move/],
+      ['databases drop acme another', /acme has no database another that can be dropped/],
       ['move acme --back', /acme has no move that can be reversed/],
       ['server drain default --to second', /There is no server second/],
       [
         'restore swap acme',
-        /Nothing is restored beside acme\..*: npx backoffice backup list acme; npx backoffice restore acme --archive <id> --to <new-slug>\n/,
+        /Nothing is restored beside acme\..*: npx backoffice backup list acme; npx backoffice restore acme --archive <id>\n/,
       ],
     ];
     for (const [line, reason] of refused) {

@@ -40,16 +40,17 @@ describe('restore from archives that were changed, exchanged or brought back', (
   const write = (file: string, bytes: Buffer): Promise<void> => writeFile(join(folder, file), bytes);
   const control = <Row extends object>(text: string): Promise<Row[]> => world.control.em.fork().execute(text);
 
-  /** Expects that a restore names the file and the tenant, and makes neither a tenant nor a database. */
+  /** Expects that a restore names the file and the tenant, and makes no database. */
   async function expectRefused(slug: string, file: string, why: RegExp, what: string): Promise<void> {
-    const { code, message } = await command(['restore', slug, '--to', 'aside']);
+    const { code, message } = await command(['restore', slug, '--archive', 'latest']);
     expect(code, what).to.equal(1);
     expect(message, what).to.include(`The archive ${file} of ${slug} cannot be restored: `);
     expect(message, what).to.match(why).and.include('Nothing was restored');
-    const again = `npx backoffice restore ${slug} --archive <id> --to aside`;
+    const again = `npx backoffice restore ${slug} --archive <id>`;
     expect(message, what).to.include(`npx backoffice backup list ${slug}`).and.include(again);
-    expect(await control(`select from tenants where slug = 'aside'`), what).to.deep.equal([]);
-    expect(await sql(world.acme, `select from pg_database where datname like '%\\_aside\\_%'`), what).to.deep.equal([]);
+    expect(await control(`select from tenant_databases where state not in ('current', 'gone')`), what).to.deep.equal(
+      [],
+    );
   }
 
   before(async () => {
@@ -122,18 +123,19 @@ describe('restore from archives that were changed, exchanged or brought back', (
     const { database } = JSON.parse(await run('show', 'acme'));
     await sql(world.globex, `drop database "${database}" with (force)`);
     for (const options of [
-      ['acme', '--to', 'acme-followed'],
+      ['acme', '--archive', 'latest'],
       ['acme', '--lost'],
       ['--lost', '--all'],
     ]) {
       const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', ['restore', ...options], environment);
-      const how = options.includes('--to') ? '--to acme-followed' : '--lost';
-      const named = `npx backoffice backup list acme; npx backoffice restore acme --archive <id> ${how}\n`;
+      const how = options.includes('--lost') ? ' --lost' : '';
+      const named = `npx backoffice backup list acme; npx backoffice restore acme --archive <id>${how}\n`;
       expect([code, `${stdout}${stderr}`.includes(named)], `${stdout}${stderr}`).to.deep.equal([1, true]);
     }
     const [, { id }] = JSON.parse(await run('backup', 'list', 'acme'));
-    await run('restore', 'acme', '--archive', id, '--to', 'acme-followed');
+    const { database: beside } = JSON.parse(await run('restore', 'acme', '--archive', id));
     await run('restore', 'acme', '--archive', id, '--lost');
+    await run('databases', 'drop', 'acme', beside, '--yes');
     const { database: restored } = JSON.parse(await run('show', 'acme'));
     const adminUrl = databaseUrl(world.acme.adminUrl, restored);
     expect(await sql({ adminUrl }, 'select code from currencies')).to.deep.equal([{ code: 'EUR' }]);
@@ -141,7 +143,7 @@ describe('restore from archives that were changed, exchanged or brought back', (
   });
 
   it('another master key, and the data key of another tenant, open no archive', async () => {
-    const wrong = await command(['restore', 'acme', '--to', 'aside'], {
+    const wrong = await command(['restore', 'acme', '--archive', 'latest'], {
       MASTER_KEY: randomBytes(32).toString('base64'),
     });
     expect([wrong.code, wrong.message.includes('MASTER_KEY')]).to.deep.equal([1, true]);
@@ -160,7 +162,8 @@ describe('restore from archives that were changed, exchanged or brought back', (
       `update backup_keys set sealed = decode('${own?.sealed}', 'hex')
         where tenant_id = (select id from tenants where slug = 'acme')`,
     );
-    await run('restore', 'acme', '--to', 'acme-old');
+    const { database } = JSON.parse(await run('restore', 'acme', '--archive', 'latest'));
+    await run('databases', 'drop', 'acme', database, '--yes');
   });
 
   it('an archive of a purged tenant that was copied away before is restored for nobody, under any name', async () => {
@@ -171,7 +174,7 @@ describe('restore from archives that were changed, exchanged or brought back', (
     await expectRefused('acme', acme.file, /an archive of another tenant/, 'under the name of another tenant');
     await write(acme.file, acme.bytes);
     await world.provision('globex');
-    const { code, message } = await command(['restore', 'globex', '--to', 'aside']);
+    const { code, message } = await command(['restore', 'globex', '--archive', 'latest']);
     expect([code, message.startsWith('There is no archive of globex.')]).to.deep.equal([1, true]);
     await run('backup', 'run', '--all');
     const again = await newest('globex');

@@ -28,7 +28,7 @@ describe('restores that are paused or killed', () => {
     await acme.post(path, { Title: 'restored' });
     await run('backup', 'init');
     await run('backup', 'run', '--all');
-    await run('restore', 'acme', '--to', 'acme-old');
+    await run('restore', 'acme', '--archive', 'latest');
     await acme.post(path, { Title: 'later' });
   });
   after(async () => {
@@ -52,14 +52,14 @@ describe('restores that are paused or killed', () => {
       .map(({ check }: { check: string }) => check);
   };
   const control = <Row>(text: string): Promise<Row[]> => world.control.em.fork().execute(text);
-  const kill = async (kind: string, slug: string, step: string): Promise<void> => {
-    const killed = await startScript(killedRestore, [kind, slug, step], environment).ended;
+  const kill = async (kind: string, step: string): Promise<void> => {
+    const killed = await startScript(killedRestore, [kind, 'acme', step], environment).ended;
     expect(killed.signal, killed.stderr).to.equal('SIGKILL');
   };
 
   /** Stops a run before a step, and takes its locks from it; `continue` lets it go on until it ends. */
-  async function pause(kind: string, slug: string, step: string) {
-    const script = startScript(killedRestore, [kind, slug, step, 'SIGSTOP'], environment);
+  async function pause(kind: string, step: string, ...database: string[]) {
+    const script = startScript(killedRestore, [kind, 'acme', step, 'SIGSTOP', ...database], environment);
     const holders = `select pid, classid from pg_locks where locktype = 'advisory' and granted
         and classid in (${lockSpaces.tenant}, ${lockSpaces.slug})
         and database = (select oid from pg_database where datname = current_database())`;
@@ -77,9 +77,24 @@ describe('restores that are paused or killed', () => {
     };
   }
 
-  for (const step of ['close database', 'hand over other database', 'exchange databases', 'open database'] as const)
+  /** The names of the databases of acme, by state. */
+  const databases = async (): Promise<Record<string, string[]>> => {
+    const rows = await control<{ state: string; names: string[] }>(
+      `select d.state, array_agg(d.database_name order by d.id) as names
+         from tenant_databases d join tenants t on t.id = tenant_id
+        where slug = 'acme' and d.state <> 'gone' group by 1`,
+    );
+    return Object.fromEntries(rows.map(({ state, names }) => [state, names]));
+  };
+  const exists = async (database: string): Promise<boolean> =>
+    withConnection(postgresUrl(), async client => {
+      const { rowCount } = await client.query('select from pg_database where datname = $1', [database]);
+      return rowCount === 1;
+    });
+
+  for (const step of ['upgrade target', 'close current', 'exchange', 'open current'] as const)
     it(`a swap that was paused before the step ${step} while another one was undone harms nothing when it goes on`, async () => {
-      const paused = await pause('swap', 'acme', step);
+      const paused = await pause('swap', step);
       await run('restore', 'swap', 'acme', '--yes');
       await run('restore', 'back', 'acme', '--yes');
       const { code, stderr } = await paused.continue();
@@ -89,71 +104,102 @@ describe('restores that are paused or killed', () => {
       expect(await checks()).to.deep.equal([]);
     });
 
-  for (const step of ['close database', 'exchange databases', 'open other database'] as const)
+  for (const step of ['close current', 'exchange', 'open current'] as const)
     it(`a tenant whose swap is killed before the step ${step} is served again by itself, from the database that it has`, async () => {
-      await kill('guarded-swap', 'acme', step);
+      await kill('guarded-swap', step);
       await eventually(async () => (await titles()).includes('restored'));
-      expect((await titles()).includes('later')).to.equal(step !== 'open other database');
+      expect((await titles()).includes('later')).to.equal(step !== 'open current');
       expect((await acme.post(path, { Title: `killed before ${step}` })).status).to.equal(201);
-      await eventually(async () => (await command('restore', 'back', 'acme', '--yes')).code === 0);
+      // A swap that has not come to its exchange is none that could be undone.
+      const again = step === 'open current' ? ['restore', 'back', 'acme', '--yes'] : ['databases', 'prune', 'acme'];
+      await eventually(async () => (await command(...again)).code === 0);
       expect(await titles()).to.include('later');
       expect(await checks()).to.deep.equal([]);
     });
 
-  it('a purge that was paused does not drop a database that a swap has given to the tenant', async () => {
-    await run('delete', 'acme-old', '--yes');
-    const paused = await pause('purge', 'acme-old', 'condemn database');
-    await control(`update tenants set status = 'suspended' where slug = 'acme-old'`);
+  it('requests wait behind the fence of a swap that was killed without a guard, and the next command lets them go on', async () => {
+    for (const [step, ended] of [
+      ['exchange', ['databases', 'prune', 'acme']],
+      ['open current', ['restore', 'back', 'acme', '--yes']],
+      ['exchange', ['restore', 'swap', 'acme', '--yes']],
+    ] as const) {
+      await kill('swap', step);
+      expect(await titles()).to.deep.equal(['status 503']);
+      expect(await checks()).to.deep.equal(['unfinished_switch']);
+      await run(...ended);
+      expect((await titles()).includes('later'), ended.join(' ')).to.equal(ended[1] !== 'swap');
+      expect(await checks()).to.deep.equal([]);
+    }
+    await run('restore', 'back', 'acme', '--yes');
+  });
+
+  it('a run that was paused before it drops a database does not drop one that the tenant has got meanwhile', async () => {
+    const { kept: [aside = ''] = [] } = await databases();
+    await run('delete', 'acme', '--yes');
+    const paused = await pause('purge', 'condemn');
+    await control(`update tenants set status = 'active', purging_at = null where slug = 'acme'`);
     await run('restore', 'swap', 'acme', '--yes');
     const { code, stderr } = await paused.continue();
     expect(code, stderr).not.to.equal(0);
-    expect(await titles())
-      .to.include('restored')
-      .and.not.include('later');
+    expect((await databases()).current).to.deep.equal([aside]);
+    await eventually(async () => (await titles()).includes('restored'));
+    expect(await titles()).not.to.include('later');
     expect((await acme.post(path, { Title: 'kept' })).status).to.equal(201);
     await run('restore', 'back', 'acme', '--yes');
-    expect(await checks()).to.deep.equal([]);
-  });
-
-  it('a restore that was paused does not change what another run has restored meanwhile', async () => {
-    const paused = await pause('side', 'acme', 'fill database');
-    await run('restore', 'acme', '--to', 'acme-side');
-    const { code } = await paused.continue();
-    expect(code).not.to.equal(0);
-    const { stdout } = await command('restore', 'diff', 'acme-side');
-    expect(JSON.parse(stdout)).to.include({ side: 'acme-side', isSwapped: false });
-    expect(await checks()).to.deep.equal([]);
-    await run('delete', 'acme-side', '--yes');
-    await run('purge', 'acme-side', '--yes');
-  });
-
-  it('the side is not purged while a killed swap needs it, and back ends that swap also when the side is deleted', async () => {
-    await kill('swap', 'acme', 'exchange databases');
-    await run('delete', 'acme-old', '--yes');
-    expect(await titles()).to.deep.equal(['status 503']);
-    for (const option of ['--yes', '--dry-run']) {
-      const purge = await command('purge', 'acme-old', option);
-      // On a busy machine the guard of the killed command may have ended the swap meanwhile.
-      if (option === '--dry-run' && purge.code === 0 && !(await titles()).includes('status 503')) continue;
-      expect(purge.code, option).to.equal(1);
-      expect(purge.stderr, option).to.include('npx backoffice restore back acme-old');
-    }
-    const swap = await command('restore', 'swap', 'acme', '--yes');
-    expect(swap.stderr).to.include('acme-old is deleted');
-    await run('restore', 'back', 'acme', '--yes');
     expect(await titles()).to.include('later');
-    await run('purge', 'acme-old', '--yes');
     expect(await checks()).to.deep.equal([]);
   });
 
-  for (const step of ['take out of service', 'create database', 'fill database', 'serve'] as const)
+  for (const step of ['create', 'fill', 'complete'] as const)
+    it(`a restore beside that was paused before the step ${step} neither completes nor changes what another one restores`, async () => {
+      const paused = await pause('beside', step);
+      const { reserved: [begun = ''] = [] } = await databases();
+      await run('restore', 'acme', '--archive', 'latest');
+      const { filled: [restored = ''] = [] } = await databases();
+      const { code } = await paused.continue();
+      expect(code).not.to.equal(0);
+      const { filled, reserved, condemned } = await databases();
+      expect({ filled, reserved, condemned }).to.deep.equal({
+        filled: [restored],
+        reserved: undefined,
+        condemned: undefined,
+      });
+      const { stdout } = await command('restore', 'diff', 'acme', '--database', restored);
+      expect(JSON.parse(stdout)).to.include({ tenant: 'acme', database: restored });
+      expect([restored === begun, await exists(restored)]).to.deep.equal([false, true]);
+      await run('databases', 'drop', 'acme', restored, '--yes');
+      expect(await exists(restored)).to.equal(false);
+      expect(await checks()).to.deep.equal([]);
+      if (await exists(begun))
+        await withConnection(postgresUrl(), client => client.query(`drop database "${begun}" with (force)`));
+    });
+
+  it('what a killed restore beside has left is named by doctor, is used by nobody, and is dropped by the next command', async () => {
+    await kill('beside', 'complete');
+    const { reserved: [begun = ''] = [] } = await databases();
+    expect([await exists(begun), await checks()]).to.deep.equal([true, ['leftover_database']]);
+    const swap = await command('restore', 'swap', 'acme', '--database', begun, '--yes');
+    expect(swap.code).to.equal(1);
+    const drop = ['databases', 'prune', 'acme'];
+    await run(...drop);
+    expect([await exists(begun), await checks()]).to.deep.equal([false, []]);
+    await kill('beside', 'fill');
+    const { reserved: [again = ''] = [] } = await databases();
+    await run('restore', 'acme', '--archive', 'latest');
+    const { filled: [restored = ''] = [] } = await databases();
+    expect([await exists(again), await exists(restored), await checks()]).to.deep.equal([false, true, []]);
+    await run('databases', 'drop', 'acme', restored, '--yes');
+  });
+
+  for (const step of ['condemn leftovers', 'create', 'fill', 'require lost', 'exchange', 'serve'] as const)
     it(`a restore of a lost database that was paused before the step ${step} changes nothing of what another one has restored`, async () => {
-      const { stdout } = await command('show', 'acme');
-      await withConnection(postgresUrl(), client =>
-        client.query(`drop database "${JSON.parse(stdout).database}" with (force)`),
-      );
-      const paused = await pause('lost', 'acme', step);
-      await run('restore', 'acme', '--lost');
+      const { current: [lost = ''] = [] } = await databases();
+      await withConnection(postgresUrl(), client => client.query(`drop database "${lost}" with (force)`));
+      const paused = await pause('lost', step);
+      if (step === 'serve') {
+        // The paused run has opened the restored database: it is not lost any more.
+        await run('databases', 'prune', 'acme');
+      } else await run('restore', 'acme', '--lost');
       const Title = `lost before ${step}`;
       expect((await acme.post(path, { Title })).status).to.equal(201);
       const { code, stderr } = await paused.continue();

@@ -1,8 +1,8 @@
 import { rm } from 'node:fs/promises';
 import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
-import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
 import { postgresUrl } from '../../support/test-server.ts';
@@ -23,6 +23,32 @@ describe('restore of a tenant from an archive', () => {
       ({ Code }: { Code: string }) => Code,
     );
 
+  const databases = async (): Promise<Record<string, string>> => {
+    const { document } = await tenant(['databases', 'acme']);
+    expect(document, JSON.stringify(document)).to.be.an('array');
+    return Object.fromEntries(document.map((each: { database: string; state: string }) => [each.database, each.state]));
+  };
+  /** Returns whether a database has the stamp of acme, and its role may log in. */
+  const letsIn = async (database: string): Promise<boolean> => {
+    const url = databaseUrl(postgresUrl(), database);
+    const { rows } = await withConnection(url, client =>
+      client.query<{ stamp: string; login: boolean }>(
+        'select guid as stamp, rolcanlogin as login from tenant_identity, pg_roles where rolname = current_database()',
+      ),
+    );
+    const [{ stamp, login } = { stamp: '', login: false }] = rows;
+    expect(login).to.equal(stamp === world.acme.guid);
+    return login;
+  };
+  // Other tests have databases on this server, too.
+  const findings = async (): Promise<object[]> => {
+    const { stdout } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
+    return JSON.parse(stdout).findings.filter(
+      ({ tenant: slug, problem }: { tenant: string | null; problem: string }) =>
+        slug !== null || problem.includes(world.acme.database),
+    );
+  };
+
   before(async () => {
     world = await createWorld();
     folder = await makeServerFolder('archives');
@@ -42,18 +68,14 @@ describe('restore of a tenant from an archive', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  it('the newest archive becomes a suspended tenant without users, and diff names what has changed since', async () => {
-    const { code, document } = await tenant(['restore', 'acme', '--to', 'acme-old']);
+  it('the newest archive lies in a database that lets nobody in, and diff names what has changed since', async () => {
+    const { code, document } = await tenant(['restore', 'acme', '--archive', 'latest']);
     expect(code, JSON.stringify(document)).to.equal(0);
-    expect(document).to.include({ slug: 'acme-old', status: 'suspended', source: 'acme' });
-    const users = await world.control.em
-      .fork()
-      .execute(
-        `select count(*)::int as count from users u join tenants t on t.id = u.tenant_id where slug = 'acme-old'`,
-      );
-    expect(users).to.deep.equal([{ count: 0 }]);
-    expect(document.isolated).to.equal(true);
+    expect(document).to.include({ slug: 'acme', server: 'default' });
+    expect(await databases()).to.deep.equal({ [world.acme.database]: 'current', [document.database]: 'filled' });
     const diff = await tenant(['restore', 'diff', 'acme']);
+    expect(diff.code, JSON.stringify(diff.document)).to.equal(0);
+    expect(diff.document).to.include({ tenant: 'acme', database: document.database });
     const table = diff.document.tables.find(({ table: name }: { table: string }) => name === 'currencies');
     expect(table).to.deep.equal({
       table: 'currencies',
@@ -63,6 +85,13 @@ describe('restore of a tenant from an archive', () => {
       keys: { added: ['3'], changed: ['1'], gone: ['2'] },
     });
     expect(diff.document.tables.map((each: { table: string }) => each.table)).to.include('audit_log');
+    expect(await letsIn(document.database)).to.equal(false);
+    expect(await letsIn(world.acme.database)).to.equal(true);
+    expect(await findings()).to.deep.equal([]);
+    expect(await world.control.em.fork().execute('select slug from tenants order by slug')).to.deep.equal([
+      { slug: 'acme' },
+      { slug: 'globex' },
+    ]);
   });
 
   it('swap puts the restored data in place and back takes it out again, and no request of the tenant fails', async () => {
@@ -72,46 +101,39 @@ describe('restore of a tenant from an archive', () => {
     const reading = (async () => {
       while (isRunning) statuses.push((await admin.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' })).status);
     })();
+    const restored = Object.entries(await databases()).find(([, state]) => state === 'filled')?.[0] ?? '';
     const swap = await tenant(['restore', 'swap', 'acme', '--yes']);
     expect(swap.code, JSON.stringify(swap.document)).to.equal(0);
-    expect(swap.document).to.include({ tenant: 'acme', side: 'acme-old', isSwapped: true });
+    expect(swap.document).to.include({ tenant: 'acme', database: restored });
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
+    expect(await databases()).to.deep.equal({ [world.acme.database]: 'kept', [restored]: 'current' });
+    expect([await letsIn(world.acme.database), await letsIn(restored)]).to.deep.equal([false, true]);
     const created = await admin.post('/api/v1/Currency', { Code: 'SEK', Name: 'Krona' });
     expect([created.status, created.body.Id]).to.deep.equal([201, 3]);
     const entries = (await admin.get('/api/v1/AuditLog?resource=Currency')).body;
     expect(entries[0]).to.deep.include({ Action: 'create' });
-    const doctor = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
-    // Other tests have databases on this server, too.
-    const findings = JSON.parse(doctor.stdout).findings.filter(
-      ({ tenant, problem }: { tenant: string | null; problem: string }) =>
-        tenant !== null || problem.includes(world.acme.database),
-    );
-    expect(findings).to.deep.equal([]);
+    expect(await findings()).to.deep.equal([]);
     const again = await tenant(['restore', 'swap', 'acme', '--yes']);
-    expect(again.document).to.include({ isSwapped: true, pauseMs: 0 });
+    expect(again.document).to.include({ database: restored, pauseMs: 0 });
+    const after = (await tenant(['restore', 'diff', 'acme'])).document.tables.find(
+      ({ table }: { table: string }) => table === 'currencies',
+    );
+    expect(after.keys, 'what the former data has in comparison').to.deep.equal({
+      added: [],
+      changed: ['1', '3'],
+      gone: ['2'],
+    });
     const back = await tenant(['restore', 'back', 'acme', '--yes']);
-    expect(back.document).to.include({ isSwapped: false });
+    expect(back.document).to.include({ tenant: 'acme', database: world.acme.database });
     expect(await currencies(admin)).to.have.members(['EUR', 'NOK']);
+    expect((await tenant(['restore', 'back', 'acme', '--yes'])).document).to.include({ pauseMs: 0 });
+    expect((await tenant(['restore', 'swap', 'acme', '--yes'])).document).to.include({ database: restored });
+    expect(await currencies(admin)).to.have.members(['EUR', 'CHF', 'SEK']);
+    expect((await tenant(['restore', 'back', 'acme', '--yes'])).code).to.equal(0);
     isRunning = false;
     await reading;
     expect(new Set(statuses)).to.deep.equal(new Set([200]));
     expect((await other.get('/api/v1/Currency')).status).to.equal(404); // none
-  });
-
-  it('a swap of a tenant that has an old database from a move names the command that drops it', async () => {
-    const { em } = world.control;
-    await em.execute(
-      `insert into tenant_moves (tenant_id, state, from_server_id, from_database, from_role, to_server_id, to_database,
-                                 to_role, to_password, epoch, keep_seconds, max_pause_ms)
-       select id, 'switched', server_id, 'old', 'old', server_id, database_name, role_name, '', 1, 86400, 1000
-         from tenants where slug = 'acme'`,
-    );
-    const { code, document } = await tenant(['restore', 'swap', 'acme', '--yes']);
-    await em.execute('delete from tenant_moves');
-    expect([code, `${document.message} ${document.hint}`]).to.deep.equal([
-      1,
-      'acme has two databases, because of a move. End it first: npx backoffice move settle acme',
-    ]);
   });
 
   it('a lost database is restored by one command with a new name, and an existing one is left as it is', async () => {
@@ -150,23 +172,5 @@ describe('restore of a tenant from an archive', () => {
     expect(rows).to.deep.equal([{ role: false, database: true }]);
     expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
     await onServer(`drop database "${database}_broken"`);
-  });
-
-  it('a half restored database is neither served nor migrated nor archived, and doctor names the command', async () => {
-    const states = (text: string): Promise<unknown> => world.control.em.fork().execute(text);
-    await states(`update tenants set restoring = 'an archive', schema_version = null where slug = 'acme'`);
-    const migrated = await runCommand('scripts/tenant.ts', ['migrate', 'acme'], environment);
-    expect([migrated.code, (migrated.stdout + migrated.stderr).includes('half restored')]).to.deep.equal([1, true]);
-    const archived = await runCommand('scripts/tenant.ts', ['backup', 'run', 'acme'], environment);
-    expect([archived.code, archived.stdout.includes('half restored')]).to.deep.equal([1, true]);
-    await eventually(async () => (await admin.get('/api/v1/Currency')).status === 503);
-    const doctor = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
-    const found = JSON.parse(doctor.stdout).findings.find(
-      ({ check }: { check: string }) => check === 'unfinished_restore',
-    );
-    expect(found).to.include({ tenant: 'acme', severity: 'error' });
-    const { code, document } = await tenant(['restore', 'acme', '--lost']);
-    expect(code, JSON.stringify(document)).to.equal(0);
-    expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
   });
 });

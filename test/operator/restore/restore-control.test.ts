@@ -130,8 +130,13 @@ describe('restore of the control database', () => {
     expect(await findings()).to.deep.equal([]);
   });
 
-  it('a tenant whose purge is marked in the target does not come back', async () => {
+  it('a tenant whose purge is marked in the target does not come back, with none of its databases', async () => {
+    await run('tenant', 'restore', 'globex', '--archive', 'latest');
     await run('tenant', 'backup', 'run', '--all');
+    const databases = await server.control<{ name: string }>(
+      `select d.database_name as name from tenant_databases d join tenants t on t.id = tenant_id where slug = 'globex'`,
+    );
+    expect(databases).to.have.length(2);
     await run('tenant', 'delete', 'globex', '--yes');
     await run('tenant', 'purge', 'globex', '--yes');
     await dropControl();
@@ -140,6 +145,9 @@ describe('restore of the control database', () => {
     expect(await tenants()).to.deep.equal(['acme active']);
     expect(await server.control(`select email from users where email like '%globex%'`)).to.deep.equal([]);
     expect(await server.control('select slug from purged_tenants')).to.deep.equal([{ slug: 'globex' }]);
+    const left = `any ('{${databases.map(({ name }) => name).join(',')}}')`;
+    expect(await server.control(`select from tenant_databases where database_name = ${left}`)).to.deep.equal([]);
+    expect(await server.sql(`select from pg_database where datname = ${left}`)).to.deep.equal([]);
     const doctor = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
     expect(
       JSON.parse(doctor.stdout).findings.filter(({ severity }: { severity: string }) => severity === 'error'),

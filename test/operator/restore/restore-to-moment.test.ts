@@ -15,6 +15,8 @@ describe('restore of a tenant to a moment', () => {
   let folder: string;
   let archives: string;
   let environment: Record<string, string>;
+  /** The database with the data of acme at a moment. */
+  let restored: string;
 
   const tenant = async (args: string[]) => {
     const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', [...args, '--json'], environment);
@@ -23,15 +25,14 @@ describe('restore of a tenant to a moment', () => {
   const databaseOf = async (slug: string): Promise<string> =>
     (await server.control<{ name: string }>(`select database_name as name from tenants where slug = '${slug}'`))[0]
       ?.name ?? '';
+  const codesIn = async (database: string): Promise<string[]> =>
+    (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(({ code }) => code);
   const addCurrency = async (slug: string, code: string): Promise<void> =>
     void (await server.sql(
       `insert into currencies (code, name) values ('${code}', '${code}')`,
       await databaseOf(slug),
     ));
-  const currencies = async (slug: string): Promise<string[]> =>
-    (await server.sql<{ code: string }>('select code from currencies order by id', await databaseOf(slug))).map(
-      ({ code }) => code,
-    );
+  const currencies = async (slug: string): Promise<string[]> => codesIn(await databaseOf(slug));
   const now = async (): Promise<string> =>
     (
       await server.sql<{ at: string }>(
@@ -64,10 +65,11 @@ describe('restore of a tenant to a moment', () => {
     await server.sql(`update currencies set name = 'changed'`, await databaseOf('globex'));
     await server.sql('vacuum full currencies', await databaseOf('globex'));
     for (let count = 0; count < 3; count++) await addCurrency('globex', `X0${count}`);
-    const { code, document } = await tenant(['restore', 'acme', '--at', moment, '--to', 'acme-then']);
+    const { code, document } = await tenant(['restore', 'acme', '--at', moment]);
     expect(code, JSON.stringify(document)).to.equal(0);
-    expect(document).to.include({ slug: 'acme-then', status: 'suspended', source: 'acme', restoredFrom: moment });
-    expect(await currencies('acme-then')).to.deep.equal(['EUR', 'CHF']);
+    expect(document).to.include({ slug: 'acme', restoredFrom: moment });
+    restored = document.database;
+    expect(await codesIn(restored)).to.deep.equal(['EUR', 'CHF']);
     expect(await currencies('acme')).to.deep.equal(['EUR', 'CHF', 'NOK']);
     expect(await currencies('globex')).to.deep.equal(['USD', 'X00', 'X01', 'X02']);
   });
@@ -77,18 +79,20 @@ describe('restore of a tenant to a moment', () => {
     await addCurrency('initech', 'SEK');
     const moment = await now();
     await server.sql('delete from currencies', await databaseOf('initech'));
-    const { code, document } = await tenant(['restore', 'initech', '--at', moment, '--to', 'initech-then']);
+    const { code, document } = await tenant(['restore', 'initech', '--at', moment]);
     expect(code, JSON.stringify(document)).to.equal(0);
-    expect(await currencies('initech-then')).to.deep.equal(['SEK']);
+    expect(await codesIn(document.database)).to.deep.equal(['SEK']);
   });
 
-  it('leaves a tenant without users, a number of a deleted row unused, and nothing of the scratch server', async () => {
-    const [side] = await server.control<{ users: number; clients: number }>(
-      `select (select count(*)::int from users where tenant_id = t.id) as users,
-              (select count(*)::int from api_clients where tenant_id = t.id) as clients
-         from tenants t where slug = 'acme-then'`,
+  it('makes no tenant and lets nobody into the restored database, and leaves nothing of the scratch server', async () => {
+    const slugs = await server.control<{ slug: string }>('select slug from tenants order by slug');
+    expect(slugs.map(({ slug }) => slug)).to.deep.equal(['acme', 'globex', 'initech']);
+    const [own] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
+    const [access] = await server.sql<{ guid: string; login: boolean }>(
+      'select guid, rolcanlogin as login from tenant_identity, pg_roles where rolname = current_database()',
+      restored,
     );
-    expect(side).to.deep.equal({ users: 0, clients: 0 });
+    expect([access?.guid === own?.guid, access?.login]).to.deep.equal([false, false]);
     expect((await readdir(join(folder, 'default'))).filter(name => !name.startsWith('base-'))).to.deep.equal(['wal']);
   });
 
@@ -100,12 +104,10 @@ describe('restore of a tenant to a moment', () => {
       ['2020-01-01T00:00:00Z', 'failed', /did not exist then/],
     ];
     for (const [at, code, message] of cases) {
-      const result = await tenant(['restore', 'acme', '--at', at, '--to', 'other']);
+      const result = await tenant(['restore', 'acme', '--at', at]);
       expect(result.document.code, at).to.equal(code);
       expect(result.document.message, at).to.match(message);
     }
-    const taken = await tenant(['restore', 'acme', '--at', await now(), '--to', 'globex']);
-    expect(taken.document.message).to.match(/tenant globex already, active/);
   });
 
   it('a lost database comes back with every transaction until the moment, even if its drop was the next one, and is served', async () => {
@@ -122,6 +124,24 @@ describe('restore of a tenant to a moment', () => {
     const { stdout } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
     const errors = JSON.parse(stdout).findings.filter(({ severity }: { severity: string }) => severity === 'error');
     expect(errors).to.deep.equal([]);
+  });
+
+  it('a moment before or after a swap is recovered from the database that the tenant had then', async () => {
+    const before = await now();
+    const former = await currencies('acme');
+    await addCurrency('acme', 'DKK');
+    const swap = await tenant(['restore', 'swap', 'acme', '--database', restored, '--yes']);
+    expect(swap.code, JSON.stringify(swap.document)).to.equal(0);
+    const after = await now();
+    expect((await tenant(['restore', 'back', 'acme', '--yes'])).code).to.equal(0);
+    for (const [at, codes] of [
+      [before, former],
+      [after, ['EUR', 'CHF']],
+    ] as const) {
+      const { code, document } = await tenant(['restore', 'acme', '--at', at]);
+      expect(code, JSON.stringify(document)).to.equal(0);
+      expect(await codesIn(document.database)).to.deep.equal(codes);
+    }
   });
 
   it('the control database of a moment has the users of then, no session, and what an archive knows as disabled', async () => {
@@ -172,12 +192,12 @@ describe('restore of a tenant to a moment', () => {
     expect(code, JSON.stringify(document)).to.equal(0);
     expect(document.servers[0]).to.include({ server: 'default', baseBackups: 1, from: base.finishedAt });
     expect(document.servers[0].segments).to.be.greaterThan(0);
-    const restored = await tenant(['restore', 'globex', '--at', moment, '--to', 'globex-then']);
-    expect(restored.code, JSON.stringify(restored.document)).to.equal(0);
-    expect(await currencies('globex-then'))
+    const then = await tenant(['restore', 'globex', '--at', moment]);
+    expect(then.code, JSON.stringify(then.document)).to.equal(0);
+    expect(await codesIn(then.document.database))
       .to.include('AUD')
       .and.not.include('CAD');
-    const before = await tenant(['restore', 'globex', '--at', base.startedAt, '--to', 'globex-before']);
+    const before = await tenant(['restore', 'globex', '--at', base.startedAt]);
     expect(before.document.message).to.match(/^The oldest base backup of server default is of /);
   });
 

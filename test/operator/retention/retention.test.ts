@@ -50,6 +50,8 @@ describe('retention of activities and audit entries', () => {
   let world: World;
   let folder: string;
   let environment: Record<string, string>;
+  /** The database that is restored beside acme. */
+  let old: Pick<TestTenant, 'adminUrl'>;
 
   const tenant = (...args: string[]): Promise<ScriptResult> => runCommand('scripts/tenant.ts', args, environment);
   const apply = async (...args: string[]): Promise<{ code: number | null; outcomes: Outcome[] }> => {
@@ -105,20 +107,21 @@ describe('retention of activities and audit entries', () => {
       ['activity', 6_000, 'done'],
     ]);
     const archive = removed[0]?.archive ?? '';
-    const restored = await tenant('restore', 'acme', '--archive', archive, '--to', 'acme-old', '--json');
+    const restored = await tenant('restore', 'acme', '--archive', archive, '--json');
     expect(restored.code, restored.stderr).to.equal(0);
-    const { database } = JSON.parse((await tenant('show', 'acme-old', '--json')).stdout);
-    const old = { adminUrl: databaseUrl(world.acme.adminUrl, database) };
+    const { database } = JSON.parse(restored.stdout);
+    old = { adminUrl: databaseUrl(world.acme.adminUrl, database) };
     expect(await countHistory(old)).to.deep.equal([15_000, 15_000, 6_000]);
   });
 
-  it('a run over all tenants opens no tenant whose old rows it has removed, and spares restored tenants', async () => {
+  it('a run over all tenants opens no tenant whose old rows it has removed, and spares restored databases', async () => {
     await tenant('retention', '--default', '--audit', '2y');
     const { code, outcomes } = await apply('--all');
     expect(code).to.equal(0);
     expect(outcomes.map(({ slug, removed }) => [slug, removed.map(({ rows }) => rows)])).to.deep.equal([
       ['globex', [20]],
     ]);
+    expect(await countHistory(old)).to.deep.equal([15_000, 15_000, 6_000]);
     await tenant('retention', '--default', '--audit', 'forever');
   });
 

@@ -5,9 +5,9 @@ import pg from 'pg';
 import { readConfig } from '../../../src/config.ts';
 import { runBackup } from '../../../src/operator/backup/run-backup.ts';
 import { openTarget } from '../../../src/operator/backup/targets/open-target.ts';
+import { purgeTenant } from '../../../src/operator/databases/purge-tenant.ts';
 import { verifyPurgeRecord } from '../../../src/operator/tenants/purge-record.ts';
-import { purgeTenant } from '../../../src/operator/tenants/tenant-states.ts';
-import { lockKey, lockSpaces } from '../../../src/postgres/advisory-locks.ts';
+import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { startScript } from '../../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
@@ -46,13 +46,13 @@ describe('purge', () => {
 
   it('a purge that has begun can only be ended, and every refusal names the command', async () => {
     const killed = await purgeTenant(server.installation, 'acme', step => {
-      if (step === 'forget tenant') throw new Error('the run is killed here');
+      if (step === 'forget') throw new Error('the run is killed here');
     }).catch(error => error.message);
     expect(killed).to.equal('the run is killed here');
     for (const args of [
       ['restore', 'acme'],
       ['restore', 'acme', '--lost'],
-      ['restore', 'acme', '--to', 'acme-old'],
+      ['restore', 'acme', '--archive', 'latest'],
       ['clone', 'acme', 'acme-copy'],
     ]) {
       const { code, stderr } = await run(...args);
@@ -175,16 +175,23 @@ describe('purge', () => {
     await rm(other, { recursive: true });
   });
 
-  it('a restore beside a tenant that is purged meanwhile is refused in one sentence, and leaves nothing', async () => {
-    const { result } = await whileLocked(lockSpaces.slug, lockKey('initech-old'), async () => {
-      const restoring = startScript('scripts/tenant.ts', ['restore', 'initech', '--to', 'initech-old'], environment);
-      await eventually(() => isWaiting());
-      expect((await run('purge', 'initech', '--yes')).code).to.equal(0);
-      return { result: restoring.ended };
-    });
-    const { code, stderr } = await result;
-    expect([code, stderr]).to.deep.equal([1, 'initech was purged meanwhile: nothing is left of it to copy.\n']);
-    expect(await server.control(`select from tenants where slug = 'initech-old'`)).to.deep.equal([]);
+  it('a purge during a restore waits for it, and drops the restored database too', async () => {
+    const holder = new pg.Client(server.url);
+    await holder.connect();
+    await holder.query('begin; lock table pg_database in share mode');
+    const restoring = startScript('scripts/tenant.ts', ['restore', 'initech', '--archive', 'latest'], environment);
+    await eventually(() => isWaiting('create database'));
+    const placed = await databasesOf('initech');
+    expect(placed).to.have.length(2);
+    const purging = startScript('scripts/tenant.ts', ['purge', 'initech', '--yes'], environment);
+    await eventually(() => isWaiting('pg_advisory_lock'));
+    await holder.end();
+    expect(await restoring.ended).to.include({ code: 0, stderr: '' });
+    expect(await purging.ended).to.include({ code: 0, stderr: '' });
+    expect(await databasesOf('initech')).to.deep.equal([]);
+    const names = placed.map(({ name }) => `'${name}'`).join();
+    expect(await server.sql(`select from pg_database where datname in (${names})`)).to.deep.equal([]);
+    expect(await server.sql(`select from pg_roles where rolname in (${names})`)).to.deep.equal([]);
   });
 
   it('a clone of a tenant that is purged meanwhile ends in one sentence with the next command', async () => {
@@ -205,8 +212,14 @@ describe('purge', () => {
     expect(removed.code, removed.stderr).to.equal(0);
   });
 
-  /** True while a session of the server waits for a lock. */
-  async function isWaiting(): Promise<boolean> {
-    return (await server.sql(`select from pg_stat_activity where wait_event_type = 'Lock'`)).length > 0;
+  /** True while a session of the server waits for a lock, with a statement that contains this text. */
+  async function isWaiting(text = ''): Promise<boolean> {
+    const waiting = `select from pg_stat_activity where wait_event_type = 'Lock' and query like '%${text}%'`;
+    return (await server.sql(waiting)).length > 0;
   }
+
+  const databasesOf = (slug: string): Promise<{ name: string }[]> =>
+    server.control(
+      `select d.database_name as name from tenant_databases d join tenants t on t.id = tenant_id where slug = '${slug}'`,
+    );
 });

@@ -58,13 +58,13 @@ describe('servers', () => {
   it('pool drain drops the warm databases, and server remove a server on which no tenant is', async () => {
     const databases = () =>
       withConnection(second.url, async client => {
-        const { rows } = await client.query(`select datname from pg_database where datname ~ '_(warm|template)_'`);
+        const { rows } = await client.query(`select datname from pg_database where datname ~ '_(tenant|template)_'`);
         return rows.length;
       });
     const json = async (...args: string[]) => JSON.parse((await run([...args, '--json'])).stdout);
     await provision('there', '--server', 'second');
     await run(['pool', 'fill', '--size', '1']);
-    expect(await databases()).to.equal(2);
+    expect(await databases(), 'of the tenant, warm, and the template').to.equal(3);
     const refused = await run(['server', 'remove', 'second', '--yes']);
     expect([refused.code, refused.stderr]).to.deep.equal([
       1,
@@ -82,7 +82,7 @@ describe('servers', () => {
     expect(await databases(), 'the template').to.equal(1);
     expect((await json('pool', 'list')).map(({ server }: { server: string }) => server)).to.deep.equal(['default']);
 
-    const plan = { name: 'second', warmDatabases: 0, moves: 0, formerTenants: 0, left: [] };
+    const plan = { name: 'second', warmDatabases: 0, forgotten: 0, formerTenants: 0, left: [] };
     expect(await json('server', 'remove', 'second', '--dry-run')).to.deep.equal({ ...plan, state: 'planned' });
     expect((await run(['server', 'remove', 'second'])).code, 'without --yes').to.equal(2);
     expect((await run(['server', 'remove', 'default', '--yes'])).stderr).to.match(/has the control database/);
@@ -121,6 +121,24 @@ describe('servers', () => {
     const ready = await fetch(`http://127.0.0.1:${world.service.managementPort}/health/ready`);
     expect(ready.status).to.equal(200);
     // world.close() drops the databases of its tenants; the server of this one is gone.
+    const ofFar = `(select id from tenants where slug = 'far')`;
+    await world.control.em.fork().execute(`delete from tenant_databases where tenant_id = ${ofFar}`);
     await world.control.em.fork().execute(`delete from tenants where slug = 'far'`);
+  });
+
+  it('a lost server is removed with the databases of tenants that nobody uses', async () => {
+    const columns = 'tenant_id, server_id, database_name, role_name, state, origin';
+    await world.control.em.fork().execute(
+      `insert into tenant_databases (${columns})
+       select t.id, s.id, state || '_1', state || '_1', state, 'template'
+         from tenants t, servers s, unnest(array['reserved', 'filled', 'kept', 'condemned', 'gone']) as state
+        where slug = 'acme' and s.name = 'second'`,
+    );
+    const removed = await run(['server', 'remove', 'second', '--lost', '--yes', '--json']);
+    expect([removed.code, removed.stderr]).to.deep.equal([0, '']);
+    expect(JSON.parse(removed.stdout)).to.include({ state: 'removed', forgotten: 4, formerTenants: 1, left: null });
+    const { stdout, stderr } = await run(['databases', 'acme', '--json']);
+    expect(stderr).to.equal('');
+    expect(JSON.parse(stdout).map(({ state }: { state: string }) => state)).to.deep.equal(['current']);
   });
 });

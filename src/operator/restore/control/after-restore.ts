@@ -39,7 +39,9 @@ const skippedNumbers = 1_000_000;
  *   4. Sequences go on above all numbers that may have been given since.
  *   5. Users, API clients and tenants that a later control database has as disabled, revoked, suspended or gone become
  *      so. Users and roles that differ there may do only what both have allowed, and a replaced password is none.
- *   6. Every process drops its caches.
+ *   6. No fence is left, and no database of a tenant is dropped before an operator says so: what was reserved or condemned
+ *      then may be what the tenant has now.
+ *   7. Every process drops its caches.
  *
  * @param later what a later control database has, if one can still be read
  */
@@ -70,6 +72,13 @@ async function makeSafe(
   );
   const keysDisabled = await count(
     `update signing_keys set status = 'disabled', retired_at = coalesce(retired_at, now()) where status <> 'disabled'`,
+  );
+  await count('delete from tenant_fences');
+  // What was being made then may be what a tenant has now, and what was being dropped is kept until an operator looks.
+  await count(
+    `update tenant_databases d set state = 'kept', kept_by = coalesce(kept_by, 'back'), keep_until = null
+       from tenants t where t.id = tenant_id and t.purging_at is null
+        and (d.state in ('reserved', 'condemned', 'kept') or d.state = 'current' and t.status = 'provisioning')`,
   );
   const { rows: tenants } = await client.query<{ id: string; guid: string }>('select id, guid from tenants');
   for (const { id, guid } of tenants) {

@@ -20,6 +20,10 @@ interface Suspect {
   id: string;
   guid: string;
   slug: string;
+}
+
+/** A database that a tenant has or may get. */
+interface Recorded {
   database: string;
   server: string;
   adminUrl: Buffer | null;
@@ -28,7 +32,7 @@ interface Suspect {
 /**
  * Removes the tenants again that were purged after the restored state: the backup target has a mark of
  * it, or
- * a later control database names them. A purge drops the database first. A tenant whose database exists in spite of that,
+ * a later control database names them. A purge drops all databases first. A tenant of which one exists in spite of that,
  * or whose mark this master key has not made, only becomes `deleted`, because nothing must be lost by a forged mark.
  * @param client on the restored control database, which nobody uses yet
  * @param marks `readPurgeMarks`
@@ -36,27 +40,26 @@ interface Suspect {
  */
 export async function removePurged(
   client: pg.Client,
-  { controlUrl, servers }: Pick<Installation, 'controlUrl' | 'servers'>,
+  installation: Pick<Installation, 'controlUrl' | 'servers'>,
   marks: ReadonlyMap<string, boolean>,
   keys: readonly SealedKey[],
   later: LaterChanges | undefined,
 ): Promise<PurgedTenants> {
   const purgedLater = later?.purgedTenants ?? [];
   const { rows: suspects } = await client.query<Suspect>(
-    `select t.id, guid, slug, database_name as database, s.name as server, admin_url as "adminUrl"
-       from tenants t join servers s on s.id = server_id where guid = any ($1::uuid[])`,
+    'select id, guid, slug from tenants where guid = any ($1::uuid[])',
     [[...marks.keys(), ...purgedLater]],
   );
   const purged: PurgedTenants = { removed: [], withheld: [] };
-  for (const { id, guid, slug, database, server, adminUrl } of suspects) {
+  for (const { id, guid, slug } of suspects) {
     const isMarked = marks.get(guid) === true || purgedLater.includes(guid);
     const isSure = isMarked && !keys.some(({ tenant }) => tenant === guid);
-    const url = adminUrl ? servers.adminUrl({ name: server, adminUrl }) : controlUrl;
-    if (isSure && (await isGone(url, database))) {
+    if (isSure && (await hasNoDatabase(client, installation, id))) {
       await client.query(
         `with record as (
            insert into purged_tenants (id, guid, slug, name, database_name, created_at)
-           select id, guid, slug, name, database_name, created_at from tenants where id = $1 on conflict do nothing)
+           select id, guid, slug, name, database_name, created_at from tenants where id = $1 on conflict do nothing),
+         databases as (delete from tenant_databases where tenant_id = $1)
          delete from tenants where id = $1`,
         [id],
       );
@@ -67,6 +70,23 @@ export async function removePurged(
     }
   }
   return purged;
+}
+
+async function hasNoDatabase(
+  client: pg.Client,
+  { controlUrl, servers }: Pick<Installation, 'controlUrl' | 'servers'>,
+  tenantId: string,
+): Promise<boolean> {
+  const { rows } = await client.query<Recorded>(
+    `select d.database_name as database, s.name as server, admin_url as "adminUrl"
+       from tenant_databases d join servers s on s.id = server_id where tenant_id = $1 and state <> 'gone'`,
+    [tenantId],
+  );
+  for (const { database, server, adminUrl } of rows) {
+    const url = adminUrl ? servers.adminUrl({ name: server, adminUrl }) : controlUrl;
+    if (!(await isGone(url, database))) return false;
+  }
+  return true;
 }
 
 /** False also when the server cannot be reached. */

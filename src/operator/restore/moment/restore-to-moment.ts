@@ -1,10 +1,9 @@
 import { Server, type Tenant } from '../../../control/fleet-entities.ts';
 import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../operator-error.ts';
-import { warmName } from '../../provisioning/physical-names.ts';
+import type { EarlierData } from '../../databases/fill-database.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
 import { identityTables } from '../../tenant-tables.ts';
-import type { RestorableData } from '../side-tenant.ts';
 import { copyAll } from './copy-all.ts';
 import { parseMoment } from './parse-moment.ts';
 import { withRecoveredDatabase } from './recover-database.ts';
@@ -24,18 +23,18 @@ export interface MomentOptions {
  * later one.
  * @throws {OperatorError} when there is no base backup or write-ahead log for the moment
  */
-export async function restoreToMoment(
+export async function restoreToMoment<T>(
   installation: Installation,
   source: Tenant,
   { root, at, onStep = () => {} }: MomentOptions,
-  restore: (data: RestorableData) => Promise<Tenant>,
-): Promise<Tenant> {
+  restore: (data: EarlierData) => Promise<T>,
+): Promise<T> {
   const moment = parseMoment(at);
   if (moment < source.createdAt)
     throw new OperatorError(`${source.slug} did not exist then: it was made at ${source.createdAt.toISOString()}`);
   const { server, database } = await placeAt(installation, source, at);
   const url = installation.servers.adminUrl(server);
-  const formerNames = [warmName(server, source.id)];
+  const formerNames = [`${server.prefix}_warm_${source.id}`]; // earlier builds renamed a warm database
   const wanted = { root, server: server.name, url, database, formerNames, moment, at, onStep };
   return withRecoveredDatabase(wanted, async from => {
     const { guid, applied } = await readSchemaState(from);
@@ -57,8 +56,8 @@ interface Place {
 /** Returns where the database of a tenant was at a moment. */
 async function placeAt({ control, statements }: Installation, tenant: Tenant, at: string): Promise<Place> {
   const [former] = await statements.execute<{ server: number; database: string }[]>(
-    `select server_id as server, database_name as database from former_databases
-      where tenant_id = ? and until > ?::timestamptz order by until limit 1`,
+    `select server_id as server, database_name as database from tenant_databases
+      where tenant_id = ? and current_during @> ?::timestamptz`,
     [tenant.id, at],
   );
   if (!former) return { server: tenant.server, database: tenant.databaseName };

@@ -1,0 +1,64 @@
+import type { Argument, Command, Option } from 'commander';
+import type { Candidate, StoredValue } from '../completion/stored-values.ts';
+import { fieldOf } from './command-fields.ts';
+import { isNamed, type Position, positionAfter } from './position.ts';
+
+/**
+ * Returns the words that can stand at the end of a command line.
+ * @param words from the name of the command on; the last one is the beginning of the word
+ * @param createProgram builds the program with one complete command of the top level
+ */
+export async function complete(
+  words: readonly string[],
+  createProgram: (isNeeded: (name: string) => boolean) => Promise<Command>,
+): Promise<Candidate[]> {
+  const before = words.slice(0, -1);
+  const start = words.at(-1) ?? '';
+  const topic = before.find(word => !word.startsWith('-') && word !== 'help');
+  const program = await createProgram(name => name === topic);
+  const position = positionAfter(program, before[0] === 'help' ? before.slice(1) : before);
+  const candidates = await candidatesAt(position, before, start);
+  return candidates.filter(({ value }) => value.startsWith(start));
+}
+
+async function candidatesAt(
+  { command, operands, option }: Position,
+  before: readonly string[],
+  start: string,
+): Promise<Candidate[]> {
+  if (option) return valuesOf(option, operands, start);
+  if (start.startsWith('-')) return optionsOf(command, before);
+  const { registeredArguments } = command;
+  const last = registeredArguments.at(-1);
+  const argument = registeredArguments[operands.length] ?? (last?.variadic ? last : undefined);
+  const values = argument ? await valuesOf(argument, operands, start) : [];
+  const commands = operands.length === 0 ? command.commands : [];
+  return [
+    ...commands.map(each => ({ value: each.name(), description: each.summary() || each.description() })),
+    ...values,
+  ];
+}
+
+function optionsOf(command: Command, before: readonly string[]): Candidate[] {
+  const unused = command.options.filter(option => !option.hidden && !before.some(word => isNamed(option, word)));
+  const help = { value: '--help', description: 'show the help of the command' };
+  return [...unused.map(({ long, description }) => ({ value: long ?? '', description })), help];
+}
+
+async function valuesOf(made: Argument | Option, operands: readonly string[], start: string): Promise<Candidate[]> {
+  if (made.argChoices) return made.argChoices.map(value => ({ value }));
+  if (fieldOf(made)?.kind === 'permission') {
+    const { permissions } = await import('../../control/permissions.ts');
+    return permissions.filter(value => !operands.includes(value)).map(value => ({ value }));
+  }
+  const kind = storedKindOf(made);
+  if (!kind) return [];
+  const { storedValues } = await import('../completion/stored-values.ts');
+  return storedValues(kind, start, operands[0]);
+}
+
+/** Returns which stored values an argument or option has; undefined when it has none. */
+export function storedKindOf(made: Argument | Option): StoredValue | undefined {
+  const kind = fieldOf(made)?.kind;
+  return kind === 'text' || kind === 'flag' || kind === 'secret' || kind === 'permission' ? undefined : kind;
+}

@@ -1,0 +1,116 @@
+import type pg from 'pg';
+import { OperatorError } from '../../operator-error.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
+import { addChecksums, emptyChecksum, type TableChecksum } from '../table-checksums.ts';
+import { type DataTable, identityTables, listDataTables } from '../tenant-tables.ts';
+import type { CopiedTables } from './copied-tables.ts';
+import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './copy-ahead.ts';
+import { guardedChange } from './database-guard.ts';
+import { describe, findMissing } from './missing-data.ts';
+import {
+  compareRows,
+  copyRows,
+  copySequences,
+  replaceTables,
+  requireSameTables,
+  type Sides,
+  truncate,
+  withoutTriggers,
+} from './replace-tables.ts';
+import { readTableCounters } from './table-counters.ts';
+
+/** The last rows are few: more are copied before the fence. */
+const maxLastRows = 500;
+const maxRounds = 10;
+
+/**
+ * Replaces the data of the target by those of the source, and compares them. The source is only read, and is served
+ * meanwhile. Append-only tables come first, in ranges, as they may be large; all others are those of one moment.
+ */
+export async function copyAll(sides: Sides): Promise<CopiedTables> {
+  const { source, target, run } = sides;
+  const tables = await listDataTables(source, identityTables);
+  await requireSameTables(tables, target);
+  const numbered = await findNumberedTables(source, tables);
+  const before = await readTableCounters(source);
+  await guardedChange(target, run, () => withoutTriggers(target, tables, () => truncate(target, tables)));
+  const prefixes = await copyAhead(sides, numbered);
+  const others = tables.filter(({ name }) => !prefixes.has(name));
+  const counters = await readTableCounters(source);
+  for (const { name } of numbered) {
+    const first = before.get(name);
+    if (first) counters.set(name, first);
+    else counters.delete(name);
+  }
+  const durations = new Map<string, number>();
+  await source.query('begin isolation level repeatable read read only');
+  try {
+    const checksums = await guardedChange(target, run, () => replaceTables(sides, others, durations));
+    await target.query('analyze');
+    return { tables, numbered, prefixes, counters, checksums, durations };
+  } finally {
+    await source.query('rollback').catch(() => {});
+  }
+}
+
+/** Copies rows that were appended meanwhile, until few are missing. The tenant is served. */
+export async function catchUp(sides: Sides, copied: CopiedTables): Promise<CopiedTables> {
+  const rowsOf = (prefixes: CopiedTables['prefixes']): number =>
+    [...prefixes.values()].reduce((sum, { checksum }) => sum + checksum.rows, 0);
+  let { prefixes } = copied;
+  for (let round = 0; round < maxRounds; round++) {
+    const before = rowsOf(prefixes);
+    prefixes = await copyAhead(sides, copied.numbered, prefixes);
+    if (rowsOf(prefixes) - before <= maxLastRows) break;
+  }
+  return { ...copied, prefixes };
+}
+
+/**
+ * Copies what is missing since `copyAll`, and all sequences, and compares it. The source is closed, and no session of
+ * the tenant's login exists any more: what these have changed is in its counters, because a session adds its changes to
+ * the counters after their commit and before it disappears. While a session of another login exists (psql), whose
+ * changes may not be counted yet, everything is copied again. Nobody changes the source until the caller ends the
+ * transaction that this function leaves open there: its tables are locked.
+ * @param role of the tenant in the source
+ * @param maxMs maximum estimated time
+ * @returns the checksums of all tables
+ * @throws {OperatorError} when another login changes the source, or when too much is missing
+ */
+export async function copyMissing(
+  sides: Sides,
+  copied: CopiedTables,
+  { role, maxMs }: { role: string; maxMs: number },
+): Promise<Map<string, TableChecksum>> {
+  const { source, target, run } = sides;
+  await source.query('begin isolation level repeatable read');
+  await lockTables(source, copied.tables);
+  const missing = await findMissing(source, copied, role);
+  if (missing.estimatedMs > maxMs)
+    throw new OperatorError(`much has changed since the first copy: ${describe(missing)}`);
+  return guardedChange(target, run, async () => {
+    const checksums = new Map(copied.checksums);
+    for (const [name, prefix] of copied.prefixes) checksums.set(name, prefix.checksum);
+    for (const [name, found] of await replaceTables(sides, missing.whole, new Map())) checksums.set(name, found);
+    const ends = missing.ends.map(table => rowsAfter(table, copied.prefixes.get(table.name) as CopiedPrefix));
+    await withoutTriggers(target, ends, async () => {
+      for (const end of ends) await copyRows(sides, end);
+    });
+    for (const [name, end] of await compareRows(sides, ends))
+      checksums.set(name, addChecksums(checksums.get(name) ?? emptyChecksum, end));
+    await copySequences(sides, copied.tables);
+    return checksums;
+  });
+}
+
+async function lockTables(source: pg.Client, tables: readonly DataTable[]): Promise<void> {
+  const names = tables.map(({ name }) => quoteIdentifier(name)).join(', ');
+  await source.query(`lock table ${names} in share mode`).catch(error => {
+    if (sqlState(error) !== '55P03') throw error;
+    throw new OperatorError(
+      'Another login changes tables of the tenant database, and did not finish within 2 s. ' +
+        'End it (select * from pg_stat_activity), and run the command again',
+    );
+  });
+}

@@ -1,0 +1,124 @@
+import type pg from 'pg';
+import type { Server } from '../../control/fleet-entities.ts';
+import { owners, type SecretBox } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
+import { scramVerifier } from '../../postgres/scram.ts';
+import { ensureTemplate, migrationSettings, tenantGroup } from '../schema/template.ts';
+import { tenantHead } from '../schema/tenant-head.ts';
+import type { TenantDatabase } from './database-store.ts';
+import { isRoleOf, roleComment } from './role-stamp.ts';
+
+type Access = Pick<Installation, 'servers' | 'secrets'>;
+
+/**
+ * Creates the login role and the database that are reserved for a tenant, without a stamp. The role cannot log in.
+ * @param version the last migration that the database gets; undefined: that of this build
+ */
+export async function createDatabase(
+  { servers, secrets }: Access,
+  { server, database, role, password }: TenantDatabase,
+  guid: string,
+  version: string | undefined,
+): Promise<void> {
+  const adminUrl = servers.adminUrl(server);
+  const isAtHead = version === undefined || version === (await tenantHead());
+  await withConnection(adminUrl, async admin => {
+    const makeOwnRole = () => makeRole(admin, { role, guid, server }, openPassword(secrets, password, guid));
+    if (isAtHead) await copyTemplate(admin, server, adminUrl, database, makeOwnRole);
+    else {
+      await ensureTemplate(server, adminUrl); // makes the group of the role
+      await makeOwnRole();
+      await admin.query(`create database ${quote(database)} template template0 encoding 'UTF8'`);
+    }
+    await admin.query(`${limitConnect(database, role)}; alter database ${quote(database)} allow_connections true`);
+  });
+  if (isAtHead) return;
+  const migrations = await loadMigrations('tenant');
+  const earlier = migrations.slice(0, migrations.findIndex(({ name }) => name === version) + 1);
+  await runMigrations(databaseUrl(adminUrl, database), earlier, migrationSettings(server));
+}
+
+function openPassword(secrets: SecretBox, sealed: Buffer | null, guid: string): string {
+  if (!sealed) throw new Error('the role has no password');
+  return secrets.open(sealed, owners.rolePassword(guid)).toString();
+}
+
+/**
+ * Copies the template, unless the copy exists and is not half dropped. It is closed to connections, because the privileges on it are not set
+ * yet.
+ * @param before runs before each attempt, when the template exists
+ */
+export async function copyTemplate(
+  client: pg.Client,
+  server: Pick<Server, 'name' | 'prefix'>,
+  adminUrl: string,
+  name: string,
+  before = async () => {},
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    const template = await ensureTemplate(server, adminUrl);
+    await before();
+    try {
+      const { rows } = await client.query<{ isWhole: boolean }>(
+        'select datconnlimit <> -2 as "isWhole" from pg_database where datname = $1',
+        [name],
+      );
+      if (rows[0]?.isWhole) return; // a warm one
+      if (rows[0]) await client.query(`drop database ${quote(name)}`); // a warm one that is half dropped
+      await client.query(
+        `create database ${quote(name)} template ${quote(template)} strategy wal_log allow_connections false`,
+      );
+      return;
+    } catch (error) {
+      // Another process has just replaced the template (3D000) or is using it (55006).
+      if (attempt === 5 || !['3D000', '55006'].includes(sqlState(error) ?? '')) throw error;
+    }
+  }
+}
+
+/** Returns SQL that lets one login role connect to a database, and no other role. */
+export function limitConnect(database: string, role: string): string {
+  const name = quote(database);
+  return `revoke all on database ${name} from public; grant connect on database ${name} to ${quote(role)}`;
+}
+
+/**
+ * Returns the SCRAM verifier of a tenant's password, with one iteration. Thousands of iterations (RFC 7677 §4) protect
+ * passwords that people choose. The passwords of tenants are 192 random bits, which cannot be guessed, and the
+ * iterations would cost each new connection 1 to 2 ms.
+ */
+export function tenantVerifier(password: string): string {
+  return scramVerifier(password, 1);
+}
+
+interface RoleOwner {
+  readonly role: string;
+  readonly guid: string;
+  readonly server: Pick<Server, 'name' | 'prefix'>;
+}
+
+/**
+ * Creates the login role of a database, or gives that of a warm one to a tenant. It cannot log in until the database is
+ * opened, can connect to that one only, owns nothing, and has the privileges of the group of all tenants.
+ * @throws {OperatorError} when the role belongs to another tenant, whose password must not change
+ */
+async function makeRole(client: pg.Client, { role, guid, server }: RoleOwner, password: string): Promise<void> {
+  const { rows } = await client.query<{ owner: string | null }>(
+    `select shobj_description(oid, 'pg_authid') as owner from pg_roles where rolname = $1`,
+    [role],
+  );
+  const owner = rows[0]?.owner ?? null;
+  if (owner !== null && !isRoleOf(owner, guid)) {
+    const what = `the login role ${role} on server ${server.name} belongs to another tenant`;
+    throw new OperatorError(`${what}: nothing was changed. Does another installation there have the same prefix?`);
+  }
+  const make = `${rows[0] ? 'alter' : 'create'} role ${quote(role)} nologin password ${quoteLiteral(tenantVerifier(password))}`;
+  await client.query(`
+    ${make}; ${roleComment({ role, guid })}; grant ${quote(tenantGroup(server))} to ${quote(role)}`);
+}

@@ -1,0 +1,157 @@
+import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
+import { OperatorError } from '../../operator-error.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
+import { roleComment } from './role-stamp.ts';
+
+/** A run that may change a database of a tenant, as far as no run with a greater epoch has claimed it. */
+export interface GuardedRun {
+  readonly epoch: number;
+  readonly guid: string;
+}
+
+/** Another run has taken over: this one must not go on. */
+export class RunReplacedError extends OperatorError {
+  override name = 'RunReplacedError';
+
+  constructor() {
+    super('another run works on the tenant now: this one has stopped');
+  }
+}
+
+/** The guid in the stamp of a database that is going to be dropped. No tenant has it. */
+export const nobody = '00000000-0000-0000-0000-000000000000';
+
+/**
+ * Returns what a closed database of a tenant has in its stamp, in place of the guid: every build refuses it. It is a
+ * UUID of version 8 (RFC 9562 §5.8), so that no tenant has it.
+ */
+export function closedStamp(guid: string): string {
+  const hex = createHash('sha256').update(`closed ${guid}`).digest('hex');
+  return [hex.slice(0, 8), hex.slice(8, 12), `8${hex.slice(13, 16)}`, `8${hex.slice(17, 20)}`, hex.slice(20, 32)].join(
+    '-',
+  );
+}
+
+/** The connections of runs have this name (`timeLimits`). */
+const otherRuns = `
+  select pg_terminate_backend(pid) from pg_stat_activity
+   where datname = current_database() and application_name like 'backoffice-move%' and pid <> pg_backend_pid()`;
+const maxEndMs = 5_000;
+const pollMs = 10;
+
+/**
+ * Shuts earlier runs out of the connected database: ends their connections, and records the epoch of this run, which
+ * every later change compares (`guardedChange`).
+ * @throws {RunReplacedError} when a later run has claimed the database
+ * @throws {OperatorError} when it belongs to somebody else
+ */
+export async function claimDatabase(client: pg.Client, run: GuardedRun): Promise<void> {
+  for (const deadline = performance.now() + maxEndMs; ; await sleep(pollMs)) {
+    if ((await client.query(otherRuns)).rowCount === 0) break;
+    if (performance.now() > deadline) throw new OperatorError('a connection of an earlier run could not be ended');
+  }
+  await guardedChange(client, run, async () => {
+    const { rowCount } = await client.query('update tenant_identity set epoch = $1 where guid in ($2, $3)', [
+      run.epoch,
+      run.guid,
+      closedStamp(run.guid),
+    ]);
+    if (!rowCount) throw foreignDatabase();
+  });
+}
+
+/**
+ * Runs `change` in a transaction of the connected database, in which no other run changes it.
+ * @throws {RunReplacedError} when a later run has claimed the database
+ */
+export async function guardedChange<T>(
+  client: pg.Client,
+  { epoch }: Pick<GuardedRun, 'epoch'>,
+  change: () => Promise<T>,
+): Promise<T> {
+  await client.query('begin');
+  try {
+    const { rows } = await client.query<{ epoch: string }>('select epoch from tenant_identity for update');
+    if (rows[0] && Number(rows[0].epoch) > epoch) throw new RunReplacedError();
+    const result = await change();
+    await client.query('commit');
+    return result;
+  } catch (error) {
+    await client.query('rollback').catch(() => {});
+    throw error;
+  }
+}
+
+/**
+ * Closes a tenant database in one transaction: its stamp names no tenant any more, and its role may not log in. A
+ * connection that was verified before the commit is among the sessions of the role (`endSessions`) afterwards; every
+ * later one is refused.
+ * @throws {OperatorError} when the database belongs to somebody else
+ */
+export async function closeDatabase(client: pg.Client, run: GuardedRun, role: string): Promise<void> {
+  await guardedChange(client, run, async () => {
+    await stamp(client, run.guid, closedStamp(run.guid));
+    await client.query(`alter role ${quoteIdentifier(role)} nologin`);
+  });
+}
+
+/**
+ * Opens a tenant database, as `closeDatabase` has closed it.
+ * @throws {RunReplacedError} also when a later run has closed the role of the database, which was lost
+ */
+export async function openDatabase(client: pg.Client, run: GuardedRun, role: string): Promise<void> {
+  await guardedChange(client, run, async () => {
+    await requireLastRun(client, role, run.epoch);
+    await stamp(client, run.guid, run.guid);
+    await client.query(
+      `alter role ${quoteIdentifier(role)} login; ${roleComment({ role, guid: run.guid }, run.epoch)}`,
+    );
+  });
+}
+
+/**
+ * Closes the role of a lost database, in the transaction of the connection: should the database come back, it lets nobody
+ * in, and no earlier run opens it.
+ * @throws {RunReplacedError} when a later run has opened or closed it
+ */
+export async function closeRole(
+  admin: pg.Client,
+  { role, guid }: { role: string; guid: string },
+  epoch: number,
+): Promise<void> {
+  await admin.query(`alter role ${quoteIdentifier(role)} nologin`); // waits for a run that opens it
+  await requireLastRun(admin, role, epoch);
+  await admin.query(roleComment({ role, guid }, epoch));
+}
+
+/** @throws {RunReplacedError} when a later run has opened or closed the role */
+async function requireLastRun(client: pg.Client, role: string, epoch: number): Promise<void> {
+  const { rows } = await client.query<{ last: string | null }>(
+    `select substring(shobj_description(oid, 'pg_authid') from ' run (\\d+)$') as last
+       from pg_roles where rolname = $1`,
+    [role],
+  );
+  if (Number(rows[0]?.last ?? 0) > epoch) throw new RunReplacedError();
+}
+
+/** Marks the connected new database as a closed one of the tenant. */
+export async function stampNew(client: pg.Client, guid: string): Promise<void> {
+  await client.query('insert into tenant_identity (guid) values ($1)', [closedStamp(guid)]);
+}
+
+async function stamp(client: pg.Client, guid: string, value: string): Promise<void> {
+  const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid in ($2, $3)', [
+    value,
+    guid,
+    closedStamp(guid),
+  ]);
+  if (!rowCount) throw foreignDatabase();
+}
+
+function foreignDatabase(): OperatorError {
+  return new OperatorError(
+    'the database belongs to another tenant, or is being dropped: nothing was changed in it. See npx backoffice doctor',
+  );
+}

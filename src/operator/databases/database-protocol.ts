@@ -1,0 +1,181 @@
+/** What a run begins with. It holds the lock of the tenant, so that no other run changes it. */
+export interface DatabasesView {
+  /** True if the tenant has a fence, which a run has announced or closed, and not lifted. */
+  readonly hasFence: boolean;
+}
+
+/**
+ * What a run is to achieve:
+ *
+ * - `provision`: a new tenant has its first database. Until the step `serve`, nobody is served.
+ * - `place`: the tenant has another database, which nobody uses.
+ * - `move`: the tenant has a database on another server, with everything that was written to the present one.
+ * - `switch`: the tenant has one that is filled or kept, in place of the present one.
+ * - `replace`: the tenant has a new one in place of a lost one.
+ * - `upgrade`: one that is filled or kept has the version of this build.
+ * - `drop`: a database that the tenant does not have, or a tenant that is being purged, is gone.
+ * - `retreat`: the tenant is served from the database that it has.
+ */
+export type DatabaseGoal = 'provision' | 'place' | 'move' | 'switch' | 'replace' | 'upgrade' | 'drop' | 'retreat';
+
+/**
+ * One step. Each is atomic, or can be repeated. `current` is the database that the control database says the tenant has
+ * at the time of the step; `target` is the one that the run places, switches to, or drops.
+ */
+export type DatabaseStep =
+  /** Lets no run complete what earlier ones have begun. */
+  | 'condemn leftovers'
+  /** Drops what is condemned. */
+  | 'drop leftovers'
+  /** Records a target, with names that were never used. */
+  | 'reserve'
+  /** Creates the database of the target, closed. */
+  | 'create'
+  /** Writes its data, while the tenant is served, and compares them. */
+  | 'fill'
+  /** Records that the target is complete. */
+  | 'complete'
+  /** Shuts earlier runs out of a database. */
+  | 'claim current'
+  | 'claim target'
+  /** Brings an older target to the version of this build. */
+  | 'upgrade target'
+  /** Lets every process prepare for the fence. Fails when one does not confirm. */
+  | 'announce fence'
+  /** Copies what was written since `fill`. Fails when the pause would be too long. */
+  | 'copy ahead'
+  /** From its commit on, requests of the tenant wait. */
+  | 'close fence'
+  /** Waits until no process uses the current database, or a maximum time has passed. */
+  | 'wait for processes'
+  /** From its commit on, no login of the tenant begins in the current database. */
+  | 'close current'
+  /** Fails if the current database is not lost. Closes its role, and shuts earlier runs out, should it come back. */
+  | 'require lost'
+  | 'end sessions'
+  /** Copies what was written since `copy ahead`, and compares the two databases. */
+  | 'copy changes'
+  /** Makes the target the current database, in one transaction of the control database. */
+  | 'exchange'
+  /** Lets the tenant into the current database. */
+  | 'open current'
+  /** Lets requests of the tenant go on: lifts the fence, or lets a new tenant be served. */
+  | 'serve'
+  /** Records that the target will be dropped: nothing leads back. */
+  | 'condemn'
+  /** Drops the target and its role, also when one of them is gone. */
+  | 'drop'
+  /** Records that it is gone. */
+  | 'forget';
+
+/**
+ * Returns the steps of one run, one after the other. It does nothing itself: its caller takes each step before it asks
+ * for the next, and stops when one fails; it then retreats if the tenant may be behind its fence. A run can be killed at
+ * any point, and another one goes on, also to another goal. A run that has lost its lock without noticing, because it
+ * was paused, must not do harm either:
+ *
+ * I1 (control) Which database is current is known by the control database alone. `exchange` changes it in one
+ *     transaction; like every step in the control database, it uses the connection that holds the lock of the tenant,
+ *     and so it fails in a run that has lost the lock.
+ * I2 (epoch) Each change inside a tenant database compares the epoch of the run in the same transaction. A run gets an
+ *     epoch above all earlier ones when it gets the lock, and claims a database that others may know before it changes
+ *     it. So an earlier run that wakes up later changes nothing there.
+ * I3 (one side) At most one database lets the tenant in. A new one is closed. `open current` comes after `exchange`,
+ *     which comes after `close current` of the same run. A run between the two that was replaced: the next run has
+ *     opened the former one before it closed it again, having claimed it; so by I1 the first run does not exchange,
+ *     and by I2 it opens nothing. A lost database cannot be closed or claimed itself: `require lost` does both at its
+ *     role, which is still there, and `claim current` and `open current` compare that too, should it come back. Of a new
+ *     tenant, whose databases have no fence, what an earlier run has exchanged is dropped before another one is placed.
+ * I4 (writes) What was acknowledged before `exchange` is in the former database: it was closed, and its sessions had
+ *     ended. In a move it is in the new one too: `copy changes` follows, and fails unless the two are equal.
+ * I5 (fence) A closed fence stays closed until a run has opened the database that the control database says. A retreat
+ *     needs the server of that one only: the other one was never opened, or is closed.
+ * I6 (drop) Only what is condemned is dropped. The database of a tenant is condemned only to purge it, when it is lost,
+ *     or while it is new. No step leads from there back to another state, and by I1 a run that has lost its lock
+ *     condemns nothing.
+ * I7 (data) A reserved database is used by the run that has reserved it, or by none: other runs condemn it. `exchange`
+ *     takes one that this run has filled, or that is complete.
+ * I8 (names) The names of a database are never used again. So a paused run creates or fills what nobody uses.
+ */
+export function* databaseProtocol(
+  { hasFence }: DatabasesView,
+  goal: DatabaseGoal,
+): Generator<DatabaseStep, void, void> {
+  if (hasFence || goal === 'retreat') yield* retreat();
+  switch (goal) {
+    case 'retreat':
+      return;
+    case 'provision':
+      yield 'condemn leftovers';
+      yield 'drop leftovers';
+      yield* place();
+      yield* exchange();
+      return;
+    case 'place':
+      yield 'condemn leftovers';
+      yield* place();
+      yield 'complete';
+      return;
+    case 'move':
+      yield 'condemn leftovers';
+      yield* place();
+      yield 'claim current';
+      yield* closeFence('copy ahead');
+      yield 'close current';
+      yield 'end sessions';
+      yield 'copy changes';
+      yield* exchange();
+      return;
+    case 'switch':
+      yield 'claim current';
+      yield 'claim target';
+      yield 'upgrade target';
+      yield* closeFence();
+      yield 'close current';
+      yield 'end sessions';
+      yield* exchange();
+      return;
+    case 'replace':
+      yield 'condemn leftovers';
+      yield* place();
+      yield* closeFence();
+      yield 'require lost';
+      yield* exchange();
+      return;
+    case 'upgrade':
+      yield 'claim target';
+      yield 'upgrade target';
+      return;
+    case 'drop':
+      yield 'condemn';
+      yield 'drop';
+      yield 'forget';
+      return;
+  }
+}
+
+/** The steps of a new database. */
+function* place(): Generator<DatabaseStep, void, void> {
+  yield 'reserve';
+  yield 'create';
+  yield 'fill';
+}
+
+function* closeFence(last?: 'copy ahead'): Generator<DatabaseStep, void, void> {
+  yield 'announce fence';
+  if (last) yield last;
+  yield 'close fence';
+  yield 'wait for processes';
+}
+
+function* exchange(): Generator<DatabaseStep, void, void> {
+  yield 'exchange';
+  yield 'open current';
+  yield 'serve';
+}
+
+function* retreat(): Generator<DatabaseStep, void, void> {
+  yield 'claim current';
+  yield 'open current';
+  yield 'serve';
+}

@@ -1,0 +1,90 @@
+import type pg from 'pg';
+import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { quoteIdentifier as quote } from '../../postgres/quote.ts';
+import { readSchemaState } from '../schema/schema-steps.ts';
+import { becomeMember } from '../schema/tenant-sessions.ts';
+import { closedStamp, nobody } from './database-guard.ts';
+import type { TenantDatabase } from './database-store.ts';
+import { isRoleOf } from './role-stamp.ts';
+
+type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
+
+/**
+ * Drops a condemned database and its login role. First its stamp names nobody: should the drop fail, no build and no
+ * earlier state of the control database serves it again. A database or role of another installation, which may use the
+ * same names, stays.
+ * @param guid of the tenant that it was made for; undefined: a warm one
+ * @param mayBeOpen true if the tenant is being provisioned or purged. Otherwise a condemned database is closed: the stamp
+ *   of one names the tenant if it was lost and has come back, or if the control database is of an earlier time
+ * @throws {OperatorError} when the database lets the tenant in, and must not
+ */
+export async function dropDatabase(
+  { servers }: Pick<Installation, 'servers'>,
+  { server, database, role }: Condemned,
+  guid: string | undefined,
+  mayBeOpen = false,
+): Promise<void> {
+  const adminUrl = servers.adminUrl(server);
+  await withConnection(adminUrl, async admin => {
+    const facts = await readFacts(admin, database, role);
+    const found = facts.isOpen ? (await withConnection(databaseUrl(adminUrl, database), readSchemaState)).guid : null;
+    if (!isOwn(found, facts, guid)) return;
+    if (found !== null && found === guid && !mayBeOpen)
+      throw new OperatorError(
+        `Database ${database} on server ${server.name} was not dropped: it is not closed, and may have newer data. It was ` +
+          'lost and has come back, or the control database is of an earlier time. See npx backoffice doctor',
+      );
+    // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
+    if (facts.hasRole) await becomeMember(admin, role);
+    if (facts.isOpen) await withConnection(databaseUrl(adminUrl, database), stampNobody);
+    await admin.query(`drop database if exists ${quote(database)} with (force)`);
+    // A lost database that an operator has renamed still lets the role connect. The role owns nothing.
+    if (facts.hasRole)
+      await admin.query(`drop owned by ${quote(role)}; drop role ${quote(role)}`).catch(ignoreDependent);
+  });
+}
+
+interface Facts {
+  hasRole: boolean;
+  /** What the comment of the role says about its owner. */
+  owner: string | null;
+  exists: boolean;
+  /** True if it can be connected to. */
+  isOpen: boolean;
+}
+
+async function readFacts(admin: pg.Client, database: string, role: string): Promise<Facts> {
+  const { rows } = await admin.query<Facts>(
+    `select exists (select from pg_roles where rolname = $2) as "hasRole",
+            (select shobj_description(oid, 'pg_authid') from pg_roles where rolname = $2) as owner,
+            exists (select from pg_database where datname = $1) as exists,
+            exists (select from pg_database where datname = $1 and datallowconn and datconnlimit <> -2) as "isOpen"`,
+    [database, role],
+  );
+  return rows[0] as Facts;
+}
+
+/**
+ * Returns whether a database and a role with these names were made for the tenant, or for nobody yet.
+ * @param found the guid in its stamp
+ */
+function isOwn(found: string | null, { owner, isOpen }: Facts, guid: string | undefined): boolean {
+  if (owner !== null) return guid !== undefined && isRoleOf(owner, guid);
+  if (!isOpen) return true;
+  return found === null || found === nobody || (guid !== undefined && [guid, closedStamp(guid)].includes(found));
+}
+
+async function stampNobody(client: pg.Client): Promise<void> {
+  await client.query('update tenant_identity set guid = $1', [nobody]).catch(error => {
+    if (sqlState(error) !== '42P01') throw error; // a run was killed before it had tables
+  });
+}
+
+/** An operator has granted the role rights on objects of another database. */
+function ignoreDependent(error: unknown): void {
+  if (sqlState(error) !== '2BP01') throw error;
+}

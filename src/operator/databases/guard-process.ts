@@ -1,0 +1,46 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { GuardMessage } from './fence-guard.ts';
+
+/**
+ * The process that `createFenceGuard` starts. It acts when the process that started it is gone, and loads what it needs
+ * only then: before, it would take CPU time from the requests that wait behind the fence.
+ */
+
+/** A server that was killed may take minutes to recover. */
+const maxRetryMs = 15 * 60_000;
+const minDelayMs = 500;
+/** Each attempt takes CPU time, and the server may be gone for long. */
+const maxDelayMs = 5_000;
+const protectedSlugs = new Set<string>();
+
+process.on('message', ({ slug, isProtected }: GuardMessage) => {
+  if (isProtected) protectedSlugs.add(slug);
+  else protectedSlugs.delete(slug);
+});
+process.on('disconnect', async () => {
+  const deadline = Date.now() + maxRetryMs;
+  for (let delayMs = minDelayMs; protectedSlugs.size > 0 && Date.now() < deadline; delayMs *= 2) {
+    await retreatAll().catch(() => {}); // as while a server restarts
+    await sleep(Math.min(delayMs, maxDelayMs));
+  }
+  process.exit();
+});
+process.send?.('started', () => {}); // the other process may be gone already
+
+/** Rejects when a tenant could not be put back into service, or its lock is not free yet. */
+async function retreatAll(): Promise<void> {
+  const { readConfig } = await import('../../config.ts');
+  const { openInstallation } = await import('../../installation.ts');
+  const { withConnectionBudget } = await import('../command-connections.ts');
+  const config = readConfig();
+  const installation = await openInstallation(config, 'command');
+  const { retreatTenant } = await import('./retreat-tenant.ts');
+  const retreat = async (): Promise<void> => {
+    for (const slug of protectedSlugs)
+      await retreatTenant(installation, slug).then(
+        () => protectedSlugs.delete(slug),
+        () => {}, // it is tried again; the others do not wait for its server
+      );
+  };
+  await withConnectionBudget(installation, config.connectionBudget, () => {}, retreat).finally(installation.close);
+}

@@ -1,0 +1,82 @@
+import { lockSpaces } from '../../postgres/advisory-locks.ts';
+import { isoTime } from '../../postgres/iso-time.ts';
+import type { Statements } from '../../postgres/statements.ts';
+import type { DatabaseState } from './database-store.ts';
+
+/** A database of a tenant, as the command line shows it. */
+export interface ListedDatabase {
+  slug: string;
+  database: string;
+  server: string;
+  state: DatabaseState;
+  /** What it was filled from, in words. */
+  origin: string;
+  bytes: number | null;
+  createdAt: string;
+  /** Until then it is kept; null: no time is set. */
+  keepUntil: string | null;
+  /** Why it is there, or what is to do. */
+  why: string;
+  error: string | null;
+}
+
+interface ListedRow extends Omit<ListedDatabase, 'why'> {
+  keptBy: string | null;
+  isOverdue: boolean;
+  isBusy: boolean;
+  fence: 'announced' | 'closed' | null;
+}
+
+const listed = `
+  select slug, d.database_name as database, s.name as server, d.state, origin, bytes::float8, error,
+         ${isoTime('d.created_at')} as "createdAt", ${isoTime('keep_until')} as "keepUntil", kept_by as "keptBy",
+         coalesce(keep_until < now(), false) as "isOverdue",
+         exists (select from pg_locks where locktype = 'advisory' and granted and classid = ${lockSpaces.tenant} and objid = t.id::oid
+                   and database = (select oid from pg_database where datname = current_database())) as "isBusy",
+         (select case when closed then 'closed' else 'announced' end from tenant_fences where tenant_guid = guid) as fence
+    from tenant_databases d join tenants t on t.id = tenant_id join servers s on s.id = d.server_id
+   where d.state <> 'gone'`;
+
+/**
+ * Returns the databases of a tenant; without a slug, of all tenants those that are not simply current: reserved, filled,
+ * kept or condemned, and the current one of a tenant behind a fence.
+ */
+export async function listDatabases(
+  { statements }: { readonly statements: Statements },
+  slug: string | undefined,
+): Promise<ListedDatabase[]> {
+  const rows = await statements.execute<ListedRow[]>(
+    slug === undefined
+      ? `${listed} and (d.state <> 'current' or exists (select from tenant_fences where tenant_guid = guid))
+          order by slug, d.id`
+      : `${listed} and slug = ? order by d.id`,
+    slug === undefined ? [] : [slug],
+  );
+  return rows.map(({ keptBy, isOverdue, isBusy, fence, ...row }) => ({
+    ...row,
+    why: explain({ ...row, keptBy, isOverdue, isBusy, fence }),
+  }));
+}
+
+const prune = 'npx backoffice databases prune';
+
+function explain({ slug, state, keptBy, isOverdue, isBusy, fence }: ListedRow): string {
+  const waiting = fence === 'closed' ? '; its requests wait' : '';
+  if (isBusy && state !== 'filled' && state !== 'kept') return `a command works on it${waiting}`;
+  switch (state) {
+    case 'reserved':
+      return `a command has ended before it was complete: ${prune} ${slug}`;
+    case 'filled':
+      return `restored: npx backoffice restore diff ${slug}, restore swap ${slug}`;
+    case 'current':
+      return fence ? `a command has ended behind the fence${waiting}: ${prune} ${slug}` : 'serves the tenant';
+    case 'kept':
+      if (isOverdue) return `its time has passed: ${prune}`;
+      if (keptBy === 'move') return `before the last move: npx backoffice move ${slug} --back`;
+      return keptBy === 'swap'
+        ? `before the last swap: npx backoffice restore back ${slug}`
+        : `put aside again: npx backoffice restore swap ${slug}`;
+    default:
+      return `will be dropped: ${prune} ${slug}`;
+  }
+}

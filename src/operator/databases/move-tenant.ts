@@ -1,0 +1,122 @@
+import type pg from 'pg';
+import { Server, type Tenant } from '../../control/fleet-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { connectFailure, OperatorError } from '../../operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { isoTime } from '../../postgres/iso-time.ts';
+import { readServerIdentity } from '../../postgres/server-address.ts';
+import { tenantHead } from '../schema/tenant-head.ts';
+import { noSuchServer } from '../tenants/read-servers.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { retreatIfFenced } from './retreat-tenant.ts';
+import { type RunObservers, type RunResult, runDatabases } from './run-databases.ts';
+import { withTenant } from './with-tenant.ts';
+
+export interface MoveRequest {
+  /** The name of the server. */
+  to: string;
+  /** How long the former database is kept, in seconds. */
+  keepSeconds: number;
+  /** Maximum estimated wait of requests, in ms. */
+  maxPauseMs: number;
+}
+
+/** A move that has succeeded. */
+export interface MoveSummary {
+  slug: string;
+  from: string;
+  to: string;
+  rows: number;
+  bytes: number;
+  /** How long requests waited, in ms. */
+  pauseMs: number;
+  switchedAt: string;
+  /** Until then `--back` is possible. */
+  reversibleUntil: string;
+  oldDatabase: string;
+  newDatabase: string;
+}
+
+/**
+ * Moves a tenant to another server, with everything that is written meanwhile. The former database is kept for some
+ * time; those of earlier moves are dropped.
+ * @throws {OperatorError} when the tenant cannot be moved there, or a server refuses or breaks off a step
+ */
+export async function moveTenant(
+  installation: Installation,
+  slug: string,
+  { to, keepSeconds, maxPauseMs }: MoveRequest,
+  observers: RunObservers = {},
+): Promise<MoveSummary> {
+  return withTenant(installation, slug, async (control, tenant) => {
+    await retreatIfFenced({ installation, control, tenant }); // a killed move may be over, with its fence still there
+    const found = await findTenant(installation, slug);
+    const server = await requireTarget(installation, found, to);
+    const placement = { server, origin: `move from ${found.server.name}` };
+    const plan = { placement, keptBy: 'move', keepSeconds, maxPauseMs } as const;
+    const result = await runDatabases({ installation, control, tenant }, 'move', plan, observers);
+    return readSummary(control, slug, result);
+  });
+}
+
+async function readSummary(control: pg.Client, slug: string, { former, target }: RunResult): Promise<MoveSummary> {
+  const { rows } = await control.query<MoveSummary>(
+    `select $3 as slug, f.name as from, s.name as to, coalesce(n.rows, 0)::float8 as rows,
+            coalesce(n.bytes, 0)::float8 as bytes, coalesce(n.pause_ms, 0) as "pauseMs",
+            ${isoTime('n.current_since')} as "switchedAt", ${isoTime('o.keep_until')} as "reversibleUntil",
+            o.database_name as "oldDatabase", n.database_name as "newDatabase"
+       from tenant_databases o join servers f on f.id = o.server_id,
+            tenant_databases n join servers s on s.id = n.server_id where o.id = $1 and n.id = $2`,
+    [former?.id, target?.id, slug],
+  );
+  if (!rows[0]) throw new Error('a database of the move is gone');
+  return rows[0];
+}
+
+/**
+ * Returns the server that a tenant can be moved back to.
+ * @throws {OperatorError} when the time for that has passed
+ */
+export async function reversibleTarget(installation: Installation, slug: string): Promise<string> {
+  const { id } = await findTenant(installation, slug);
+  const [kept] = await installation.statements.execute<{ from: string; open: boolean; until: string | null }[]>(
+    `select s.name as from, keep_until > now() as open, ${isoTime('keep_until')} as until
+       from tenant_databases d join servers s on s.id = server_id
+      where tenant_id = ? and state = 'kept' and kept_by = 'move' order by upper(current_during) desc limit 1`,
+    [id],
+  );
+  if (kept?.open) return kept.from;
+  throw new OperatorError(
+    kept
+      ? `The move of ${slug} could be reversed until ${kept.until}. Move it as always: npx backoffice move ${slug} ` +
+          `--to ${kept.from}`
+      : `${slug} has no move that can be reversed. See its databases: npx backoffice databases ${slug}`,
+  );
+}
+
+/**
+ * Returns the server of that name, if the tenant can be moved there.
+ * @throws {OperatorError} when it cannot
+ */
+export async function requireTarget(installation: Installation, tenant: Tenant, name: string): Promise<Server> {
+  const { slug, status, schemaVersion } = tenant;
+  const server = await installation.control.em.fork().findOne(Server, { name });
+  if (!server) throw noSuchServer(name);
+  if (status === 'provisioning') throw new OperatorError(`${slug} is not provisioned yet`);
+  if (server.id === tenant.server.id) throw new OperatorError(`${slug} is on ${name} already`);
+  if (schemaVersion !== (await tenantHead()))
+    throw new OperatorError(
+      `${slug} is not at the version of this build. Migrate it first: npx backoffice migrate ${slug}`,
+    );
+  const identity = (each: Server) =>
+    withConnection(installation.servers.adminUrl(each), readServerIdentity).catch(error => {
+      const reason = connectFailure(error);
+      if (!reason) throw error;
+      const what = `Server ${each.name} cannot be used (${reason}): ${slug} is on ${tenant.server.name}, as before`;
+      throw new OperatorError(`${what}. When it works, run the command again`, { cause: error });
+    });
+  const [from, to] = await Promise.all([identity(tenant.server), identity(server)]);
+  if (from !== undefined && from === to)
+    throw new OperatorError(`${tenant.server.name} and ${name} are the same server under two names`);
+  return server;
+}

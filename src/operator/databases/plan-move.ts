@@ -1,0 +1,55 @@
+import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { identityTables, listDataTables } from '../tenant-tables.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { findNumberedTables } from './copy-ahead.ts';
+import { fenceMs } from './live-copy.ts';
+import { requireTarget } from './move-tenant.ts';
+
+/** What a plan reckons with; a move itself goes by the time that its first copy has taken. */
+const bytesPerMs = 10_000;
+
+/** What a move would take along. */
+export interface MovePlan {
+  slug: string;
+  from: string;
+  to: string;
+  /** Size of the database. */
+  bytes: number;
+  /** Of these, what is copied before the requests wait: append-only tables. */
+  aheadBytes: number;
+  /** How long requests would wait, in ms, if all other tables changed during the first copy. */
+  maxPauseMs: number;
+  /** Sessions in the database of the tenant at the moment. */
+  sessions: number;
+}
+
+/** Checks whether a tenant can be moved, and changes nothing. @throws {OperatorError} when it cannot */
+export async function planMove(installation: Installation, slug: string, to: string): Promise<MovePlan> {
+  const tenant = await findTenant(installation, slug);
+  await requireTarget(installation, tenant, to);
+  const url = databaseUrl(installation.servers.adminUrl(tenant.server), tenant.databaseName);
+  return withConnection(url, async client => {
+    const tables = await listDataTables(client, identityTables);
+    const numbered = await findNumberedTables(client, tables);
+    const { rows } = await client.query<{ bytes: string; ahead: string; others: string; sessions: number }>(
+      `select pg_database_size(current_database()) as bytes,
+              (select count(*)::int - 1 from pg_stat_activity where datname = current_database()) as sessions,
+              coalesce(sum(pg_total_relation_size(oid)) filter (where relname = any ($2)), 0) as ahead,
+              coalesce(sum(pg_table_size(oid)) filter (where relname <> all ($2)), 0) as others
+         from pg_class where relnamespace = 'public'::regnamespace and relname = any ($1)`,
+      [tables.map(({ name }) => name), numbered.map(({ name }) => name)],
+    );
+    const { bytes = 0, ahead = 0, others = 0, sessions = 0 } = rows[0] ?? {};
+    return {
+      slug,
+      from: tenant.server.name,
+      to,
+      bytes: Number(bytes),
+      aheadBytes: Number(ahead),
+      maxPauseMs: Math.round(fenceMs + Number(others) / bytesPerMs),
+      sessions,
+    };
+  });
+}

@@ -1,0 +1,139 @@
+import { pipeline } from 'node:stream/promises';
+import type pg from 'pg';
+import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
+import { OperatorError } from '../../operator-error.ts';
+import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
+import { differingTables, readTableChecksums, type TableChecksum } from '../table-checksums.ts';
+import { copyList, type DataTable, identityTables, listDataTables } from '../tenant-tables.ts';
+import type { GuardedRun } from './database-guard.ts';
+
+/** The two databases of a move, and the run that copies from one to the other. */
+export interface Sides {
+  /** Both connected to the database of that side, with `canonicalTextSettings`. */
+  readonly source: pg.Client;
+  readonly target: pg.Client;
+  readonly run: GuardedRun;
+}
+
+/** Rows of a table. */
+export interface TablePart extends DataTable {
+  /** SQL condition of the rows; all without it. */
+  readonly where?: string;
+}
+
+/** @throws {OperatorError} when the target has other tables or columns than those */
+export async function requireSameTables(tables: readonly DataTable[], target: pg.Client): Promise<void> {
+  const found = new Map((await listDataTables(target, identityTables)).map(table => [table.name, table]));
+  const isSame = ({ name, columns }: DataTable): boolean => found.get(name)?.columns.join() === columns.join();
+  const differing = tables.filter(table => !isSame(table)).map(({ name }) => name);
+  if (differing.length > 0 || found.size !== tables.length)
+    throw new OperatorError(
+      `The new database has other tables than the tenant's (${differing.join(', ') || 'more of them'}). ` +
+        'Its schema has changed since the move began: abort the move, and begin again',
+    );
+}
+
+/**
+ * Runs `work` in the transaction of the target, in which no trigger of these tables fires: a copy is no change by a
+ * user. A superuser, or a login that may set it, switches all triggers off at once, those of foreign keys too, which
+ * the source guarantees.
+ */
+export async function withoutTriggers<T>(
+  target: pg.Client,
+  tables: readonly DataTable[],
+  work: () => Promise<T>,
+): Promise<T> {
+  if (tables.length === 0) return work();
+  const { rows } = await target.query<{ may: boolean }>(
+    `select has_parameter_privilege('session_replication_role', 'set') as may`,
+  );
+  const all = (change: string) =>
+    tables.map(({ name }) => `alter table ${quoteIdentifier(name)} ${change} trigger user`).join('; ');
+  const [off, on] = rows[0]?.may
+    ? ['set local session_replication_role = replica', 'set local session_replication_role = origin']
+    : [all('disable'), all('enable')];
+  await target.query(off);
+  const result = await work();
+  await target.query(on);
+  return result;
+}
+
+/**
+ * Replaces the rows of tables within the transactions of both sides, and compares them.
+ * @param durations gets how long each table took, in ms
+ * @returns the checksums
+ * @throws {OperatorError} when the copy differs from the original
+ */
+export async function replaceTables(
+  sides: Sides,
+  tables: readonly DataTable[],
+  durations: Map<string, number>,
+): Promise<Map<string, TableChecksum>> {
+  await withoutTriggers(sides.target, tables, async () => {
+    await truncate(sides.target, tables);
+    for (const table of tables) {
+      const startedAt = performance.now();
+      await copyRows(sides, table);
+      durations.set(table.name, performance.now() - startedAt);
+    }
+  });
+  await copySequences(sides, tables);
+  const comparedAt = performance.now();
+  const checksums = await compareRows(sides, tables);
+  const compareMs = performance.now() - comparedAt;
+  const copyMs = [...durations.values()].reduce((sum, ms) => sum + ms, 0);
+  for (const [name, ms] of durations) durations.set(name, ms * (1 + compareMs / Math.max(1, copyMs)));
+  return checksums;
+}
+
+/** Deletes all rows of tables, in the transaction of the target. */
+export async function truncate(target: pg.Client, tables: readonly DataTable[]): Promise<void> {
+  if (tables.length > 0) await target.query(`truncate ${tables.map(({ name }) => quoteIdentifier(name)).join(', ')}`);
+}
+
+/** Copies rows that the target does not have yet. */
+export async function copyRows({ source, target }: Sides, { where, ...table }: TablePart): Promise<void> {
+  const from = where
+    ? `(select ${table.columns.map(quoteIdentifier).join(', ')} from ${quoteIdentifier(table.name)} where ${where})`
+    : copyList(table);
+  await pipeline(
+    source.query(copyTo(`copy ${from} to stdout (format binary)`)),
+    target.query(copyFrom(`copy ${copyList(table)} from stdin (format binary)`)),
+  );
+}
+
+/**
+ * Compares rows of both sides.
+ * @param inTurn reads one side after the other, which leaves a processor to others if both are on one machine
+ * @returns their checksums
+ * @throws {OperatorError} when they differ
+ */
+export async function compareRows(
+  { source, target }: Sides,
+  parts: readonly TablePart[],
+  { inTurn = false } = {},
+): Promise<Map<string, TableChecksum>> {
+  const expecting = readTableChecksums(source, parts);
+  if (inTurn) await expecting;
+  const [expected, found] = await Promise.all([expecting, readTableChecksums(target, parts)]);
+  const differing = differingTables(expected, found);
+  if (differing.length > 0) throw new OperatorError(`the copy differs from the original: ${differing.join(', ')}`);
+  return expected;
+}
+
+/** Sets the sequences of the target to the values that those of the source have. */
+export async function copySequences({ source, target }: Sides, tables: readonly DataTable[]): Promise<void> {
+  const names = tables.flatMap(({ sequences }) => sequences.map(({ name }) => name));
+  if (names.length === 0) return;
+  const selects = names.map(
+    name => `select ${quoteLiteral(name)} as name, last_value, is_called from public.${quoteIdentifier(name)}`,
+  );
+  const { rows } = await source.query<{ name: string; last_value: string; is_called: boolean }>(
+    selects.join(' union all '),
+  );
+  await target.query(
+    `select setval(('public.' || quote_ident(name))::regclass, value, called)
+       from unnest($1::text[], $2::bigint[], $3::boolean[]) as s (name, value, called)`,
+    [rows.map(({ name }) => name), rows.map(row => row.last_value), rows.map(row => row.is_called)],
+  );
+}

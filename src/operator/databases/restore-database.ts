@@ -1,0 +1,82 @@
+import type { Tenant } from '../../control/fleet-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
+import { requireNotPurging } from '../tenants/purging.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import type { TenantDatabase } from './database-store.ts';
+import { type EarlierData, fillWith, requireKnownVersion } from './fill-database.ts';
+import { findRemains } from './remains.ts';
+import { type RunObservers, runDatabases } from './run-databases.ts';
+import { withTenant } from './with-tenant.ts';
+
+/**
+ * Restores earlier data of a tenant beside it: in a database of the tenant that nobody uses. It keeps the ids of the
+ * users, so that the two can be compared and exchanged. Killed at any point, the command is run again.
+ * @throws {OperatorError} when this build does not know the version of the data, or another command works on the tenant
+ */
+export async function restoreBeside(
+  installation: Installation,
+  slug: string,
+  data: EarlierData,
+  observers: RunObservers = {},
+): Promise<TenantDatabase> {
+  return place(installation, slug, data, 'place', observers);
+}
+
+/**
+ * Restores the lost database of a tenant, with new names, and serves the tenant again. Killed at any point, the command
+ * is run again, also with other data.
+ * @throws {OperatorError} when the database exists, or another command works on the tenant
+ */
+export async function restoreLost(
+  installation: Installation,
+  slug: string,
+  data: EarlierData,
+  observers: RunObservers = {},
+): Promise<TenantDatabase> {
+  return place(installation, slug, data, 'replace', observers);
+}
+
+async function place(
+  installation: Installation,
+  slug: string,
+  data: EarlierData,
+  goal: 'place' | 'replace',
+  observers: RunObservers,
+): Promise<TenantDatabase> {
+  await requireKnownVersion(data.schemaVersion);
+  return withTenant(installation, slug, async (control, tenant) => {
+    const found = await findTenant(installation, slug);
+    if (found.status === 'provisioning')
+      throw new OperatorError(`${slug} is not completely provisioned: provision it again`);
+    await requireNotPurging(installation, slug);
+    if (goal === 'replace') await requireLost(installation, found);
+    const placement = {
+      server: found.server,
+      origin: data.description,
+      version: data.schemaVersion,
+      fill: fillWith(installation, data),
+    };
+    const plan = { placement, keptBy: 'lost' } as const;
+    const { target } = await runDatabases({ installation, control, tenant }, goal, plan, observers);
+    if (!target) throw new Error('nothing was placed');
+    return target;
+  });
+}
+
+/** @throws {OperatorError} when the server has the database of the tenant; or the tenant is purged */
+export async function requireLost(installation: Installation, tenant: Tenant): Promise<void> {
+  const { slug, guid, status, server, databaseName: database, roleName: role } = tenant;
+  await requireNotPurging(installation, slug);
+  if (status === 'provisioning') throw new OperatorError(`${slug} is not completely provisioned: provision it again`);
+  const { exists } = await withConnection(installation.servers.adminUrl(server), admin =>
+    findRemains(admin, { database, role }, guid),
+  );
+  if (!exists) return;
+  throw new OperatorError(
+    `Server ${server.name} has database ${database} of ${slug}: nothing was changed. Restore beside it ` +
+      `(without --lost), or rename it if it cannot be used: alter database ${quoteIdentifier(database)} rename to …;`,
+  );
+}

@@ -1,0 +1,149 @@
+import type pg from 'pg';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { errorText } from '../error-text.ts';
+import { RunReplacedError } from './database-guard.ts';
+import { type DatabaseGoal, type DatabaseStep, databaseProtocol } from './database-protocol.ts';
+import { DatabaseRun, dropCondemned, type RunPlan } from './database-run.ts';
+import { beginEpoch, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
+import { type FenceGuard, noGuard } from './fence-guard.ts';
+
+export interface RunObservers {
+  /** Called before each step. */
+  onStep?: ((slug: string, step: DatabaseStep) => void) | undefined;
+  /** After its abort, the run retreats, unless the fence is closed already: it then finishes. */
+  signal?: AbortSignal | undefined;
+  /** Puts the tenant back into service if this process dies behind the fence. */
+  guard?: FenceGuard | undefined;
+}
+
+/** What a run has achieved. */
+export interface RunResult {
+  /** The database that the run has placed, switched to or dropped. */
+  readonly target: TenantDatabase | undefined;
+  /** The database that the tenant had before. */
+  readonly former: TenantDatabase | undefined;
+  /** How long requests have waited, at most, in ms. */
+  readonly pauseMs: number;
+}
+
+/** A tenant whose lock a connection to the control database holds. */
+export interface RunContext {
+  readonly installation: Installation;
+  readonly control: pg.Client;
+  readonly tenant: LockedTenant;
+}
+
+/**
+ * Lets a new run work on the databases of a tenant until its goal is reached. When a step fails behind the fence, the
+ * run retreats: requests of the tenant go on in the database that the tenant has. If that is the new one already, the
+ * run has succeeded. What is condemned then is dropped, if its server is there.
+ * @throws {OperatorError} when a server refuses or breaks off a step
+ */
+export async function runDatabases(
+  { installation, control, tenant }: RunContext,
+  goal: DatabaseGoal,
+  plan: RunPlan = {},
+  observers: RunObservers = {},
+): Promise<RunResult> {
+  const epoch = await beginEpoch(control, tenant.id);
+  await requireSameNames(control, tenant);
+  const former = await readCurrent(control, tenant.id);
+  const guard = observers.guard ?? noGuard;
+  let first: DatabaseRun | undefined;
+  const drive = async (to: DatabaseGoal, { onStep, signal }: RunObservers): Promise<DatabaseRun> => {
+    const current = await readCurrent(control, tenant.id);
+    const run = new DatabaseRun(installation, control, tenant, { plan, epoch, current });
+    first ??= run;
+    try {
+      for (const step of databaseProtocol({ hasFence: await hasFence(control, tenant) }, to)) {
+        if (signal?.aborted && isInterruptible(step)) throw new OperatorError('the command was interrupted');
+        onStep?.(tenant.slug, step);
+        await run.take(step).catch(error => failStep(control, run, error));
+      }
+      return run;
+    } finally {
+      await run.close();
+    }
+  };
+  if (closesFence(goal)) await guard.protect(tenant.slug);
+  try {
+    const { target, pauseMs } = await drive(goal, observers);
+    guard.release(tenant.slug);
+    await dropCondemned(installation, control, tenant).catch(() => {}); // `databases` shows what is left
+    return { target, former, pauseMs };
+  } catch (error) {
+    if (error instanceof RunReplacedError) guard.release(tenant.slug);
+    if (error instanceof RunReplacedError) throw error;
+    const now = await retreat({ installation, control, tenant }, drive, error);
+    guard.release(tenant.slug);
+    if (closesFence(goal) && now && now.id !== former?.id) {
+      const pauseMs = first?.pauseMs || first?.sinceFence() || 0;
+      await recordFacts(control, now.id, { pauseMs, error: null });
+      return { target: now, former, pauseMs };
+    }
+    throw sqlState(error) === undefined ? error : stopped(tenant, now, error);
+  }
+}
+
+/** @throws {OperatorError} when an operator has changed the row of the tenant, which names another database */
+async function requireSameNames(control: pg.Client, { id, slug }: LockedTenant): Promise<void> {
+  const { rowCount } = await control.query(
+    `select from tenants t join tenant_databases d on d.tenant_id = t.id and d.state = 'current'
+      where t.id = $1 and (t.server_id, t.database_name, t.role_name) <> (d.server_id, d.database_name, d.role_name)`,
+    [id],
+  );
+  if (rowCount)
+    throw new OperatorError(
+      `The row of ${slug} in tenants names another database than its current one in tenant_databases: nothing was ` +
+        'changed. Find out which of the two has its data, and let both rows name it',
+    );
+}
+
+function closesFence(goal: DatabaseGoal): boolean {
+  return goal === 'move' || goal === 'switch' || goal === 'replace';
+}
+
+/** Records why a step has failed at the database that it was to make. */
+async function failStep(control: pg.Client, { target }: DatabaseRun, error: unknown): Promise<never> {
+  if (target) await recordFacts(control, target.id, { error: errorText(error) }).catch(() => {});
+  throw error;
+}
+
+function isInterruptible(step: DatabaseStep): boolean {
+  return ['create', 'fill', 'announce fence', 'copy ahead', 'close fence'].includes(step);
+}
+
+/** @throws {OperatorError} when the tenant could not be put back into service @returns the database that it has */
+async function retreat(
+  { control, tenant }: RunContext,
+  drive: (goal: DatabaseGoal, observers: RunObservers) => Promise<DatabaseRun>,
+  cause: unknown,
+): Promise<TenantDatabase | undefined> {
+  try {
+    if (await hasFence(control, tenant)) await drive('retreat', {});
+    return await readCurrent(control, tenant.id);
+  } catch (error) {
+    if (error instanceof RunReplacedError) throw error;
+    throw new OperatorError(
+      `${errorText(cause)}. Then the run could not retreat either: ${errorText(error)}. Requests of ${tenant.slug} may ` +
+        'get 503 until another run succeeds, which is tried for 15 minutes by itself: ' +
+        `npx backoffice databases prune ${tenant.slug}`,
+      { cause: error },
+    );
+  }
+}
+
+/** Says which database serves the tenant, and that nothing is lost. */
+function stopped({ slug }: LockedTenant, now: TenantDatabase | undefined, cause: unknown): OperatorError {
+  const state = now ? `${slug} is served by ${now.server.name}, as before` : `${slug} is not served yet`;
+  return new OperatorError(
+    `The command has stopped (${errorText(cause)}): ${state}. When all servers work, run it again`,
+    { cause },
+  );
+}
+
+async function hasFence(control: pg.Client, { guid }: LockedTenant): Promise<boolean> {
+  return (await control.query('select from tenant_fences where tenant_guid = $1', [guid])).rowCount === 1;
+}

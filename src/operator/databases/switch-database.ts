@@ -1,0 +1,115 @@
+import type pg from 'pg';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { requireNotPurging } from '../tenants/purging.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { type KeptBy, type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
+import { retreatIfFenced } from './retreat-tenant.ts';
+import { type RunObservers, runDatabases } from './run-databases.ts';
+import { withTenant } from './with-tenant.ts';
+
+/** `swap` puts restored data in place, `back` the former data again. */
+export type SwitchKind = 'swap' | 'back';
+
+export interface SwitchResult {
+  tenant: string;
+  /** The database that the tenant has now, and what its data is from. */
+  database: string;
+  origin: string;
+  /** How long requests of the tenant waited, at most, in ms. 0 if the tenant had that database already. */
+  pauseMs: number;
+}
+
+interface SwitchRequest {
+  kind: SwitchKind;
+  /** The name of the database; needed for a swap if there are several. */
+  database?: string | undefined;
+  /** How long the present database is kept, in seconds. */
+  keepSeconds: number;
+}
+
+/**
+ * Gives a tenant restored data, or its former data, in place of the present one, which is kept for some time. Requests of
+ * the tenant wait meanwhile. Killed at any point, the command is run again, in either direction.
+ * @throws {OperatorError} when there is no such data, or another command works on the tenant
+ */
+export async function switchDatabase(
+  installation: Installation,
+  slug: string,
+  { kind, database, keepSeconds }: SwitchRequest,
+  observers: RunObservers = {},
+): Promise<SwitchResult> {
+  return withTenant(installation, slug, async (control, tenant) => {
+    await requireNotPurging(installation, slug);
+    const { status, schemaVersion } = await findTenant(installation, slug);
+    if (status === 'provisioning' || !schemaVersion)
+      throw new OperatorError(`${slug} is being migrated: npx backoffice migrate ${slug}`);
+    await retreatIfFenced({ installation, control, tenant }); // a killed run may have left the fence
+    const { target, isCurrent } = await chooseTarget(control, tenant, kind, database);
+    if (isCurrent) return { tenant: slug, database: target.database, origin: target.origin, pauseMs: 0 };
+    const plan = { target, keptBy: kind, keepSeconds } as const;
+    const { pauseMs } = await runDatabases({ installation, control, tenant }, 'switch', plan, observers);
+    return { tenant: slug, database: target.database, origin: target.origin, pauseMs };
+  });
+}
+
+/** Returns what `switchDatabase` would put in place, and changes nothing. @throws as `chooseTarget` */
+export async function planSwitch(
+  installation: Installation,
+  slug: string,
+  kind: SwitchKind,
+  database: string | undefined,
+): Promise<{ target: TenantDatabase; isCurrent: boolean }> {
+  const { id, guid } = await findTenant(installation, slug);
+  return withConnection(installation.controlUrl, control => chooseTarget(control, { id, guid, slug }, kind, database));
+}
+
+/**
+ * Returns the database that a switch would put in place, or has put in place already.
+ * @param name of the database; undefined: the only restored one, or the one that the last swap has replaced
+ * @throws {OperatorError} when there is none, or there are several
+ */
+async function chooseTarget(
+  control: pg.Client,
+  { id, slug }: LockedTenant,
+  kind: SwitchKind,
+  name: string | undefined,
+): Promise<{ target: TenantDatabase; isCurrent: boolean }> {
+  const all = await readDatabases(control, id, ['current', 'filled', 'kept']);
+  const isNamed = ({ database }: TenantDatabase): boolean => name === undefined || database === name;
+  const isCandidate = ({ state, keptBy }: TenantDatabase): boolean =>
+    kind === 'swap' ? state === 'filled' || keptBy === 'back' : keptBy === 'swap';
+  const candidates = all.filter(each => isNamed(each) && isCandidate(each));
+  const [target, ...others] = candidates;
+  if (target && others.length > 0 && kind === 'swap') throw several(slug, candidates);
+  if (target) return { target, isCurrent: false };
+  const opposite: KeptBy = kind === 'swap' ? 'swap' : 'back';
+  const current = all.find(each => each.state === 'current' && isNamed(each));
+  if (current && all.some(({ keptBy }) => keptBy === opposite)) return { target: current, isCurrent: true };
+  throw kind === 'swap'
+    ? nothingBeside(slug)
+    : new OperatorError(`No swap of ${slug} can be undone. See its databases: npx backoffice databases ${slug}`);
+}
+
+/**
+ * Returns the database beside the present one of a tenant: restored data, or the former data.
+ * @param name of the database; undefined: the only one, apart from those of moves
+ * @throws {OperatorError} when there is none, or there are several
+ */
+export function chooseOther(slug: string, all: readonly TenantDatabase[], name: string | undefined): TenantDatabase {
+  const found = all.filter(({ database, keptBy }) => (name === undefined ? keptBy !== 'move' : database === name));
+  const [other, ...others] = found;
+  if (other && others.length === 0) return other;
+  throw other ? several(slug, found) : nothingBeside(slug);
+}
+
+function several(slug: string, found: readonly TenantDatabase[]): OperatorError {
+  const names = found.map(({ database }) => `--database ${database}`).join(' or ');
+  return new OperatorError(`${slug} has several such databases. Name one of them: ${names}`, { usage: true });
+}
+
+function nothingBeside(slug: string): OperatorError {
+  const archives = `npx backoffice backup list ${slug}; npx backoffice restore ${slug} --archive <id>`;
+  return new OperatorError(`Nothing is restored beside ${slug}. Restore an archive: ${archives}`);
+}

@@ -1,0 +1,245 @@
+import { rm } from 'node:fs/promises';
+import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
+import type { ListedDatabase } from '../../../src/operator/databases/list-databases.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import type { Client } from '../../support/client.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
+import { stopCommand } from '../../support/stopped-command.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+import { createWorld, type World } from '../../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+
+describe('databases of tenants', () => {
+  let world: World;
+  let folders: string[];
+  let second: EmbeddedPostgres;
+  let more: Record<string, string>;
+  let acme: Client;
+  let globex: Client;
+
+  before(async () => {
+    folders = [await makeServerFolder('second'), await makeServerFolder('archives')];
+    const [serverFolder = '', archives = ''] = folders;
+    [world, second] = await Promise.all([
+      createWorld({ ACQUIRE_TIMEOUT_MS: '2000' }),
+      startEmbeddedPostgres(serverFolder, { settings: ['fsync=off', 'max_connections=50'] }),
+    ]);
+    more = { BACKUP_TARGET: archives };
+    [acme, globex] = [await world.login(world.acme), await world.login(world.globex)];
+    await acme.post(path, { Title: 'archived' });
+    await run(['server', 'add', 'second'], second.url);
+    await run(['backup', 'init']);
+    await run(['backup', 'run', '--all']);
+    await acme.post(path, { Title: 'later' });
+  });
+  after(async () => {
+    await world.close();
+    await second.leave();
+    for (const folder of folders) await rm(folder, { recursive: true, force: true });
+  });
+
+  const command = (args: string[], input = '') =>
+    runCommand('scripts/tenant.ts', args, { ...world.environment, ...more }, input);
+  async function run(args: string[], input = ''): Promise<string> {
+    const { code, stdout, stderr } = await command(args, input);
+    expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
+    return stdout;
+  }
+  const list = async (...slug: string[]): Promise<ListedDatabase[]> =>
+    JSON.parse(await run(['databases', ...slug, '--json']));
+  const states = async (...slug: string[]): Promise<string[]> =>
+    (await list(...slug)).map(({ slug: owner, state }) => `${owner} ${state}`);
+  const nameOf = async (slug: string, state: string): Promise<string> =>
+    (await list(slug)).find(each => each.state === state)?.database ?? `no ${state} database`;
+  const prune = async (...args: string[]): Promise<object[]> => {
+    const { code, stdout, stderr } = await command(['databases', 'prune', ...args, '--json']);
+    expect(code, stderr).to.equal(0);
+    return JSON.parse(stdout);
+  };
+  const control = <Row extends object>(text: string): Promise<Row[]> => world.control.em.fork().execute(text);
+  const restore = (slug: string) => run(['restore', slug, '--archive', 'latest', '--json']);
+  /** Whether databases and login roles with this name exist on the two servers. */
+  const remains = async (name: string): Promise<number> => {
+    const found = await Promise.all(
+      [postgresUrl(), second.url].map(url =>
+        withConnection(databaseUrl(url, 'postgres'), client =>
+          client.query('select from pg_database where datname = $1 union all select from pg_roles where rolname = $1', [
+            name,
+          ]),
+        ),
+      ),
+    );
+    return found.reduce((sum, { rowCount }) => sum + (rowCount ?? 0), 0);
+  };
+  const titles = async (client: Client): Promise<string[]> => {
+    const { status, body } = await client.get(path, { 'Cache-Control': 'no-cache' });
+    return status === 200 ? body.map(({ Title }: { Title: string }) => Title) : [`status ${status}`];
+  };
+  async function expectServed(Title: string): Promise<void> {
+    for (const client of [acme, globex]) expect((await client.post(path, { Title })).status).to.equal(201);
+    expect(await titles(acme)).to.include.members(['archived', Title]);
+  }
+
+  it('a tenant with one database is listed only when it is named, and an unknown one is refused', async () => {
+    expect(await run(['databases'])).to.equal('Every tenant has one database.\n');
+    const [row, ...others] = await list('acme');
+    expect(others).to.deep.equal([]);
+    expect(row).to.include({ slug: 'acme', database: world.acme.database, server: 'default', state: 'current' });
+    expect(row?.why).to.equal('serves the tenant');
+    expect(await run(['show', 'acme'])).not.to.include('other databases');
+    expect(JSON.parse(await run(['show', 'acme', '--json'])).otherDatabases).to.deep.equal([]);
+    for (const args of [
+      ['databases', 'nobody'],
+      ['databases', 'prune', 'nobody'],
+    ]) {
+      const { code, stderr } = await command(args);
+      expect([code, stderr]).to.deep.equal([1, 'There is no tenant nobody. List the tenants: npx backoffice list\n']);
+    }
+  });
+
+  it('a restored database is listed with what it is for, and dropped only when its tenant and name are confirmed', async () => {
+    await restore('acme');
+    await restore('globex');
+    const name = await nameOf('acme', 'filled');
+    expect(await run(['databases', '-o', 'name'])).to.equal(`${name}\n${await nameOf('globex', 'filled')}\n`);
+    const [row] = await list();
+    expect(row).to.include({ slug: 'acme', database: name, state: 'filled', keepUntil: null, error: null });
+    expect(row?.origin).to.include('archive');
+    expect(row?.why).to.include('restore diff acme').and.include('restore swap acme');
+    expect(await run(['databases', 'acme']))
+      .to.include(name)
+      .and.not.include('globex');
+    expect(await prune()).to.deep.equal([]);
+
+    const refusal = async (...args: string[]): Promise<string> => {
+      const { code, stderr } = await command(['databases', 'drop', ...args]);
+      expect(code).to.be.above(0);
+      return stderr;
+    };
+    for (const foreign of ['no_such_database', world.acme.database, await nameOf('globex', 'filled')])
+      expect(await refusal('acme', foreign, '--yes')).to.equal(
+        `acme has no database ${foreign} that can be dropped. List them: npx backoffice databases acme\n`,
+      );
+    expect(await refusal('nobody', name, '--yes')).to.include('There is no tenant nobody');
+    expect(await refusal('acme', name)).to.include('Add --yes to confirm; nothing was changed');
+    expect(await run(['databases', 'drop', 'acme', name, '--dry-run'])).to.include(`${name} of acme would be dropped`);
+    expect(await remains(name)).to.equal(2);
+
+    const dropped = JSON.parse(await run(['databases', 'drop', 'acme', name, '--yes', '--json']));
+    expect(dropped).to.deep.equal([{ slug: 'acme', server: 'default', database: name, state: 'filled' }]);
+    expect(await remains(name)).to.equal(0);
+    expect(await states()).to.deep.equal(['globex filled']);
+    await run(['databases', 'drop', 'globex', await nameOf('globex', 'filled'), '--yes']);
+    await expectServed('dropped');
+  });
+
+  it('what a killed restore has left is listed and pruned, and is not while a command works on the tenant', async () => {
+    await restore('globex');
+    const working = await stopCommand(world, ['restore', 'acme', '--archive', 'latest'], { more });
+    const name = await nameOf('acme', 'reserved');
+    expect((await list()).map(({ why }) => why)[0]).to.equal('a command works on it');
+    const named = await command(['databases', 'prune', 'acme']);
+    expect(named.code).to.equal(1);
+    expect(named.stderr).to.include('Another command works on acme');
+    expect(await prune()).to.deep.equal([]);
+    await working.kill();
+
+    expect((await list())[0]?.why).to.equal(
+      'a command has ended before it was complete: npx backoffice databases prune acme',
+    );
+    const found = [{ slug: 'acme', server: 'default', database: name, state: 'reserved' }];
+    expect(await prune('--dry-run')).to.deep.equal(found);
+    expect(await prune('globex', '--dry-run')).to.deep.equal([]);
+    expect(await remains(name)).to.equal(2);
+    expect(await prune()).to.deep.equal(found);
+    expect(await remains(name)).to.equal(0);
+    expect(await states()).to.deep.equal(['globex filled']);
+    await run(['databases', 'drop', 'globex', await nameOf('globex', 'filled'), '--yes']);
+    await expectServed('pruned');
+  });
+
+  it('the next restore drops what a killed one has left', async () => {
+    await (await stopCommand(world, ['restore', 'acme', '--archive', 'latest'], { more })).kill();
+    const name = await nameOf('acme', 'reserved');
+    await restore('acme');
+    expect(await states()).to.deep.equal(['acme filled']);
+    expect(await remains(name)).to.equal(0);
+  });
+
+  it('a kept database is pruned when its time has passed, a condemned one always, and no others', async () => {
+    for (const slug of ['acme', 'globex']) {
+      if (slug === 'globex') await restore(slug);
+      await run(['restore', 'swap', slug, '--yes']);
+    }
+    expect(await titles(acme))
+      .to.include('archived')
+      .and.not.include('later');
+    await restore('acme');
+    expect(await states()).to.deep.equal(['acme kept', 'acme filled', 'globex kept']);
+    expect(await prune()).to.deep.equal([]);
+
+    const [kept, condemned] = [await nameOf('acme', 'kept'), await nameOf('acme', 'filled')];
+    await control(
+      `update tenant_databases set keep_until = now() - interval '1 second' where database_name = '${kept}'`,
+    );
+    await control(`update tenant_databases set state = 'condemned' where database_name = '${condemned}'`);
+    expect((await list('acme')).map(({ state, why }) => [state, why])).to.deep.include.members([
+      ['kept', 'its time has passed: npx backoffice databases prune'],
+      ['condemned', 'will be dropped: npx backoffice databases prune acme'],
+    ]);
+    expect(JSON.parse(await run(['show', 'acme', '--json'])).otherDatabases).to.deep.equal([
+      { database: kept, server: 'default', state: 'kept' },
+      { database: condemned, server: 'default', state: 'condemned' },
+    ]);
+    expect(await run(['show', 'acme'])).to.match(
+      /^other databases +1 kept, 1 condemned: npx backoffice databases acme$/m,
+    );
+    const planned = await prune('--dry-run');
+    expect(planned).to.have.deep.members([
+      { slug: 'acme', server: 'default', database: kept, state: 'kept' },
+      { slug: 'acme', server: 'default', database: condemned, state: 'condemned' },
+    ]);
+    expect(await prune()).to.deep.equal(planned);
+    expect([await remains(kept), await remains(condemned)]).to.deep.equal([0, 0]);
+    expect(await states()).to.deep.equal(['globex kept']);
+    expect((await command(['restore', 'back', 'acme', '--yes'])).stderr).to.include('No swap of acme can be undone');
+    await run(['restore', 'back', 'globex', '--yes']);
+    await expectServed('after the swaps');
+  });
+
+  for (const [args, left] of [
+    [['databases', 'prune'], []],
+    [['databases', 'prune', 'acme'], []],
+    [['restore', 'acme', '--archive', 'latest'], ['acme filled']],
+  ] as [string[], string[]][])
+    it(`the fence of a killed move is lifted by: ${args.join(' ')}`, async () => {
+      const move = ['move', 'acme', '--to', 'second', '--pause', '60'];
+      await (await stopCommand(world, move, { more })).kill();
+      const name = await nameOf('acme', 'reserved');
+      const [current] = await list('acme');
+      expect(current?.why).to.equal(
+        'a command has ended behind the fence; its requests wait: npx backoffice databases prune acme',
+      );
+      expect(await titles(acme)).to.deep.equal(['status 503']);
+      await run(args);
+      await expectServed(`after ${args.join(' ')}`);
+      expect(await remains(name)).to.equal(0);
+      expect((await states()).filter(state => state.startsWith('acme'))).to.deep.equal(left);
+      for (const _ of left) await run(['databases', 'drop', 'acme', await nameOf('acme', 'filled'), '--yes']);
+    });
+
+  it('a killed move is run again, and moves the tenant', async () => {
+    const move = ['move', 'acme', '--to', 'second', '--pause', '60'];
+    await (await stopCommand(world, move, { more })).kill();
+    await run(move);
+    expect((await list('acme')).map(({ server, state }) => `${server} ${state}`)).to.deep.equal([
+      'default kept',
+      'second current',
+    ]);
+    await expectServed('moved');
+  });
+});

@@ -1,0 +1,105 @@
+import { expect } from 'chai';
+import pg from 'pg';
+import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
+import type { Client } from '../../support/client.ts';
+import type { ScriptResult } from '../../support/command-line.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { createWorld, type World } from '../../support/world.ts';
+
+describe('databases prune', () => {
+  let world: World;
+  let control: pg.Client;
+  let acme: Client;
+
+  before(async () => {
+    world = await createWorld();
+    control = new pg.Client(world.environment.DATABASE_URL);
+    await control.connect();
+    acme = await world.login(world.acme);
+  });
+  after(async () => {
+    await control.end();
+    await world.close();
+  });
+
+  const run = (...args: string[]): Promise<ScriptResult> =>
+    runCommand('scripts/backoffice.ts', args, world.environment);
+
+  /** What a move leaves that was killed behind the fence, with the process that outlives it. */
+  async function leaveFence(slug: string): Promise<void> {
+    await control.query(
+      `insert into tenant_fences (tenant_guid, id, to_server_id, closed)
+       select guid, gen_random_uuid(), server_id, true from tenants where slug = $1`,
+      [slug],
+    );
+  }
+
+  async function leaveReserved(slug: string): Promise<void> {
+    await control.query(
+      `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin)
+       select id, server_id, 'unfinished_' || slug, 'unfinished_' || slug, 'reserved', 'template'
+         from tenants where slug = $1`,
+      [slug],
+    );
+  }
+
+  async function statesOf(slug: string): Promise<string[]> {
+    const { rows } = await control.query<{ state: string }>(
+      'select d.state from tenant_databases d join tenants t on t.id = tenant_id where slug = $1 order by d.state',
+      [slug],
+    );
+    return rows.map(({ state }) => state);
+  }
+
+  it('a tenant whose command has died behind the fence is served again after databases prune', async () => {
+    await leaveFence('acme');
+    const { code, stderr } = await run('databases', 'prune');
+    expect(code, stderr).to.equal(0);
+    expect((await control.query('select from tenant_fences')).rowCount).to.equal(0);
+    expect((await acme.get('/api/v1/EntityStatus')).status).to.equal(200);
+  });
+
+  it('a move that died when the tenant was on the other server already lifts its fence when it is repeated', async () => {
+    await leaveFence('acme');
+    const { code, stderr } = await run('move', 'acme', '--to', 'default');
+    expect(code).to.equal(1);
+    expect(stderr).to.include('acme is on default already');
+    expect((await control.query('select from tenant_fences')).rowCount).to.equal(0);
+    expect((await acme.get('/api/v1/EntityStatus')).status).to.equal(200);
+  });
+
+  it('databases prune of all tenants leaves out one that another command works on, and refuses it by name', async () => {
+    await leaveReserved('acme');
+    await leaveReserved('globex');
+    await control.query(`select pg_advisory_lock($1, (select id::int from tenants where slug = 'globex'))`, [
+      lockSpaces.tenant,
+    ]);
+    const { code, stderr } = await run('databases', 'prune');
+    expect(code, stderr).to.equal(0);
+    expect(await statesOf('acme')).to.deep.equal(['current']);
+    expect(await statesOf('globex')).to.deep.equal(['current', 'reserved']);
+    const named = await run('databases', 'prune', 'globex');
+    expect(named.code).to.equal(1);
+    expect(named.stderr).to.include('Another command works on globex');
+    await control.query('select pg_advisory_unlock_all()');
+    expect((await run('databases', 'prune', 'globex')).code).to.equal(0);
+    expect(await statesOf('globex')).to.deep.equal(['current']);
+  });
+
+  it('the databases that a tenant can lose are completed, and no others', async () => {
+    await leaveReserved('acme');
+    await control.query(
+      `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin)
+       select id, server_id, 'restored_' || slug, 'restored_' || slug, 'filled', 'archive 0b7e' from tenants`,
+    );
+    const complete = async (...words: string[]): Promise<string[]> =>
+      (await run('__complete', ...words)).stdout
+        .split('\n')
+        .map(line => line.split('\t')[0] ?? '')
+        .filter(Boolean);
+    expect(await complete('databases', '')).to.include.members(['prune', 'drop', 'acme', 'globex']);
+    expect(await complete('databases', 'drop', '')).to.deep.equal(['acme', 'globex']);
+    expect(await complete('databases', 'drop', 'acme', '')).to.deep.equal(['restored_acme']);
+    expect(await complete('restore', 'swap', 'globex', '--database', '')).to.deep.equal(['restored_globex']);
+  });
+});

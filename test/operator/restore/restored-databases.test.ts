@@ -1,0 +1,133 @@
+import { rm } from 'node:fs/promises';
+import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import type { Client } from '../../support/client.ts';
+import { runScript } from '../../support/command-line.ts';
+import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+import { createWorld, sql, type World } from '../../support/world.ts';
+
+describe('restored databases of a tenant', () => {
+  let world: World;
+  let folder: string;
+  let environment: Record<string, string>;
+  let admin: Client;
+
+  const tenant = async (args: string[], build?: NextBuild) => {
+    const words = [...args, '--json'];
+    const { code, stdout, stderr } = await (build
+      ? runScript(build.file('scripts/tenant.ts'), words, environment)
+      : runCommand('scripts/tenant.ts', words, environment));
+    return { code, document: code === 0 ? JSON.parse(stdout) : JSON.parse(stderr.split('\n')[0] ?? '').error };
+  };
+  /** Restores the newest archive beside the tenant. @returns the name of the database */
+  const restore = async (): Promise<string> => {
+    const { code, document } = await tenant(['restore', 'acme', '--archive', 'latest']);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    return document.database;
+  };
+  const currencies = async (client: Client): Promise<string[]> =>
+    (await client.get('/api/v1/Currency', { 'Cache-Control': 'no-cache' })).body.map(
+      ({ Code }: { Code: string }) => Code,
+    );
+  const databases = async (): Promise<Record<string, string>> => {
+    const { document } = await tenant(['databases', 'acme']);
+    return Object.fromEntries(document.map((each: { database: string; state: string }) => [each.database, each.state]));
+  };
+
+  before(async () => {
+    world = await createWorld();
+    folder = await makeServerFolder('archives');
+    environment = { ...world.environment, BACKUP_TARGET: folder };
+    admin = await world.login(world.acme);
+    for (const Code of ['EUR', 'CHF']) await admin.post('/api/v1/Currency', { Code, Name: Code });
+    for (const args of [['init'], ['run', '--all']]) {
+      const { code, stderr } = await runCommand('scripts/tenant.ts', ['backup', ...args], environment);
+      expect(code, stderr).to.equal(0);
+    }
+    await admin.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' });
+  });
+  after(async () => {
+    await world.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('of several restored databases a swap takes the one that is named, and a dropped one is gone for ever', async () => {
+    const first = await restore();
+    const second = await restore();
+    for (const command of ['swap', 'diff']) {
+      const { code, document } = await tenant(['restore', command, 'acme', ...(command === 'swap' ? ['--yes'] : [])]);
+      expect(code, command).to.equal(2);
+      expect(document.hint).to.include(`--database ${first}`).and.include(`--database ${second}`);
+    }
+    const diff = await tenant(['restore', 'diff', 'acme', '--database', second]);
+    expect(diff.document).to.include({ database: second });
+    const swap = await tenant(['restore', 'swap', 'acme', '--database', second, '--yes']);
+    expect(swap.document).to.include({ database: second });
+    expect(await currencies(admin)).to.have.members(['EUR', 'CHF']);
+    const back = await tenant(['restore', 'back', 'acme', '--yes']);
+    expect(back.document).to.include({ database: world.acme.database });
+    for (const database of [first, second]) {
+      expect((await tenant(['databases', 'drop', 'acme', database, '--yes'])).code).to.equal(0);
+      const found = await tenant(['restore', 'swap', 'acme', '--database', database, '--yes']);
+      expect([found.code, found.document.message]).to.deep.equal([1, 'Nothing is restored beside acme.']);
+    }
+    expect(await databases()).to.deep.equal({ [world.acme.database]: 'current' });
+    const own = await tenant(['databases', 'drop', 'acme', world.acme.database, '--yes']);
+    expect(own.code).not.to.equal(0);
+    expect(await currencies(admin)).to.have.members(['EUR', 'CHF', 'NOK']);
+  });
+
+  it('a clone of an archive is an isolated tenant of its own, in which the users of the source log in', async () => {
+    const { code, document } = await tenant(['clone', 'acme', 'acme-old', '--archive', 'latest']);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document).to.include({ slug: 'acme-old', status: 'active', isolated: true });
+    const { adminUrl } = world.acme;
+    const clone = { ...world.acme, guid: document.guid, database: document.database, adminUrl };
+    const client = await world.login(clone);
+    expect(await currencies(client)).to.have.members(['EUR', 'CHF']);
+    expect((await client.post('/api/v1/Currency', { Code: 'JPY', Name: 'Yen' })).status).to.equal(201);
+    expect(await currencies(admin)).to.have.members(['EUR', 'CHF', 'NOK']);
+    for (const command of ['delete', 'purge']) await tenant([command, 'acme-old', '--yes']);
+    expect((await tenant(['databases'])).document).to.deep.equal([]);
+  });
+
+  it('what a swap has kept survives an upgrade: the next build compares it and puts it back, at its own version', async () => {
+    const restored = await restore();
+    expect((await tenant(['restore', 'swap', 'acme', '--yes'])).code).to.equal(0);
+    const labels = (database: string) =>
+      sql({ adminUrl: databaseUrl(postgresUrl(), database) }, `select to_regclass('labels') is not null as has`);
+    await world.service.stop();
+    const build = await makeNextBuild();
+    try {
+      for (const args of [['migrate', 'acme']]) {
+        const { code, stderr } = await runScript(build.file('scripts/tenant.ts'), args, environment);
+        expect(code, stderr).to.equal(0);
+      }
+      expect([await labels(restored), await labels(world.acme.database)]).to.deep.equal([
+        [{ has: true }],
+        [{ has: false }],
+      ]);
+      const diff = await tenant(['restore', 'diff', 'acme'], build);
+      expect(diff.code, JSON.stringify(diff.document)).to.equal(0);
+      const changed = diff.document.tables.map(({ table }: { table: string }) => table);
+      expect(changed).to.include('currencies').and.not.include('labels');
+      expect(await labels(world.acme.database)).to.deep.equal([{ has: true }]);
+      const back = await tenant(['restore', 'back', 'acme', '--yes'], build);
+      expect(back.document).to.include({ database: world.acme.database });
+      const version = await world.control.em
+        .fork()
+        .execute(`select schema_version as version from tenants where slug = 'acme'`);
+      expect(version).to.deep.equal([{ version: build.head }]);
+      const former = await tenant(['restore', 'swap', 'acme', '--yes']);
+      expect([former.code, former.document.message]).to.deep.equal([
+        1,
+        `The data is of version ${build.head}, which this build does not know: use the newer build.`,
+      ]);
+    } finally {
+      await build.remove();
+    }
+  });
+});

@@ -1,0 +1,167 @@
+import type { Mutant } from '../mutants.ts';
+
+const protocol = 'src/operator/databases/database-protocol.ts';
+const world = 'test/simulation/databases/database-world.ts';
+const run = 'test/simulation/databases/database-run.ts';
+const steps = 'test/simulation/databases/database-steps.ts';
+const runs = 'test/simulation/operator-run.ts';
+
+type Fault = readonly [name: string, text: string, replacement: string, seed: number];
+
+const plantIn = (file: string, faults: readonly Fault[]): Mutant[] =>
+  faults.map(([name, text, replacement, seed]) => ({ name, file, text, replacement, seed }));
+
+/** Returns a fault of the protocol: the step that comes after `before` is missing. */
+const without = (name: string, step: string, seed: number, before = ''): Fault => [
+  name,
+  `${before}yield '${step}';`,
+  before,
+  seed,
+];
+
+const inCase = (goal: string): string => `case '${goal}':\n      `;
+
+/** Faults that are planted in the protocol of databases, or in what it relies on. */
+export const databaseMutants: readonly Mutant[] = [
+  ...plantIn(runs, [
+    ['a run that has lost its lock changes the control database', 'if (!this.#isConnected)', 'if (false)', 3],
+  ]),
+  ...plantIn(world, [
+    ['a replaced run changes a database', 'if (this.claimedBy > epoch)', 'if (this.claimedBy > epoch + 1_000_000)', 3],
+    ['a run does not shut out earlier ones', 'this.claimedBy = epoch;', '', 3],
+    [
+      'a new database is created open',
+      'this.exists = this.hasRole = true;',
+      'this.exists = this.hasRole = this.isOpen = true;',
+      1,
+    ],
+    [
+      'a condemned database is put in place',
+      "this.state === 'filled' ||",
+      "this.state === 'filled' || this.state === 'condemned' ||",
+      9,
+    ],
+    [
+      'a new tenant keeps what an earlier run has exchanged',
+      'if (this.isActive || this.current === nowhere) return;',
+      'return;',
+      82,
+    ],
+  ]),
+  ...plantIn(protocol, [
+    without('what has changed since the first copy is not copied', 'copy changes', 1),
+    without('running requests are not waited for', 'wait for processes', 1),
+    without('the processes do not learn of the fence', 'close fence', 1),
+    without('the processes do not prepare for the fence', 'announce fence', 1),
+    ['what has changed is not copied ahead', 'if (last) yield last;', '', 1],
+    ['a fence that a killed run has left stays', "if (hasFence || goal === 'retreat')", "if (goal === 'retreat')", 1],
+    ['only a tenant behind its fence is opened', "if (hasFence || goal === 'retreat')", 'if (hasFence)', 500],
+    without('the database is not closed in a move', 'close current', 1, "yield* closeFence('copy ahead');\n      "),
+    without('the database is not closed in a switch', 'close current', 1, 'yield* closeFence();\n      '),
+    ['the sessions are not ended in a move', "yield 'end sessions';\n      yield 'copy", "yield 'copy", 2],
+    ['the sessions are not ended in a switch', "yield 'end sessions';\n      yield*", 'yield*', 1],
+    [
+      'the changes are copied before the database is closed',
+      "yield 'close current';\n      yield 'end sessions';\n      yield 'copy changes';",
+      "yield 'copy changes';\n      yield 'close current';\n      yield 'end sessions';",
+      7,
+    ],
+    [
+      'a move does not claim the database',
+      "yield 'claim current';\n      yield* closeFence(",
+      'yield* closeFence(',
+      49,
+    ],
+    without('a switch does not claim the database of the tenant', 'claim current', 47, inCase('switch')),
+    without('a switch does not claim the other database', 'claim target', 81),
+    without(
+      'a retreating run does not claim the database',
+      'claim current',
+      8,
+      '* retreat(): Generator<DatabaseStep, void, void> {\n  ',
+    ),
+    without('the tenant gets a database of another version', 'upgrade target', 1),
+    without('what a new tenant has is not dropped before another one is placed', 'drop leftovers', 109),
+    without('a new tenant keeps what another run has reserved', 'condemn leftovers', 10, inCase('provision')),
+    without(
+      'another database is placed beside what a killed run has reserved',
+      'condemn leftovers',
+      1,
+      inCase('place'),
+    ),
+    without('a move leaves what a killed run has reserved', 'condemn leftovers', 1, inCase('move')),
+    without('a replacement leaves what a killed run has reserved', 'condemn leftovers', 2, inCase('replace')),
+    without('names are not recorded', 'reserve', 1),
+    without('no database is created', 'create', 1),
+    without('the tenant gets a database that is not filled', 'fill', 1),
+    without('it is not recorded that a database is complete', 'complete', 1),
+    without('a database is replaced that is not lost', 'require lost', 3),
+    without('the tenant does not get the other database', 'exchange', 1),
+    [
+      'the database is opened before the exchange',
+      "yield 'exchange';\n  yield 'open current';",
+      "yield 'open current';\n  yield 'exchange';",
+      1,
+    ],
+    without('the database that the tenant has got is not opened', 'open current', 1, "yield 'exchange';\n  "),
+    without('a retreating run leaves the database closed', 'open current', 1, "yield 'claim current';\n  "),
+    without('a retreating run leaves the fence', 'serve', 1, "yield 'claim current';\n  yield 'open current';\n  "),
+    without('the fence stays after the exchange', 'serve', 1, "yield 'exchange';\n  yield 'open current';\n  "),
+    [
+      'the other database is opened before the one of the tenant is closed',
+      "yield 'close current';\n      yield 'end sessions';\n      yield* exchange();",
+      "yield* exchange();\n      yield 'close current';\n      yield 'end sessions';",
+      1,
+    ],
+    without('a database is dropped that is not condemned', 'condemn', 1),
+    without('a condemned database is forgotten, and not dropped', 'drop', 1),
+    without('a dropped database is not forgotten', 'forget', 1),
+  ]),
+  ...plantIn(run, [
+    [
+      'a retreating run opens the database that it knew',
+      'this.#run.current = control.current;\n    return databaseProtocol',
+      'return databaseProtocol',
+      82,
+    ],
+    ['a run opens the database that the tenant had before', "if (step === 'exchange')", 'if (false)', 1],
+  ]),
+  ...plantIn(steps, [
+    [
+      'a retreating run needs the servers of all databases',
+      '({ current, epoch }) => current.isLost() || current.claim(epoch)',
+      `({ world, current, epoch }) => {
+    for (const each of world.control.databases) if (each.exists) each.reach();
+    return current.isLost() || current.claim(epoch);
+  }`,
+      1,
+    ],
+    [
+      'a run uses the names that a killed one has given',
+      `({ world }) => world.control.condemnLeftovers(),
+  reserve: run => {
+    run.target = run.world.control.reserve(run.server, new Set([-run.epoch]));`,
+      `() => {},
+  reserve: run => {
+    const left = run.world.control.databases.find(({ state }) => state === 'reserved');
+    if (left) left.expected = new Set([-run.epoch]);
+    run.target = left ?? run.world.control.reserve(run.server, new Set([-run.epoch]));`,
+      1,
+    ],
+    [
+      'a database is condemned that the tenant has got',
+      "change(['filled', 'kept', 'condemned'], 'condemned')",
+      "change(['filled', 'kept', 'condemned', 'current'], 'condemned')",
+      3,
+    ],
+    [
+      'a run drops what is not condemned',
+      "if (database.state !== 'condemned' ||",
+      "if (database.state === 'gone' ||",
+      1,
+    ],
+    ['a run does not look whether a database is lost', 'if (!current.isLost()) throw', 'if (false) throw', 5],
+    ['a lost database that is found lets the tenant in', 'current.isOpen = false;', '', 60],
+    ['a run opens a lost database that is found', 'current.claimedBy = epoch;', '', 194],
+  ]),
+];

@@ -1,0 +1,141 @@
+import type { DatabaseGoal, DatabaseStep } from '../../../src/operator/databases/database-protocol.ts';
+import type { DatabaseServer, DatabaseWorld, TenantDatabase } from './database-world.ts';
+
+/** What a run knows. */
+export interface RunState {
+  readonly world: DatabaseWorld;
+  readonly goal: DatabaseGoal;
+  readonly epoch: number;
+  readonly server: DatabaseServer;
+  target: TenantDatabase | undefined;
+  /** The database of the tenant, as the run has read it. */
+  current: TenantDatabase;
+  hasCopied: boolean;
+  waitUntil: number;
+}
+
+/** What a step does. It returns `again` while it waits. */
+type Effect = (run: RunState, snapshot: Set<number>) => unknown;
+type Effects = Partial<Record<DatabaseStep, Effect>>;
+
+const maxAnnounceMs = 10_000;
+/** Shorter than in production: a few of many simulated requests always take longer. */
+const maxWaitMs = 500;
+
+/** The steps in the control database: each is one transaction of the connection that holds the lock. */
+export const controlEffects: Effects = {
+  'condemn leftovers': ({ world }) => world.control.condemnLeftovers(),
+  reserve: run => {
+    run.target = run.world.control.reserve(run.server, new Set([-run.epoch]));
+  },
+  'drop leftovers': ({ world, goal }) => {
+    for (const database of world.control.databases) {
+      if (database.state !== 'condemned' || (goal !== 'provision' && database.server.isAway)) continue;
+      drop(world, database);
+      database.state = 'gone';
+    }
+  },
+  complete: run => {
+    const target = targetOf(run);
+    target.change(['reserved'], 'filled');
+    target.isOutdated = run.world.random.chance(0.5); // at some time, a later build
+  },
+  'announce fence': run => {
+    const { control, processes, scheduler } = run.world;
+    if (control.fence === 'none') {
+      control.announce();
+      run.waitUntil = scheduler.now + maxAnnounceMs;
+    }
+    if (control.isConfirmedBy(processes)) return undefined;
+    if (scheduler.now > run.waitUntil) throw new Error('a process does not confirm the fence');
+    return 'again';
+  },
+  'close fence': run => {
+    const { control, scheduler } = run.world;
+    if (control.fence === 'none') throw new Error('no fence is announced');
+    control.close();
+    run.waitUntil = scheduler.now + maxWaitMs;
+  },
+  'wait for processes': ({ world, waitUntil }) =>
+    !world.control.isConfirmedBy(world.processes) && world.scheduler.now < waitUntil ? 'again' : undefined,
+  exchange: run => {
+    const { world, goal } = run;
+    const { control, fail } = world;
+    const [former, target] = [control.current, targetOf(run)];
+    if (goal === 'switch' ? !target.isComplete : target.state !== 'reserved')
+      throw new Error(`${target.name} is ${target.state}`);
+    if (target.isOutdated) fail(`${target.name} has another version`);
+    if (goal === 'replace' && former.exists && !former.wasLost) fail(`${former.name} is replaced, and not lost`);
+    if (!isEqual(target.rows, goal === 'move' ? former.rows : target.expected))
+      fail(`${target.name} has not the data that the tenant is to get`);
+    control.exchange(target, goal === 'replace' ? 'condemned' : 'kept');
+    former.isOutdated = world.random.chance(0.5);
+  },
+  serve: ({ world }) => {
+    if (!world.control.isActive) world.startServing();
+    world.control.isActive = true;
+    world.control.lift();
+  },
+  condemn: run => targetOf(run).change(['filled', 'kept', 'condemned'], 'condemned'),
+  forget: run => targetOf(run).change(['condemned'], 'gone'),
+};
+
+/** The steps in tenant databases. */
+export const databaseEffects: Effects = {
+  create: run => targetOf(run).create(),
+  fill: (run, snapshot) => write(run, snapshot),
+  'claim current': ({ current, epoch }) => current.isLost() || current.claim(epoch),
+  'claim target': run => targetOf(run).claim(run.epoch),
+  'upgrade target': run => {
+    write(run, targetOf(run).rows);
+    targetOf(run).isOutdated = false;
+  },
+  'copy ahead': (run, snapshot) => {
+    if (run.current.isLost()) throw new Error(`${run.current.name} is lost`);
+    write(run, snapshot);
+    run.hasCopied = true;
+  },
+  'close current': ({ current, epoch }) => current.open(epoch, false),
+  'end sessions': ({ current }) => {
+    current.reach();
+    current.endSessions();
+  },
+  'require lost': ({ current, epoch }) => {
+    if (!current.isLost()) throw new Error(`${current.name} is not lost`);
+    if (current.claimedBy > epoch) throw new Error(`${current.name} is claimed by a later run`);
+    current.isOpen = false; // the role, which is still there, may not log in
+    current.claimedBy = epoch;
+  },
+  'copy changes': (run, snapshot) => {
+    if (run.current.isLost() || !run.hasCopied) throw new Error('there is nothing to copy, or nothing to compare');
+    write(run, snapshot);
+  },
+  'open current': ({ current, epoch }) => current.isLost() || current.open(epoch, true),
+  drop: run => drop(run.world, targetOf(run)),
+};
+
+function targetOf({ target }: RunState): TenantDatabase {
+  if (!target) throw new Error('the run has no target');
+  return target;
+}
+
+/** Changes the target, unless a later run has claimed it. */
+function write(run: RunState, rows: Set<number>): void {
+  const target = targetOf(run);
+  target.guard(run.epoch);
+  const isOwn = target.state === 'reserved' || target.state === 'condemned' || target.state === 'gone';
+  if (!isOwn && (run.goal !== 'switch' || target.state === 'current'))
+    run.world.fail(`${target.name} is changed while it is ${target.state}`);
+  target.rows = rows;
+}
+
+function drop({ fail }: DatabaseWorld, database: TenantDatabase): void {
+  const { name, state } = database;
+  if (state !== 'condemned' && state !== 'gone') fail(`${name} is dropped while it is ${state}`);
+  if (database.sessions.size > 0) fail(`${name} is dropped while it is used`);
+  database.drop();
+}
+
+function isEqual(some: ReadonlySet<number>, others: ReadonlySet<number>): boolean {
+  return some.size === others.size && [...some].every(row => others.has(row));
+}

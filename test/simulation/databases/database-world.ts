@@ -1,0 +1,167 @@
+import { FencedControl } from '../fenced-control.ts';
+import type { ServedDatabase, ServingProcess, ServingWorld, SimulatedSession } from '../serving-process.ts';
+
+/** A server of tenant databases. */
+export interface DatabaseServer {
+  readonly name: string;
+  /** True while it does not answer. */
+  isAway: boolean;
+}
+
+/** What the control database says of a database. */
+export type DatabaseState = 'reserved' | 'filled' | 'current' | 'kept' | 'condemned' | 'gone';
+
+/** A database that the tenant has, had, or may get. */
+export class TenantDatabase implements ServedDatabase {
+  readonly name: string;
+  readonly server: DatabaseServer;
+  state: DatabaseState = 'reserved';
+  exists = false;
+  /** The role of the tenant in it; a database that is lost leaves it. */
+  hasRole = false;
+  /** True while its stamp names the tenant and the tenant's role may log in. */
+  isOpen = false;
+  /** True while its version is older than that of the build. */
+  isOutdated = false;
+  /** True from the time when its server has lost it until a run opens it, which may be there again then. */
+  wasLost = false;
+  /** The greatest epoch that has claimed it. */
+  claimedBy = 0;
+  rows = new Set<number>();
+  /** What it contains when the tenant gets it, unless that is a copy of what the tenant has. */
+  expected: ReadonlySet<number>;
+  readonly sessions = new Set<SimulatedSession>();
+
+  constructor(name: string, server: DatabaseServer, expected: ReadonlySet<number>) {
+    this.name = name;
+    this.server = server;
+    this.expected = expected;
+  }
+
+  /** True if the tenant may get it. */
+  get isComplete(): boolean {
+    return this.state === 'filled' || this.state === 'kept';
+  }
+
+  /** Opens a session; undefined when the database refuses it. */
+  connect(): SimulatedSession | undefined {
+    if (!this.exists || !this.isOpen || this.server.isAway) return undefined;
+    const session = { isAlive: true };
+    this.sessions.add(session);
+    return session;
+  }
+
+  /** Changes what the control database says of it. @throws unless that is one of `from` */
+  change(from: readonly DatabaseState[], to: DatabaseState): void {
+    if (!from.includes(this.state)) throw new Error(`${this.name} is ${this.state}`);
+    this.state = to;
+  }
+
+  /** @throws while its server does not answer */
+  reach(): void {
+    if (this.server.isAway) throw new Error(`${this.server.name} is away`);
+  }
+
+  /** @throws while its server does not answer */
+  isLost(): boolean {
+    this.reach();
+    return !this.exists;
+  }
+
+  /** @throws when a later run has claimed the database, or it does not exist, or its server does not answer */
+  guard(epoch: number): void {
+    this.reach();
+    if (!this.exists) throw new Error(`${this.name} does not exist`);
+    if (this.claimedBy > epoch) throw new Error(`${this.name} is claimed by a later run`);
+  }
+
+  /** Shuts earlier runs out. @throws as `guard` */
+  claim(epoch: number): void {
+    this.guard(epoch);
+    this.claimedBy = epoch;
+  }
+
+  /** Lets logins of the tenant in, or does not. @throws as `guard` */
+  open(epoch: number, isOpen: boolean): void {
+    this.guard(epoch);
+    if (!this.hasRole) throw new Error(`the role of ${this.name} does not exist`);
+    this.isOpen = isOpen;
+    if (isOpen) this.wasLost = false;
+  }
+
+  endSessions(): void {
+    for (const session of this.sessions) session.isAlive = false;
+    this.sessions.clear();
+  }
+
+  /** Makes it, closed. */
+  create(): void {
+    this.reach();
+    this.exists = this.hasRole = true;
+  }
+
+  /** Its server does not have it any more; its role is still there. */
+  lose(): void {
+    this.exists = false;
+    this.wasLost = true;
+    this.endSessions();
+  }
+
+  /** Drops it with its role. */
+  drop(): void {
+    this.reach();
+    this.exists = this.hasRole = this.isOpen = false;
+    this.endSessions();
+  }
+}
+
+const nowhere = new TenantDatabase('nowhere', { name: 'no server', isAway: false }, new Set());
+
+/** The simulated control database, with all databases of the tenant and its lock. `current` is that of the tenant. */
+export class DatabasesControl extends FencedControl<TenantDatabase> {
+  readonly databases: TenantDatabase[] = [];
+  /** False while the tenant is being provisioned: nobody is served. */
+  isActive = false;
+  /** The run that holds the lock of the tenant. */
+  lockedBy: object | undefined;
+
+  constructor() {
+    super(nowhere);
+  }
+
+  reserve(server: DatabaseServer, expected: ReadonlySet<number>): TenantDatabase {
+    const database = new TenantDatabase(`database ${this.databases.length}`, server, expected);
+    this.databases.push(database);
+    return database;
+  }
+
+  /** What an unfinished run has left is condemned; of a new tenant also what it has given to the tenant. */
+  condemnLeftovers(): void {
+    for (const database of this.databases) if (database.state === 'reserved') database.state = 'condemned';
+    if (this.isActive || this.current === nowhere) return;
+    this.current.state = 'condemned';
+    this.current = nowhere;
+  }
+
+  /** The tenant gets a database; the one that it had is kept or condemned. */
+  exchange(target: TenantDatabase, former: 'kept' | 'condemned'): void {
+    if (this.current !== nowhere) {
+      this.current.state = former;
+      this.current.expected = new Set(this.current.rows);
+    }
+    this.current = target;
+    target.state = 'current';
+    this.onChange();
+  }
+}
+
+/** What the simulated runs and processes share. */
+export interface DatabaseWorld extends ServingWorld<TenantDatabase> {
+  readonly control: DatabasesControl;
+  readonly processes: readonly ServingProcess<TenantDatabase>[];
+  epochs: number;
+  /** Starts processes of the service, when a new tenant is served. */
+  startServing(): void;
+  /** @throws {Violation} when an invariant is broken now */
+  check(): void;
+}
