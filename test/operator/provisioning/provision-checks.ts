@@ -48,7 +48,7 @@ export const killMoments = [
   {
     name: 'before it creates its role',
     lock: 'lock table pg_authid in share mode',
-    waiting: /^create role/i,
+    waiting: /^\s*create role/i,
     status: 'provisioning',
   },
   {
