@@ -90,6 +90,7 @@ const mayImport: Record<string, string[]> = {
     'operator-error',
     'signals',
     'auth',
+    'people',
     'budget',
     'connections',
     'control',

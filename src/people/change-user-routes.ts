@@ -1,19 +1,15 @@
 import type { AuthServices } from '../auth/auth-services.ts';
 import { revokeSessionsOf } from '../auth/sessions.ts';
 import { setDisabled } from '../auth/set-disabled.ts';
-import { problem } from '../errors.ts';
 import { pathId, type RouteInput } from '../http/route.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import { changePeople, noResult, type PeopleTransaction } from './change-people.ts';
 import { userDocumentation } from './user-documentation.ts';
-import { checkEntity, findGrantableRole, findManagedUser, type ManagedUser, userFields } from './user-records.ts';
+import { checkEntity, findManagedUser, type ManagedUser, replaceUser, userFields } from './user-records.ts';
 import { type UserView, userById, userView, viewOf } from './user-statements.ts';
 
 type Change = (transaction: PeopleTransaction, user: ManagedUser) => Promise<void>;
-
-const updateUser = `
-  update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6 where id = $1`;
 
 /** PUT of a user; POST that disables and enables one; DELETE of a user's sessions. */
 export function changeUserRoutes(services: AuthServices, path: string): TenantRoute[] {
@@ -46,13 +42,10 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       hasTag: true,
       takesIfMatch: true,
       handler: async (input, context) => {
-        const { FirstName, LastName, Role, Scope, EntityId } = input.body;
-        const requireEntity = await checkEntity(context, EntityId);
+        const requireEntity = await checkEntity(context, input.body.EntityId);
         return changeUser(input, context, async (transaction, user) => {
-          if (!user.isConfirmed && !user.isInvited) throw registrationOnly();
           requireEntity();
-          const roleId = await findGrantableRole(transaction, context.tenant.id, Role);
-          await transaction.query('update_user', updateUser, [user.id, FirstName, LastName, roleId, Scope, EntityId]);
+          await replaceUser(transaction, context.tenant.id, user, input.body);
         });
       },
     }),
@@ -92,12 +85,4 @@ export function changeUserRoutes(services: AuthServices, path: string): TenantRo
       },
     }),
   ];
-}
-
-/**
- * The sender of a registration chose its password. The role that an administrator gives to an address must not become
- * the sender's: an invitation deletes the registrations of the address.
- */
-function registrationOnly() {
-  return problem('forbidden', { detail: 'This person has not confirmed a registration. Invite the address instead.' });
 }

@@ -1,3 +1,4 @@
+import type { QueryControl } from '../control/database.ts';
 import { permissions as allPermissions, type Permission } from '../control/permissions.ts';
 import { problem } from '../errors.ts';
 import { namesStrongly } from '../http/entity-tags.ts';
@@ -23,6 +24,8 @@ const insertRole = `
   insert into roles (tenant_id, name, permissions) values ($1, $2, $3) returning id::float8 as id`;
 const updateRole = 'update roles set name = $2, permissions = $3 where id = $1';
 const removeRole = 'delete from roles where id = $1';
+const roleByName = `
+  select id::float8 as "Id", name as "Name", permissions as "Permissions" from roles where tenant_id = $1 and name = $2`;
 const countRoles = 'select count(*)::int as count from roles where tenant_id = $1';
 const roleWithName = 'select from roles where tenant_id = $1 and lower(name) = lower($2) and id <> $3';
 const userWithRole = 'select from users where tenant_id = $1 and role_id = $2 limit 1';
@@ -51,8 +54,18 @@ export async function changeRole(
   const role = await findManagedRole(transaction, key);
   requireMayGrant(Permissions, permissions);
   await requireFreeName(query, key.tenantId, Name, role.Id);
-  await query('update_role', updateRole, [role.Id, Name, ordered(Permissions)]);
+  await replaceRole(query, { ...role, Name, Permissions: ordered(Permissions) });
   return role.Id;
+}
+
+/** Writes the name and the permissions of a role. */
+export async function replaceRole(query: QueryControl, { Id, Name, Permissions }: RoleView): Promise<void> {
+  await query('update_role', updateRole, [Id, Name, Permissions]);
+}
+
+/** @returns undefined when the tenant has no such role */
+export async function findRole(query: QueryControl, tenantId: number, name: string): Promise<RoleView | undefined> {
+  return (await query<RoleView>('role_by_name', roleByName, [tenantId, name]))[0];
 }
 
 /** @throws {Problem} `not_found`, `forbidden`, `precondition_failed`, `in_use` */
@@ -79,17 +92,12 @@ async function findManagedRole(
 }
 
 /** Names differ in more than letter case, so that nobody confuses two roles. */
-async function requireFreeName(
-  query: PeopleTransaction['query'],
-  tenantId: number,
-  name: string,
-  exceptId = 0,
-): Promise<void> {
+async function requireFreeName(query: QueryControl, tenantId: number, name: string, exceptId = 0): Promise<void> {
   if ((await query('role_with_name', roleWithName, [tenantId, name, exceptId])).length > 0)
     throw problem('duplicate', { errors: { Name: [{ message: 'is taken', code: 'taken' }] } });
 }
 
 /** Each permission once, in the order of the list of all. */
-function ordered(chosen: readonly Permission[]): Permission[] {
+export function ordered(chosen: readonly Permission[]): Permission[] {
   return allPermissions.filter(permission => chosen.includes(permission));
 }

@@ -10,6 +10,7 @@ import { fieldProblem } from '../resources/record.ts';
 import { requireMayGrant, requireMayManage } from '../tenancy/permission-rules.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
 import type { PeopleTransaction } from './change-people.ts';
+import { findRole } from './role-records.ts';
 import { type UserView, userById, userDescriptions, viewOf } from './user-statements.ts';
 
 /** What administrators decide about a user. */
@@ -27,14 +28,15 @@ export const userFields = describeFields(
 /** A user whom a change is about. */
 export interface ManagedUser {
   readonly id: number;
-  /** Of the user's role. */
+  /** The name of the user's role. */
+  readonly role: string;
   readonly permissions: string[];
   readonly isConfirmed: boolean;
   readonly isInvited: boolean;
 }
 
 const managedUser = `
-  select u.id::float8 as id, r.permissions, u.confirmed_at is not null as "isConfirmed", u.invited_at is not null as "isInvited"
+  select u.id::float8 as id, r.name as role, r.permissions, u.confirmed_at is not null as "isConfirmed", u.invited_at is not null as "isInvited"
     from users u join roles r on r.id = u.role_id
    where u.tenant_id = $1 and u.id = $2`;
 
@@ -62,8 +64,6 @@ export async function findManagedUser(
   return user;
 }
 
-const roleByName = 'select id::float8 as id, permissions from roles where tenant_id = $1 and name = $2';
-
 /**
  * Returns the id of a role that the caller may give to somebody.
  * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the caller may not grant it
@@ -73,10 +73,31 @@ export async function findGrantableRole(
   tenantId: number,
   name: string,
 ): Promise<number> {
-  const [role] = await query<{ id: number; permissions: string[] }>('role_by_name', roleByName, [tenantId, name]);
+  const role = await findRole(query, tenantId, name);
   if (!role) throw fieldProblem('Role', 'is not a role', 'unknown_reference');
-  requireMayGrant(role.permissions, permissions);
-  return role.id;
+  requireMayGrant(role.Permissions, permissions);
+  return role.Id;
+}
+
+const updateUser = `
+  update users set first_name = $2, last_name = $3, role_id = $4, scope = $5, entity_id = $6 where id = $1`;
+
+/**
+ * Writes what administrators and operators decide about a user. The sender of a registration has chosen its password:
+ * the role that somebody gives to an address must not become the sender's. An invitation deletes the registrations.
+ * @throws {Problem} `validation_failed` when the tenant has no such role; `forbidden` when the caller may not grant it, or
+ *   the user has only registered
+ */
+export async function replaceUser(
+  transaction: PeopleTransaction,
+  tenantId: number,
+  user: ManagedUser,
+  { FirstName, LastName, Role, Scope, EntityId }: z.output<typeof userFields>,
+): Promise<void> {
+  if (!user.isConfirmed && !user.isInvited)
+    throw problem('forbidden', { detail: 'This person has not confirmed a registration. Invite the address instead.' });
+  const roleId = await findGrantableRole(transaction, tenantId, Role);
+  await transaction.query('update_user', updateUser, [user.id, FirstName, LastName, roleId, Scope, EntityId]);
 }
 
 /**

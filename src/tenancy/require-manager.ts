@@ -1,4 +1,5 @@
 import type { QueryControl } from '../control/database.ts';
+import { isManager } from '../control/managers.ts';
 import { problem } from '../errors.ts';
 import type { Caller } from './caller.ts';
 import { permissionMissing } from './define-route.ts';
@@ -6,7 +7,7 @@ import type { RequestContext } from './request-context.ts';
 
 const managerById = `
   select r.permissions from users u join roles r on r.id = u.role_id
-   where u.id = $1 and u.tenant_id = $2 and u.disabled_at is null and u.confirmed_at is not null and u.scope = 'All'`;
+   where u.id = $1 and u.tenant_id = $2 and ${isManager}`;
 
 /**
  * Requires the caller to be an active user with scope All and `users.manage`, as the control database has them now: the
@@ -21,8 +22,7 @@ export async function requireManager(
 ): Promise<ReadonlySet<string>> {
   requireScopeAll(caller);
   const [row] = await query<{ permissions: string[] }>('manager_by_id', managerById, [caller.userId, tenant.id]);
-  if (!row?.permissions.includes('users.manage'))
-    throw detail === undefined ? permissionMissing('users.manage') : problem('forbidden', { detail });
+  if (!row) throw detail === undefined ? permissionMissing('users.manage') : problem('forbidden', { detail });
   return new Set(row.permissions.filter(permission => caller.permissions.has(permission)));
 }
 

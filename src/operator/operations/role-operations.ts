@@ -44,20 +44,21 @@ const defineChange = (change: 'grant' | 'revoke', more: Pick<Operation, 'descrip
     },
     access: 'installation',
     effect: 'changes',
-    async plan({ slug, role, permissions }, { installation }) {
-      const { planPermissions } = await import('../tenants/roles.ts');
-      const { changed, users } = await planPermissions(installation, slug, role, permissions, change);
+    async plan(fields, { installation }) {
+      const { changePermissions } = await import('../tenants/roles.ts');
+      const { changed, role } = await changePermissions(installation, fields, change, true);
+      const { name, users } = role;
       const verb = change === 'grant' ? 'get' : 'lose';
       return {
-        document: { name: role, users, [change]: changed, state: 'planned' },
+        document: { name, users, [change]: changed, state: 'planned' },
         text: () =>
-          `${countText(users, 'user')} with the role ${role} would ${verb}: ${changed.join(' ') || 'nothing'}.`,
+          `${countText(users, 'user')} with the role ${name} would ${verb}: ${changed.join(' ') || 'nothing'}.`,
       };
     },
-    async run({ slug, role, permissions }, { installation, output }) {
+    async run(fields, { installation, output }) {
       const { changePermissions } = await import('../tenants/roles.ts');
-      const changed = await changePermissions(installation, slug, role, permissions, change);
-      output.result(changed, () => fieldsText(shown(changed)));
+      const { role } = await changePermissions(installation, fields, change);
+      output.result(role, () => fieldsText(shown(role)));
     },
   });
 

@@ -126,6 +126,8 @@ const disable = defineOperation({
   effect: 'changes',
   async plan({ slug, email }, { installation }) {
     const { planSessionRevocation } = await import('../tenants/plan-revocations.ts');
+    const { setDisabled } = await import('../tenants/users.ts');
+    await setDisabled(installation, slug, email, true, true);
     const sessions = await planSessionRevocation(installation, slug, { email });
     return {
       document: { email, sessions, state: 'planned' },

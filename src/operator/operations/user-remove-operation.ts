@@ -11,8 +11,8 @@ export const removeUserOperation = defineOperation({
   access: 'installation',
   effect: 'destroys',
   async plan({ slug, email: address }, { installation }) {
-    const { planUserRemoval } = await import('../tenants/remove-user.ts');
-    const plan = await planUserRemoval(installation, slug, address);
+    const { removeUser } = await import('../tenants/remove-user.ts');
+    const plan = await removeUser(installation, slug, address, true);
     const { email } = plan;
     return {
       document: { ...plan, state: 'planned' },

@@ -1,9 +1,9 @@
 import { normaliseEmail } from '../../auth/email.ts';
-import { transactControl } from '../../control/database.ts';
-import { lockPeople } from '../../control/people-lock.ts';
 import type { Scope } from '../../control/scopes.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
+import { findManagedUser, replaceUser } from '../../people/user-records.ts';
+import { changePeopleOf } from './change-people-of.ts';
 import { noSuchUser, readTenant } from './read-tenants.ts';
 import { noSuchRole } from './roles.ts';
 import { findTenant } from './tenants.ts';
@@ -29,24 +29,6 @@ interface ChangedUser {
   entityId: number | null;
 }
 
-const roleByName = 'select id from roles where tenant_id = $1 and name = $2';
-const changeColumns = `
-  update users u
-     set first_name = coalesce($2::text, first_name), last_name = coalesce($3::text, last_name),
-         role_id = coalesce($4::bigint, role_id), scope = coalesce($5::text, scope),
-         entity_id = case when $6::boolean then $7::bigint else entity_id end
-   where u.id = $1 and (confirmed_at is not null or invited_at is not null)
-  returning guid, email, first_name as "firstName", last_name as "lastName",
-            (select name from roles r where r.id = u.role_id) as role, scope, entity_id::float8 as "entityId"`;
-
-/**
- * The sender of a registration chose its password. The role that an operator gives to an address must not become the
- * sender's.
- */
-const registrationOnly = (email: string): string =>
-  `${email} has not confirmed a registration, and anyone may have sent it. Change the user after the confirmation, or let an ` +
-  'administrator of the tenant invite the address';
-
 /**
  * Changes what an administrator of the tenant may change too. All processes apply it within a second.
  * @throws {OperatorError} when nothing is to be changed, or there is no such user, role or entity, or the user has only
@@ -63,17 +45,36 @@ export async function changeUser(
       usage: true,
     });
   const tenant = await findTenant(installation, slug);
-  const user = await findUser(installation, slug, email);
+  const { id, guid, ...user } = await findUser(installation, slug, email);
   if (entityId) await requireEntity(installation, tenant, entityId);
-  return transactControl(installation.control, async query => {
-    await lockPeople(query, tenant.id);
-    const [found] =
-      role === undefined ? [] : await query<{ id: string }>('operator_role_id', roleByName, [tenant.id, role]);
-    if (role !== undefined && !found) throw noSuchRole(slug, role);
-    const values = [firstName, lastName, found?.id, scope, entityId !== undefined, entityId];
-    const [changed] = await query<ChangedUser>('operator_change_user', changeColumns, [user.id, ...values]);
-    if (!changed) throw new OperatorError(registrationOnly(user.email));
-    return changed;
+  return changePeopleOf(installation, tenant, {
+    change: async transaction => {
+      const found = await findManagedUser(transaction, tenant.id, id);
+      const changed = {
+        FirstName: firstName ?? user.firstName,
+        LastName: lastName ?? user.lastName,
+        Role: role ?? found.role,
+        Scope: scope ?? user.scope,
+        EntityId: (entityId === undefined ? user.entityId : entityId) ?? null,
+      };
+      await replaceUser(transaction, tenant.id, found, changed);
+      return {
+        guid,
+        email: user.email,
+        firstName: changed.FirstName,
+        lastName: changed.LastName,
+        role: changed.Role,
+        scope: changed.Scope,
+        entityId: changed.EntityId,
+      };
+    },
+    refusals: {
+      not_found: noSuchUser(slug, email).message,
+      validation_failed: noSuchRole(slug, role ?? '').message,
+      forbidden:
+        `${user.email} has not confirmed a registration, and anyone may have sent it. Change the user after the ` +
+        'confirmation, or let an administrator of the tenant invite the address',
+    },
   });
 }
 

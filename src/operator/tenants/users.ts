@@ -12,7 +12,9 @@ import { databaseUrl } from '../../control/server-urls.ts';
 import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
+import type { PeopleTransaction } from '../../people/change-people.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { changePeopleOf } from './change-people-of.ts';
 import { noSuchUser } from './read-tenants.ts';
 import { findTenant } from './tenants.ts';
 
@@ -95,16 +97,18 @@ export async function setPassword(
 /**
  * Disables a user, which also revokes all of the user's sessions, or enables the user again. Either makes all links void
  * that the user has received by mail.
- * @throws {OperatorError} when there is no such user
+ * @throws {OperatorError} when there is no such user, or nobody else can manage the users of the tenant
  */
 export async function setDisabled(
   installation: Installation,
   slug: string,
   email: string,
   disabled: boolean,
+  isDryRun = false,
 ): Promise<User> {
   const user = await findUser(installation, slug, email);
-  await transactControl(installation.control, query => setUserDisabled(query, user.id, disabled));
+  const change = ({ query }: PeopleTransaction) => setUserDisabled(query, user.id, disabled);
+  await changePeopleOf(installation, { id: user.tenant.id, slug }, { change, isDryRun });
   return user;
 }
 

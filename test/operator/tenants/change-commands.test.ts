@@ -65,13 +65,29 @@ describe('commands that change people and tenants', () => {
     expect((await run('user', 'remove', 'acme', gone.email, '--yes')).stderr).to.match(/has no user/);
   });
 
-  it('user remove refuses the last user who can manage the users of a tenant', async () => {
+  it('no command takes the management of its users from the last user of a tenant who has it, also not in a dry run', async () => {
     const { email } = world.globex.admin;
     await addSampleUser(world, world.globex, { role: 'Administrator', scope: 'Self' });
-    const { code, stderr } = await run('user', 'remove', 'globex', email, '--yes');
-    expect(code).to.equal(1);
-    expect(stderr).to.match(/is the last user of globex who can manage its users/);
+    const commands = [
+      ['user', 'remove', 'globex', email, '--yes'],
+      ['user', 'disable', 'globex', email],
+      ['user', 'change', 'globex', email, '--scope', 'Self'],
+      ['user', 'role', 'globex', email, 'Member'],
+      ['role', 'revoke', 'globex', 'Administrator', 'users.manage'],
+      ['user', 'remove', 'globex', email, '--dry-run'],
+      ['user', 'disable', 'globex', email, '--dry-run'],
+      ['role', 'revoke', 'globex', 'Administrator', 'users.manage', '--dry-run'],
+    ];
+    for (const command of commands) {
+      const { code, stderr } = await run(...command);
+      expect([code, stderr], command.join(' ')).to.deep.equal([
+        1,
+        'Nobody could manage the users of globex any more: nothing was changed. Add another user first: ' +
+          'npx backoffice user add globex EMAIL --role Administrator --scope All\n',
+      ]);
+    }
     await addSampleUser(world, world.globex, { role: 'Administrator' });
+    expect((await run('user', 'disable', 'globex', email, '--dry-run')).code).to.equal(0);
     expect((await run('user', 'remove', 'globex', email, '--yes')).code).to.equal(0);
   });
 
