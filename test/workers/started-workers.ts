@@ -7,7 +7,10 @@ import type { World } from '../support/world.ts';
 
 export const statuses = '/api/v1/EntityStatus';
 export const startMs = 60_000;
-const patience = fileURLToPath(new URL('../support/patient-workers.ts', import.meta.url));
+/** The environment of workers whose limits depend on no clock, see patient-workers.ts. */
+export const patientWorkers = {
+  NODE_OPTIONS: `--import=${fileURLToPath(new URL('../support/patient-workers.ts', import.meta.url))}`,
+};
 
 /** A service with two worker processes. */
 export interface StartedWorkers extends RunningScript {
@@ -27,10 +30,10 @@ export interface Answer {
   readonly headers: IncomingHttpHeaders;
 }
 
-/** Starts a service with two patient workers (patient-workers.ts). Resolves when it listens, or has ended. */
+/** Starts a service with two patient workers. Resolves when it listens, or has ended. */
 export async function startTwoWorkers(world: World, settings: Record<string, string> = {}): Promise<StartedWorkers> {
   const ports = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
-  const running = startWith(world, { NODE_OPTIONS: `--import=${patience}`, ...ports, ...settings });
+  const running = startWith(world, { ...patientWorkers, ...ports, ...settings });
   const lines = (): Record<string, unknown>[] =>
     running.output.stdout
       .split('\n')
