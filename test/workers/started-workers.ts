@@ -5,7 +5,7 @@ import { eventually } from '../support/eventually.ts';
 import { freePort } from '../support/free-port.ts';
 import type { World } from '../support/world.ts';
 
-export const statuses = '/api/v1/EntityStatus';
+const statuses = '/api/v1/EntityStatus';
 export const startMs = 60_000;
 /** The environment of workers whose limits depend on no clock, see patient-workers.ts. */
 export const patientWorkers = {
