@@ -102,7 +102,7 @@ async function start(processes: number, settings: Record<string, string>): Promi
   const child = children.start(`PROCESSES=${processes}`, process.execPath, args, {
     ...serviceSettings,
     ...settings,
-    RATE_LIMIT_GLOBAL: '1000000/60s', // workers lease calls as with the default, whose period is as long
+    RATE_LIMIT_GLOBAL: '1000000/60s',
     DATABASE_URL: opened.controlUrl,
     MASTER_KEY: opened.masterKey,
     PROCESSES: String(processes),

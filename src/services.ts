@@ -19,7 +19,8 @@ import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
 import { newProcess } from './control/process-identity.ts';
 import { describeError } from './describe-error.ts';
-import { createRateLimitStore, type PrimaryWindows } from './http/rate-limit/rate-limit-store.ts';
+import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
+import type { SharedWindows } from './http/rate-limit/shared-windows.ts';
 import { UnsentResponses } from './http/unsent-responses.ts';
 import { createImportRunner } from './imports/import-runner.ts';
 import type { Installation } from './installation.ts';
@@ -42,7 +43,7 @@ export interface ServiceOptions {
   /** Counts the lines that the log has dropped, for the metrics. */
   logOutput?: Pick<LogOutput, 'droppedLines'>;
   /** The windows of rate limits in the primary process, for a worker. */
-  primary?: PrimaryWindows;
+  primary?: SharedWindows;
   /** Unix time in milliseconds; replaced in tests where tokens expire and rate limit windows pass. */
   now?: () => number;
   /** A monotonic clock in milliseconds; replaced in tests where cached responses expire. */

@@ -1,19 +1,9 @@
 import type { MetricValues } from '../metrics/metrics.ts';
 
-/**
- * Calls of one client: key, rate and number; 0 calls: only the state of the window is wanted. `wanted` further calls
- * shall be leased. `unused` calls of an earlier lease, which has ended, were not made; -1: no lease has ended.
- */
-export type CountedCalls = readonly [
-  key: string,
-  max: number,
-  windowMs: number,
-  calls: number,
-  wanted: number,
-  unused: number,
-];
-/** `remaining` and `resetMs` of `RateLimitResult`, and the number of leased calls. */
-export type CountResult = readonly [remaining: number, resetMs: number, leased: number];
+/** Calls of one client: key, rate and number. With 0 calls, only the state of the window is wanted. */
+export type CountedCalls = readonly [key: string, max: number, windowMs: number, calls: number];
+/** `RateLimitResult` of the first of the calls. */
+export type CountResult = readonly [remaining: number, resetMs: number];
 
 /** What the primary process sends to a worker. */
 export type ToWorker =
@@ -25,9 +15,7 @@ export type ToWorker =
   | { readonly type: 'hand_over' }
   | { readonly type: 'read_ready'; readonly id: number }
   | { readonly type: 'read_metrics'; readonly id: number; readonly withFleet: boolean }
-  | { readonly type: 'counted'; readonly id: number; readonly results: readonly CountResult[] }
-  /** Give the lease of a key back: another worker needs its calls. */
-  | { readonly type: 'recall'; readonly id: number; readonly key: string };
+  | { readonly type: 'counted'; readonly id: number; readonly results: readonly CountResult[] };
 
 /** What a worker sends to the primary process. */
 export type ToPrimary =
@@ -39,8 +27,7 @@ export type ToPrimary =
   | { readonly type: 'leaving' }
   | { readonly type: 'ready'; readonly id: number; readonly isReady: boolean }
   | { readonly type: 'metrics'; readonly id: number; readonly values: MetricValues[] }
-  | { readonly type: 'count'; readonly id: number; readonly calls: readonly CountedCalls[] }
-  | { readonly type: 'returned'; readonly id: number; readonly unused: number };
+  | { readonly type: 'count'; readonly id: number; readonly calls: readonly CountedCalls[] };
 
 /**
  * Returns a message that has a type, and undefined for all others, such as those of `node --watch`. The two sides are

@@ -32,7 +32,7 @@ async function serve(): Promise<void> {
   const config = readConfig();
   const { log, output } = createLog(config.logLevel);
   process.on('exit', output.flushFinally);
-  const windows = createWindowsInPrimary(send);
+  const primary = createWindowsInPrimary(send);
   const installationOpened = Promise.withResolvers<Installation>();
   const ending = Promise.withResolvers<(api: RunningApi) => Promise<boolean>>();
   let api: RunningApi | undefined;
@@ -42,10 +42,7 @@ async function serve(): Promise<void> {
         installationOpened.resolve(openAsWorker(config, message.databaseUrl));
         break;
       case 'counted':
-        windows.receive(message.id, message.results);
-        break;
-      case 'recall':
-        send({ type: 'returned', id: message.id, unused: windows.giveBack(message.key) });
+        primary.receive(message.id, message.results);
         break;
       case 'read_ready':
         send({ type: 'ready', id: message.id, isReady: api?.isReady() === true });
@@ -70,7 +67,6 @@ async function serve(): Promise<void> {
   const installation = await installationOpened.promise;
   await requireControlHead(installation);
   const passwords = createPasswords(hashConcurrency(config.processes));
-  const primary = { windows, workers: config.processes };
   api = await startApi({ config, installation, log, passwords, logOutput: output, primary });
   onFault(log, () => {
     send({ type: 'leaving' });

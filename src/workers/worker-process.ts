@@ -15,11 +15,9 @@ export interface WorkerProcess {
   isReady(): Promise<boolean>;
   /** Resolves to undefined when the worker does not respond within a second. */
   readMetrics(withFleet: boolean): Promise<MetricValues[] | undefined>;
-  /** Recalls the lease of a key. Resolves to its unused calls; 0 when the worker does not respond within 100 ms. */
-  recall(key: string): Promise<number>;
 }
 
-type Reply = Extract<ToPrimary, { type: 'ready' | 'metrics' | 'returned' }>;
+type Reply = Extract<ToPrimary, { type: 'ready' | 'metrics' }>;
 
 interface WorkerEvents {
   /** Called with each message, before anything else. */
@@ -34,7 +32,6 @@ interface WorkerEvents {
 }
 
 const maxReplyMs = 1_000;
-const maxRecallMs = 100;
 /** The id of a message for which no request waits. */
 export const unrequested = 0;
 
@@ -44,7 +41,7 @@ export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClose
   const waiting = new Map<number, (reply?: Reply) => void>();
   let lastId = unrequested;
   const send = (message: ToWorker): void => void worker.send(message, () => {}); // an error: the process has ended
-  const request = (message: (id: number) => ToWorker, maxMs = maxReplyMs): Promise<Reply | undefined> =>
+  const request = (message: (id: number) => ToWorker): Promise<Reply | undefined> =>
     new Promise(resolve => {
       const id = ++lastId;
       const end = (reply?: Reply): void => {
@@ -52,7 +49,7 @@ export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClose
         waiting.delete(id);
         resolve(reply);
       };
-      const timer = setTimeout(end, maxMs);
+      const timer = setTimeout(end, maxReplyMs);
       waiting.set(id, end);
       send(message(id));
     });
@@ -83,15 +80,11 @@ export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClose
       const reply = await request(id => ({ type: 'read_metrics', id, withFleet }));
       return reply?.type === 'metrics' ? reply.values : undefined;
     },
-    recall: async key => {
-      const reply = await request(id => ({ type: 'recall', id, key }), maxRecallMs);
-      return reply?.type === 'returned' ? reply.unused : 0;
-    },
   };
 }
 
 function isReply(message: ToPrimary): message is Reply {
-  return message.type === 'ready' || message.type === 'metrics' || message.type === 'returned';
+  return message.type === 'ready' || message.type === 'metrics';
 }
 
 /** Ends all worker processes at once. */

@@ -2,12 +2,11 @@ import type { Logger } from 'pino';
 import { createProcessWindows } from '../http/rate-limit/process-windows.ts';
 import { WorkerMetrics } from '../metrics/worker-metrics.ts';
 import { OperatorError } from '../operator-error.ts';
-import { LeasedWindows } from './leased-windows.ts';
 import { logReport } from './log-report.ts';
-import type { CountResult } from './messages.ts';
 import { Pings } from './pings.ts';
 import { Supervision } from './supervision.ts';
 import type { Action } from './supervision-actions.ts';
+import { countCalls } from './windows-in-primary.ts';
 import { forkWorker, killWorkers, type WorkerProcess } from './worker-process.ts';
 
 /** The worker processes of this process. */
@@ -45,11 +44,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
   const supervision = new Supervision(processes);
   const running = new Map<number, WorkerProcess>();
   const pings = new Pings();
-  const windows = new LeasedWindows({
-    windows: createProcessWindows(),
-    workers: processes,
-    recall: async (number, key) => running.get(number)?.recall(key) ?? 0,
-  });
+  const windows = createProcessWindows();
   const serving = () => supervision.serving.flatMap(number => running.get(number) ?? []);
   const counts = () => ({ serving: supervision.serving.length, died: supervision.died });
   const metrics = new WorkerMetrics(() => counts());
@@ -64,10 +59,7 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
       onHeard: () => pings.hear(number),
       onMessage: message => {
         if (message.type === 'count') {
-          const reply = (results: CountResult[]): void => worker.send({ type: 'counted', id: message.id, results });
-          const results = windows.countAll(number, message.calls);
-          if (results instanceof Promise) void results.then(reply);
-          else reply(results);
+          worker.send({ type: 'counted', id: message.id, results: countCalls(windows, message.calls) });
         } else if (message.type === 'started') {
           port = message.port;
           run(supervision.onStarted(number, performance.now()));
@@ -81,7 +73,6 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
       onEnded: end => {
         run(supervision.onEnded(number, end, performance.now()));
         running.delete(number);
-        windows.end(number);
       },
       onClosed: () => metrics.end(number),
     });

@@ -56,6 +56,19 @@ describe('sliding windows', () => {
     });
   }
 
+  it('several calls counted together leave the window as it is after the same calls one by one', () => {
+    for (const rate of rates) {
+      const [together, single] = [new SlidingWindows(1), new SlidingWindows(1)];
+      let turn = 0;
+      for (const now of callTimes(rate, 2_000)) {
+        const calls = 1 + (turn++ % 4);
+        const [first] = Array.from({ length: calls }, () => single.hit('key', rate, now));
+        expect(together.hit('key', rate, now, calls)).to.deep.equal(first);
+        expect(together.peek('key', rate, now)).to.deep.equal(single.peek('key', rate, now));
+      }
+    }
+  });
+
   it('a steady client may use 95 % of its limit', () => {
     const rate = { max: 500, windowMs: 60_000 };
     const windows = new SlidingWindows(1);

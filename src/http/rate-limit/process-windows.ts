@@ -1,4 +1,4 @@
-import { leaseSpan, type Rate, type RateLimitResult, SlidingWindows } from './sliding-window.ts';
+import { type Rate, type RateLimitResult, SlidingWindows } from './sliding-window.ts';
 
 /** The windows in the memory of a process. */
 export interface ProcessWindows {
@@ -6,21 +6,8 @@ export interface ProcessWindows {
   hit(key: string, rate: Rate, calls?: number): RateLimitResult;
   /** Returns the state of a window, without counting a call. */
   peek(key: string, rate: Rate): RateLimitResult;
-  /**
-   * Counts calls that may be made within the next `leaseSpan`: as many as are left, and at most `calls`. Must follow a
-   * `hit` that was allowed.
-   */
-  lease(key: string, rate: Rate, calls: number): Lease;
-  /** Undoes the count of leased calls that were not and will not be made. */
-  giveBack(key: string, calls: number, lease: Pick<Lease, 'until'>): void;
   /** Counts a call as `hit` does. @returns its result, and a function that undoes the count */
   hitTentatively(key: string, rate: Rate): { result: RateLimitResult; undo: () => void };
-}
-
-/** Calls that were counted in advance. `until` is Unix time in milliseconds. */
-export interface Lease {
-  readonly calls: number;
-  readonly until: number;
 }
 
 const maxWindows = 100_000; // of each kind: 25 MB, in the worst case 100 MB
@@ -37,22 +24,8 @@ export function createProcessWindows(now: () => number = monotonicUnixTime): Pro
   const requests = new SlidingWindows(maxWindows);
   const windowsOf = (key: string): SlidingWindows => (key.startsWith(failuresPrefix) ? failures : requests);
   return {
-    hit: (key, rate, calls = 1) => {
-      const [windows, at] = [windowsOf(key), now()];
-      const first = windows.hit(key, rate, at);
-      for (let call = 1; call < Math.min(calls, first.remaining); call++) windows.hit(key, rate, at);
-      return first;
-    },
+    hit: (key, rate, calls) => windowsOf(key).hit(key, rate, now(), calls),
     peek: (key, rate) => windowsOf(key).peek(key, rate, now()),
-    lease: (key, rate, calls) => {
-      const [windows, at, span] = [windowsOf(key), now(), leaseSpan(rate)];
-      const granted = span === 0 ? 0 : Math.min(calls, windows.peek(key, rate, at).remaining);
-      if (granted > 0) windows.lease(key, rate, granted, at, at + span);
-      return { calls: granted, until: at + span };
-    },
-    giveBack: (key, calls, { until }) => {
-      for (let call = 0; call < calls; call++) windowsOf(key).undo(key, until);
-    },
     hitTentatively: (key, rate) => {
       const [windows, at] = [windowsOf(key), now()];
       return { result: windows.hit(key, rate, at), undo: () => windows.undo(key, at) };

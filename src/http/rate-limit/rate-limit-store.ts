@@ -7,7 +7,7 @@ import type { Rate, RateLimitResult } from './sliding-window.ts';
 
 /** Counts the calls of every client: of all processes together when they share windows. */
 export interface RateLimitStore {
-  /** Counts a call if the rate allows it. Never throws, and waits at most 250 ms for the shared windows. */
+  /** Counts a call if the rate allows it. Never throws, and waits at most 80 ms for the shared windows. */
   hit(key: string, rate: Rate): Promise<RateLimitResult>;
   /** Returns the state of a window, without counting a call. Never throws, and waits as `hit` does. */
   peek(key: string, rate: Rate): Promise<RateLimitResult>;
@@ -16,17 +16,11 @@ export interface RateLimitStore {
   close(): void;
 }
 
-/** The windows in the primary process, for one of its workers. */
-export interface PrimaryWindows {
-  readonly windows: SharedWindows;
-  readonly workers: number;
-}
-
 interface RateLimitStoreOptions {
   /** Undefined = the windows are in the primary process, if there is one. */
   redisUrl: string | undefined;
-  /** Undefined = this process is the only one of its start, and counts by itself unless there is a Redis. */
-  primary?: PrimaryWindows | undefined;
+  /** The windows in the primary process; undefined = this process is the only one of its start. */
+  primary?: SharedWindows | undefined;
   log: Logger;
   /** Returns Unix time in milliseconds, for tests in which windows pass. */
   now?: (() => number) | undefined;
@@ -47,11 +41,8 @@ export async function createRateLimitStore({
   now,
 }: RateLimitStoreOptions): Promise<RateLimitStore> {
   const own = createProcessWindows(now);
-  if (redisUrl) return shareWindows(own, createRedisStore(redisUrl, now), { name: 'Redis', log });
-  if (primary) {
-    const { windows, workers } = primary;
-    return shareWindows(own, windows, { name: 'the primary process', log, shareOf: max => fairShare(max, workers) });
-  }
+  if (redisUrl) return shareWindows(own, createRedisStore(redisUrl, now), 'Redis', log);
+  if (primary) return shareWindows(own, primary, 'the primary process', log);
   return {
     hit: async (key, rate) => own.hit(key, rate),
     peek: async (key, rate) => own.peek(key, rate),
@@ -60,23 +51,12 @@ export async function createRateLimitStore({
   };
 }
 
-/** The workers of a silent primary process together allow no more calls than the rate, but each of them one. */
-function fairShare(max: number, workers: number): number {
-  return Math.max(1, Math.floor(max / workers));
-}
-
-interface ShareOptions {
-  /** Where the shared windows are, for the log. */
-  name: string;
-  log: Logger;
-  /** Returns the calls that this process allows by itself while the shared windows fail. Default: all. */
-  shareOf?: (max: number) => number;
-}
-
+/** @param name says in the log where the shared windows are */
 async function shareWindows(
   own: ProcessWindows,
   shared: SharedWindows,
-  { name, log, shareOf = max => max }: ShareOptions,
+  name: string,
+  log: Logger,
 ): Promise<RateLimitStore> {
   const breaker = createBreaker({
     probe: () => shared.hit(probe.key, probe.rate),
@@ -90,22 +70,18 @@ async function shareWindows(
   });
   await shared.started();
   await breaker.check();
-  const alone = (result: RateLimitResult, { max }: Rate): RateLimitResult => {
-    const remaining = Math.max(0, result.remaining - (max - shareOf(max)));
-    return { ...result, remaining };
-  };
   return {
     hit: async (key, rate) => {
       const { result: ownResult, undo } = own.hitTentatively(key, rate);
       if (ownResult.remaining === 0) return ownResult;
-      const sharedResult = (await breaker.call(() => shared.hit(key, rate))) ?? alone(ownResult, rate);
+      const sharedResult = (await breaker.call(() => shared.hit(key, rate))) ?? ownResult;
       if (sharedResult.remaining === 0) undo();
       return sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
     },
     peek: async (key, rate) => {
       const ownResult = own.peek(key, rate);
       if (ownResult.remaining === 0) return ownResult;
-      const sharedResult = (await breaker.call(() => shared.peek(key, rate))) ?? alone(ownResult, rate);
+      const sharedResult = (await breaker.call(() => shared.peek(key, rate))) ?? ownResult;
       return sharedResult.remaining <= ownResult.remaining ? sharedResult : ownResult;
     },
     get isFallback() {

@@ -4,11 +4,6 @@ import type { SharedWindows } from './shared-windows.ts';
 import { groupSpan } from './sliding-window.ts';
 import { within } from './within.ts';
 
-// A request makes at most two calls, for the limit of all requests and for that of its route: it waits at most 160 ms.
-// A request from IPv6 makes them for three networks: it waits at most 480 ms, until the third failure opens the
-// breaker.
-const maxReplyMs = 80;
-
 const maxStartMs = 1_000;
 
 const connection = {
@@ -23,39 +18,33 @@ const connection = {
 };
 
 /**
- * Creates the windows that all processes share in Redis. A call fails if Redis has not counted it within 80 ms. Each
- * window has one key, so that any node of a cluster can hold it. A key expires with its window.
+ * Creates the windows that all processes share in Redis. Each window has one key, so that any node of a cluster can
+ * hold it. A key expires with its window.
  * @param now returns Unix time in milliseconds; by default the clock of Redis counts, which all processes share
  */
 export function createRedisStore(url: string, now?: () => number): SharedWindows {
   const redis = new Redis(url, connection) as Redis & { slide: (...args: (string | number)[]) => Promise<number[]> };
   redis.on('error', () => {}); // reports lost connections; each call without a connection fails by itself
   redis.defineCommand('slide', { numberOfKeys: 1, lua: slide });
-  const hit = createCallBatches(batches => {
+  const counts = createCallBatches(batches => {
     redis.stream?.cork();
-    for (const { key, rate, calls, result } of batches) {
-      const numbers = redis.slide(key, rate.max, rate.windowMs, groupSpan(rate), calls, now?.() ?? '');
-      within(numbers, maxReplyMs).then(([remaining = 0, resetMs = 0]) => {
-        result.resolve({ remaining, resetMs });
-      }, result.reject);
-    }
+    const results = batches.map(async ({ key, rate, calls }) => {
+      const numbers = await redis.slide(key, rate.max, rate.windowMs, groupSpan(rate), calls, now?.() ?? '');
+      const [remaining = 0, resetMs = 0] = numbers;
+      return { remaining, resetMs };
+    });
     redis.stream?.uncork();
+    return results;
   });
   return {
-    hit,
-    peek: async (key, rate) => {
-      const numbers = redis.slide(key, rate.max, rate.windowMs, groupSpan(rate), 0, now?.() ?? '');
-      const [remaining = 0, resetMs = 0] = await within(numbers, maxReplyMs);
-      return { remaining, resetMs };
-    },
+    ...counts,
     started: () => within(redis.connect(), maxStartMs).catch(() => {}),
     close: () => redis.disconnect(),
   };
 }
 
 /**
- * `SlidingWindows.hit` for several calls, in one atomic step in Redis: counts as many of the calls as the rate allows.
- * For 0 calls, `SlidingWindows.peek`. A window is stored as text: the time of the first call in the newest group, then
+ * `SlidingWindows.hit` in one atomic step in Redis; for 0 calls, `SlidingWindows.peek`. A window is stored as text: the time of the first call in the newest group, then
  * for each group, oldest first, the time of its last call and its number of calls. Times are in milliseconds.
  */
 const slide = `

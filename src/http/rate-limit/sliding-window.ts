@@ -43,17 +43,6 @@ export function groupSpan({ max, windowMs }: Rate): number {
   return max > maxGroups ? windowMs / maxGroups : 0;
 }
 
-/**
- * Returns how long a lease may last, in milliseconds; 0 for a rate without leases. Leased calls are counted as of the
- * end of the lease, so a call counts for at most a sixteenth of `windowMs` too long: a twentieth for its group, and
- * this.
- */
-export function leaseSpan(rate: Rate): number {
-  return Math.min(maxLeaseMs, groupSpan(rate) / 4);
-}
-
-const maxLeaseMs = 1_000;
-
 /** The windows of the clients of this process. Beyond `maxClients`, the least recently used windows are dropped. */
 export class SlidingWindows {
   readonly #windows: LRUCache<string, Window>;
@@ -66,11 +55,14 @@ export class SlidingWindows {
     return this.#windows.size;
   }
 
-  /** Counts a call if the rate allows it. @param now Unix time in milliseconds */
-  hit(key: string, rate: Rate, now: number): RateLimitResult {
+  /**
+   * Counts as many of the calls as the rate allows. @param now Unix time in milliseconds
+   * @returns the result of the first one
+   */
+  hit(key: string, rate: Rate, now: number, calls = 1): RateLimitResult {
     const window = this.#windows.get(key);
     if (!window) {
-      this.#windows.set(key, { first: now, ends: [now], counts: [1] });
+      this.#windows.set(key, { first: now, ends: [now], counts: [Math.min(calls, rate.max)] });
       return { remaining: rate.max, resetMs: rate.windowMs };
     }
     const { ends, counts } = window;
@@ -79,14 +71,8 @@ export class SlidingWindows {
       counts.shift();
     }
     const remaining = Math.max(0, rate.max - counts.reduce((sum, count) => sum + count, 0));
-    if (remaining > 0) count(window, groupSpan(rate), now);
+    if (remaining > 0) count(window, groupSpan(rate), now, Math.min(calls, remaining));
     return { remaining, resetMs: ends[0]! + rate.windowMs - now };
-  }
-
-  /** Counts calls that are made until a later time, after a `hit` that was allowed. There must be as many left. */
-  lease(key: string, rate: Rate, calls: number, now: number, until: number): void {
-    const window = this.#windows.peek(key);
-    if (window) count(window, groupSpan(rate), now, calls, until);
   }
 
   /** Returns the state of a window, without counting a call. @param now Unix time in milliseconds */
@@ -98,7 +84,7 @@ export class SlidingWindows {
     return { remaining: Math.max(0, max - total), resetMs: ends[first]! + windowMs - now };
   }
 
-  /** Undoes the count of a call at `now`, because Redis rejected the call. */
+  /** Undoes the count of a call at `now`, because the shared windows rejected it. */
   undo(key: string, now: number): void {
     const window = this.#windows.peek(key);
     const group = window?.ends.findIndex(end => end >= now) ?? -1;
@@ -113,9 +99,9 @@ export class SlidingWindows {
   }
 }
 
-function count(window: Window, span: number, now: number, calls = 1, until = now): void {
+function count(window: Window, span: number, now: number, calls: number): void {
   const newest = window.ends.length - 1;
-  const end = Math.max(until, window.ends[newest] ?? until); // a clock can be set back, and a lease ends later
+  const end = Math.max(now, window.ends[newest] ?? now); // a clock can be set back
   if (newest >= 0 && now - window.first <= span) {
     window.ends[newest] = end;
     window.counts[newest]! += calls;

@@ -1,0 +1,70 @@
+import { type Agent, type IncomingHttpHeaders, request } from 'node:http';
+import { fileURLToPath } from 'node:url';
+import { type RunningScript, startScript } from '../support/command-line.ts';
+import { eventually } from '../support/eventually.ts';
+import { freePort } from '../support/free-port.ts';
+import type { World } from '../support/world.ts';
+
+const statuses = '/api/v1/EntityStatus';
+export const startMs = 60_000;
+/** The environment of workers whose limits depend on no clock, see patient-workers.ts. */
+export const patientWorkers = {
+  NODE_OPTIONS: `--import=${fileURLToPath(new URL('../support/patient-workers.ts', import.meta.url))}`,
+};
+
+/** A service with two worker processes. */
+export interface StartedWorkers extends RunningScript {
+  readonly url: string;
+  readonly managementUrl: string;
+  readonly ports: { readonly PORT: string; readonly MANAGEMENT_PORT: string };
+  /** The lines of its log. */
+  lines(): Record<string, unknown>[];
+  /** All workers that have served, oldest first. */
+  workerPids(): number[];
+  /** The workers that have answered requests. */
+  requestPids(): Set<number>;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+}
+
+/** Starts a service with two patient workers. Resolves when it listens, or has ended. */
+export async function startTwoWorkers(world: World, settings: Record<string, string> = {}): Promise<StartedWorkers> {
+  const ports = { PORT: String(await freePort()), MANAGEMENT_PORT: String(await freePort()) };
+  const running = startWith(world, { ...patientWorkers, ...ports, ...settings });
+  const lines = (): Record<string, unknown>[] =>
+    running.output.stdout
+      .split('\n')
+      .slice(0, -1) // what follows the last line feed is not yet a whole line
+      .map(line => JSON.parse(line));
+  await eventually(() => running.output.stdout.includes('"listening"') || running.process.exitCode !== null, startMs);
+  return {
+    ...running,
+    url: `http://127.0.0.1:${ports.PORT}`,
+    managementUrl: `http://127.0.0.1:${ports.MANAGEMENT_PORT}`,
+    ports,
+    lines,
+    workerPids: () => lines().flatMap(({ event, worker }) => (event === 'worker_started' ? [Number(worker)] : [])),
+    requestPids: () => new Set(lines().flatMap(({ pid, traceId }) => (traceId ? [Number(pid)] : []))),
+  };
+}
+
+/** Starts a service with two workers, which may fail to start. */
+export function startWith(world: World, settings: Record<string, string>): RunningScript {
+  const environment = { ...world.environment, PROCESSES: '2', SHUTDOWN_DELAY: '0s', LOG_LEVEL: 'info' };
+  return startScript('src/main.ts', [], { ...environment, ...settings });
+}
+
+/** Reads a list. @param agent by default, each request has a connection of its own */
+export function getStatuses(url: string, headers: Record<string, string> = {}, agent?: Agent): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    request(`${url}${statuses}`, { agent: agent ?? false, headers }, response => {
+      response.resume();
+      response.once('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers }));
+    })
+      .on('error', reject)
+      .end();
+  });
+}
