@@ -39,9 +39,9 @@ export const responseMutants: readonly Mutant[] = [
   },
   {
     name: 'a poll that finds a connection proves the database unchanged',
-    file: 'src/response-cache/write-monitor.ts',
-    text: 'else if (isUnused) state',
-    replacement: 'else state',
+    file: 'src/postgres/change-counters.ts',
+    text: 'now?.isUnused === true && now.fingerprint === proof',
+    replacement: 'now?.fingerprint === proof',
     seed: 13,
   },
   {
