@@ -45,6 +45,13 @@ export const responseMutants: readonly Mutant[] = [
     seed: 13,
   },
   {
+    name: 'the counters are read before the sessions',
+    file: 'src/postgres/change-counters.ts',
+    text: 'numbackends = 0 as "isUnused",',
+    replacement: 'tup_inserted, numbackends = 0 as "isUnused",',
+    seed: 1017,
+  },
+  {
     name: 'a fingerprint proves also what was before it',
     file: 'src/response-cache/write-monitor.ts',
     text: 'if (state && readAt > state.since)',
