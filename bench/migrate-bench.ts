@@ -3,7 +3,6 @@ import pg from 'pg';
 import { type Server, Tenant } from '../src/control/fleet-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { migrateTenants } from '../src/operator/migrations/migrate-tenants.ts';
-import { rollback } from '../src/operator/migrations/rollback.ts';
 import { readSchemaSteps } from '../src/operator/schema/schema-steps.ts';
 import { ensureTemplate, migrationSettings } from '../src/operator/schema/template.ts';
 import { withConnection } from '../src/postgres/connection.ts';
@@ -19,11 +18,6 @@ import { cpuOfFamily } from './usage.ts';
  * number of connections, in one round trip per tenant, and keeps no ledger. Every round reverts and repeats the last
  * migration in every database, once with each method, so that ratios compare values of the same round. The CPU time is
  * that of this process and of PostgreSQL, and depends less than the duration on what else the machine does.
- *
- * There are two databases for each tenant. Those of the tenants are only changed by runs and rollbacks, which record the
- * catalogs, as in a fleet whose schema nobody changes by hand: the row `migration run`. For the row `without records`, what
- * is recorded is removed before, so that every database is compared with the template, as in the first run after a start of
- * the server. The other methods change databases beside the tenants, which are reverted by raw SQL.
  */
 const usage = { command: 'bench:migrate', text: 'Measures migration runs, compared with raw pg.' };
 interface Cost {
@@ -39,13 +33,13 @@ async function bench({ installation, server, serverUrl, postgresPid }: BenchInst
   const em = installation.control.em.fork();
   const steps = await readSchemaSteps();
   const last = steps.at(-1);
-  if (!last || steps.length < 2) throw new Error('at least two tenant migrations are needed');
+  const before = steps.at(-2)?.name;
+  if (!last || !before) throw new Error('at least two tenant migrations are needed');
   const urls = await makeTenants(server);
   const flags = Object.entries(migrationSettings(server)).map(([name, value]) => `-c ${name}=${value}`);
   const migrations = await loadMigrations('tenant');
 
   const each = (work: (url: string) => Promise<unknown>) => pLimit(concurrency).map(urls, work);
-  const slugs = Array.from({ length: tenants }, (_, index) => slugOf(index + 1));
   const send = async (url: string, sql: string[], checkSchema = false): Promise<void> => {
     const client = new pg.Client({ connectionString: url, options: flags.join(' ') });
     await client.connect();
@@ -53,28 +47,20 @@ async function bench({ installation, server, serverUrl, postgresPid }: BenchInst
     if (checkSchema) await fingerprint(client);
     await client.end();
   };
-  const revert = (): Promise<unknown> =>
-    each(url => send(url, [...last.down, `delete from migrations where name = '${last.name}'`]));
-  // A rollback waits a second until every process has received that its tenant is out of service.
-  const rollBack = (): Promise<unknown> => pLimit(40).map(slugs, slug => rollback(installation, slug));
-  const forget = async (): Promise<void> => {
-    await rollBack();
-    await em.execute('delete from catalog_records');
+  const revert = async (): Promise<void> => {
+    await each(url => send(url, [...last.down, `delete from migrations where name = '${last.name}'`]));
+    await em.nativeUpdate(Tenant, {}, { schemaVersion: before, schemaFingerprint: null });
   };
   const run = async (): Promise<void> => {
     const { outcomes, state } = await migrateTenants(installation, { concurrency });
     if (state !== 'succeeded' || outcomes.length !== tenants) throw new Error(JSON.stringify(outcomes.slice(0, 3)));
   };
   const up = [...last.up, `insert into migrations (name) values ('${last.name}')`];
-  const methods: Record<string, { before: () => Promise<unknown>; method: () => Promise<unknown> }> = {
-    'raw pg': { before: revert, method: () => each(url => send(url, up)) },
-    'raw pg + fingerprint': { before: revert, method: () => each(url => send(url, up, true)) },
-    'migration run': { before: rollBack, method: run },
-    'without records': { before: forget, method: run },
-    'MikroORM migrator': {
-      before: revert,
-      method: () => each(url => runMigrations(url, migrations, migrationSettings(server))),
-    },
+  const methods: Record<string, () => Promise<unknown>> = {
+    'raw pg': () => each(url => send(url, up)),
+    'raw pg + fingerprint': () => each(url => send(url, up, true)),
+    'migration run': run,
+    'MikroORM migrator': () => each(url => runMigrations(url, migrations, migrationSettings(server))),
   };
 
   const nothingToDo = async (): Promise<void> => {
@@ -87,13 +73,13 @@ async function bench({ installation, server, serverUrl, postgresPid }: BenchInst
     const ms = await timed(method);
     costs.set(name, [...(costs.get(name) ?? []), { ms, cpuMs: (await cpuMs(postgresPid)) - cpuBefore }]);
   };
-  await run(); // warm-up; also reads the template, and records the catalogs
+  await run(); // warm-up; also reads the template
   for (let round = 0; round < rounds; round++) {
-    for (const [name, { before, method }] of Object.entries(methods)) {
-      await before();
+    for (const [name, method] of Object.entries(methods)) {
+      await revert();
       await measure(name, method);
+      if (method === run) await measure('nothing to do', nothingToDo);
     }
-    await measure('nothing to do', nothingToDo);
   }
   print(costs);
 
@@ -102,7 +88,7 @@ async function bench({ installation, server, serverUrl, postgresPid }: BenchInst
     const urls: string[] = [];
     await withConnection(serverUrl, async client => {
       for (let number = 1; number <= tenants; number++) {
-        const slug = slugOf(number);
+        const slug = `tenant-${String(number).padStart(4, '0')}`;
         const tenant = em.create(Tenant, {
           slug,
           name: slug,
@@ -115,22 +101,17 @@ async function bench({ installation, server, serverUrl, postgresPid }: BenchInst
           schemaVersion: steps.at(-1)?.name ?? null,
         });
         await em.flush();
-        for (const name of [slug, `${slug}-raw`]) {
-          await client.query(`create database "${name}" template "${template}" strategy wal_log`);
-          await withConnection(databaseUrl(serverUrl, name), inside =>
-            inside.query('insert into tenant_identity (guid) values ($1)', [tenant.guid]),
-          );
-        }
-        urls.push(databaseUrl(serverUrl, `${slug}-raw`));
+        await client.query(`create database "${slug}" template "${template}" strategy wal_log`);
+        const url = databaseUrl(serverUrl, slug);
+        await withConnection(url, inside =>
+          inside.query('insert into tenant_identity (guid) values ($1)', [tenant.guid]),
+        );
+        urls.push(url);
       }
     });
     em.clear();
     return urls;
   }
-}
-
-function slugOf(number: number): string {
-  return `tenant-${String(number).padStart(4, '0')}`;
 }
 
 /** Returns the CPU time of this process and of PostgreSQL so far. */

@@ -3,9 +3,6 @@ import type pg from 'pg';
 import { type CopiedCatalog, firstOid, publicSchema } from './catalog-statements.ts';
 import { copyTexts } from './copy-texts.ts';
 
-/** Changes with the code that computes digests, because digests are stored and compared by later builds. */
-const method = 'catalogs 1';
-
 /**
  * Computes a digest of the catalog rows behind the fingerprint of a schema; inside a transaction, including its
  * changes. It costs a fraction of a fingerprint, because PostgreSQL plans no join and prints no definition.
@@ -33,7 +30,7 @@ export async function catalogDigest(
   for (const [index, rows] of tables.entries())
     if (catalogs[index]?.defines) for (const { key } of rows) labels.set(key, `#${labels.size}`);
 
-  const hash = createHash('sha256').update(`${method}\n${statements.join('\n')}\n\n`);
+  const hash = createHash('sha256');
   try {
     for (const [index, rows] of tables.entries()) {
       const catalog = catalogs[index];

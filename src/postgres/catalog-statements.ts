@@ -13,8 +13,6 @@ export interface CopiedCatalog {
 
 interface Catalog {
   readonly name: string;
-  /** Its OID, which is the same in every database (`pg_class.dat`). */
-  readonly oid: number;
   /** The column with the OID of the row's object. */
   readonly key: string;
   /** The columns that are read; by default all. */
@@ -31,25 +29,22 @@ export const firstOid = 16_384;
 const undefinedOid = 4_294_967_295;
 
 /**
- * The catalogs behind a fingerprint of the schema, with the columns that it depends on; and the last four, with which the
- * same statements may make other objects. An OID in quotes has the type of its column: PostgreSQL reads one operator
- * instead of choosing from all of that name.
+ * The catalogs behind a fingerprint of the schema, with the columns that it depends on. An OID in quotes has the type of
+ * its column: PostgreSQL reads one operator instead of choosing from all of that name.
  */
 const catalogs: readonly Catalog[] = [
-  { name: 'pg_namespace', oid: 2615, key: 'oid' },
+  { name: 'pg_namespace', key: 'oid' },
   {
     name: 'pg_class',
-    oid: 1259,
     key: 'oid',
     columns: [
       ...['oid', 'relnamespace', 'relam', 'relowner', 'relname', 'relkind', 'relpersistence', 'relrowsecurity'],
-      ...['relhasrules', 'relnatts', 'reloptions', 'relacl'],
+      ...['relhasrules', 'reloptions', 'relacl'],
     ],
     where: `oid >= '${firstOid}' and relnamespace = '${publicSchema}'`,
   },
   {
     name: 'pg_type',
-    oid: 1247,
     key: 'oid',
     columns: [
       ...['oid', 'typnamespace', 'typrelid', 'typelem', 'typbasetype', 'typname', 'typtype', 'typtypmod'],
@@ -57,12 +52,11 @@ const catalogs: readonly Catalog[] = [
     ],
     where: `oid >= '${firstOid}'`,
   },
-  { name: 'pg_proc', oid: 1255, key: 'oid', where: `oid >= '${firstOid}'` },
-  { name: 'pg_opclass', oid: 2616, key: 'oid', columns: ['oid', 'opcmethod', 'opcnamespace', 'opcname'] },
-  { name: 'pg_constraint', oid: 2606, key: 'oid' },
+  { name: 'pg_proc', key: 'oid', where: `oid >= '${firstOid}' and pronamespace = '${publicSchema}'` },
+  { name: 'pg_opclass', key: 'oid', columns: ['oid', 'opcmethod', 'opcnamespace', 'opcname'] },
+  { name: 'pg_constraint', key: 'oid' },
   {
     name: 'pg_attribute',
-    oid: 1249,
     key: 'attrelid',
     columns: [
       ...['attrelid', 'atttypid', 'attcollation', 'attnum', 'attname', 'atttypmod', 'attnotnull', 'atthasdef'],
@@ -70,32 +64,19 @@ const catalogs: readonly Catalog[] = [
     ],
     where: `attrelid >= '${firstOid}' and attnum > 0 and not attisdropped`,
   },
-  { name: 'pg_attrdef', oid: 2604, key: 'oid' },
-  { name: 'pg_index', oid: 2610, key: 'indexrelid' },
-  { name: 'pg_trigger', oid: 2620, key: 'oid' },
-  { name: 'pg_policy', oid: 3256, key: 'oid' },
-  { name: 'pg_sequence', oid: 2224, key: 'seqrelid' },
-  { name: 'pg_enum', oid: 3501, key: 'oid' },
-  { name: 'pg_extension', oid: 3079, key: 'oid' },
-  { name: 'pg_default_acl', oid: 826, key: 'oid' },
-  { name: 'pg_event_trigger', oid: 3466, key: 'oid' },
-  { name: 'pg_cast', oid: 2605, key: 'oid' },
-  {
-    name: 'pg_operator',
-    oid: 2617,
-    key: 'oid',
-    columns: ['oid', 'oprnamespace', 'oprleft', 'oprright', 'oprname'],
-    where: `oid >= '${firstOid}'`,
-  },
+  { name: 'pg_attrdef', key: 'oid' },
+  { name: 'pg_index', key: 'indexrelid' },
+  { name: 'pg_trigger', key: 'oid' },
+  { name: 'pg_policy', key: 'oid' },
+  { name: 'pg_sequence', key: 'seqrelid' },
+  { name: 'pg_enum', key: 'oid' },
+  { name: 'pg_extension', key: 'oid' },
 ];
-
-/** The OIDs of the catalogs that are copied. */
-export const copiedCatalogs: readonly number[] = catalogs.map(({ oid }) => oid);
 
 /** Columns that PostgreSQL changes without a change of the schema. */
 const ignoredColumns = new Set(['indcheckxmin']);
 /** OIDs of roles, which all databases of a server share. */
-const roleColumns = new Set(['nspowner', 'relowner', 'proowner', 'extowner', 'polroles', 'defaclrole', 'evtowner']);
+const roleColumns = new Set(['nspowner', 'relowner', 'proowner', 'extowner', 'polroles']);
 /** The column that is true for an object with a rule, such as a view: the rule is in none of these catalogs. */
 const ruleColumn = 'relhasrules';
 const oidTypes = new Set(['oid', 'oid[]', 'oidvector', 'regproc']);

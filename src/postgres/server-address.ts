@@ -37,7 +37,7 @@ export function ownSource({ startedAt, database, path }: OwnSource): string {
 }
 
 /** Returns the OID of the database that a path of `pg_relation_filepath` leads to. */
-export function databaseOfPath(path: string): string | undefined {
+function databaseOfPath(path: string): string | undefined {
   return path.split('/').at(-2);
 }
 

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import pg from 'pg';
 import { databaseUrl } from '../../src/control/server-urls.ts';
-import { type DatabaseCounters, isProvedUnchanged, readCounters } from '../../src/operator/backup/change-proof.ts';
+import { type ChangeCounters, isProvedUnchanged, readDatabaseCounters } from '../../src/postgres/change-counters.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { postgresUrl } from './test-server.ts';
 
@@ -32,7 +32,7 @@ export const schedule = fc.array(
 
 /** How a backup run proves that a database has not changed. */
 export interface ProofMethod {
-  readonly isProved: (proof: string | null, now: DatabaseCounters | undefined) => boolean;
+  readonly isProved: (proof: string | null, now: ChangeCounters | undefined) => boolean;
   /** False for a fault: the counters that are stored with an archive are those of its completion. */
   readonly pollsBefore: boolean;
 }
@@ -42,7 +42,7 @@ export const production: ProofMethod = { isProved: isProvedUnchanged, pollsBefor
 /** A database in which schedules run. */
 export interface ProofDatabase {
   readonly url: string;
-  poll(): Promise<DatabaseCounters | undefined>;
+  poll(): Promise<ChangeCounters | undefined>;
   /**
    * Runs the steps one after the other.
    * @returns how often the database was proved unchanged, and how often it had changed in spite of the proof
@@ -58,7 +58,7 @@ export async function createProofDatabase(): Promise<ProofDatabase> {
   await server.connect();
   await server.query(`create database ${name}`);
   await withConnection(url, client => client.query('create table entries (value integer)'));
-  const poll = async () => (await readCounters(server)).get(name);
+  const poll = async () => (await readDatabaseCounters(server)).get(name);
   /** Returns the rows; undefined while a writer has truncated them and not committed. */
   const readRows = (): Promise<string | undefined> =>
     withConnection(url, async client => {

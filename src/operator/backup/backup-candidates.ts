@@ -2,12 +2,12 @@ import { Server, type TenantStatus } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
+import { type ChangeCounters, readDatabaseCounters } from '../../postgres/change-counters.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
 import { identityTables } from '../tenant-tables.ts';
 import type { ArchiveSource } from './archive-database.ts';
-import { type DatabaseCounters, readCounters } from './change-proof.ts';
 
 /** A tenant database that may have to be archived. */
 export interface BackupCandidate {
@@ -16,7 +16,7 @@ export interface BackupCandidate {
   readonly slug: string;
   readonly source: ArchiveSource;
   /** Undefined: nothing is proved. */
-  readonly counters: DatabaseCounters | undefined;
+  readonly counters: ChangeCounters | undefined;
   /** Why it cannot be archived: its server cannot be used, or its database is not complete. */
   readonly fault: string | undefined;
 }
@@ -70,7 +70,7 @@ export async function findCandidates(
 interface PolledServer {
   readonly name: string;
   readonly url: string;
-  readonly counters: ReadonlyMap<string, DatabaseCounters>;
+  readonly counters: ReadonlyMap<string, ChangeCounters>;
   readonly fault: string | undefined;
 }
 
@@ -79,7 +79,7 @@ async function readServers({ control, servers }: Installation, ids: number[]): P
   const poll = async (server: Server): Promise<[number, PolledServer]> => {
     const { id, name } = server;
     const url = servers.adminUrl(server);
-    return withConnection(url, readCounters).then(
+    return withConnection(url, readDatabaseCounters).then(
       counters => [id, { name, url, counters, fault: undefined }],
       error => [id, { name, url, counters: new Map(), fault: `server ${name} cannot be used: ${errorText(error)}` }],
     );

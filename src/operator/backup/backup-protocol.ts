@@ -1,11 +1,11 @@
-import { type DatabaseCounters, isProvedUnchanged } from './change-proof.ts';
+import { type ChangeCounters, isProvedUnchanged } from '../../postgres/change-counters.ts';
 
 /** A tenant that may have to be archived. */
 export interface BackupSubject {
   /** Its guid. */
   readonly tenant: string;
   /** Its counters at the poll; undefined: nothing is proved. */
-  readonly counters: DatabaseCounters | undefined;
+  readonly counters: ChangeCounters | undefined;
 }
 
 /** The newest complete archive of a tenant. */
@@ -50,7 +50,7 @@ export interface BackupEffects<Subject extends BackupSubject, Planned, Written, 
  * Runs the steps of a backup run in their order, which matters because a run can be killed at any point:
  *
  *   A1 (proof) Counters are read before the snapshot with which they are stored, so that equal ones later prove the
- *      archive current (`readCounters`).
+ *      archive current (`isProvedUnchanged`).
  *   A2 (record first) An archive is recorded before its file is begun, and as complete after it has its name in the
  *      target. So the next run finds every file that was not completed.
  *   A3 (keys first) A data key is in the target before the first archive that it seals.

@@ -14,7 +14,7 @@ export interface LedgerEntry {
   readonly keyFingerprint: string;
   readonly server: string;
   readonly database: string;
-  /** The counters before the snapshot (`readCounters`); null: nothing was proved. */
+  /** The counters before the snapshot (`isProvedUnchanged`); null: nothing was proved. */
   readonly proof: string | null;
   readonly schemaVersion: string | null;
   readonly schemaFingerprint: string | null;

@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { OperatorError } from '../../operator-error.ts';
+import { readTableFingerprints } from '../../postgres/change-counters.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { addChecksums, emptyChecksum, type TableChecksum } from '../table-checksums.ts';
@@ -18,7 +19,6 @@ import {
   truncate,
   withoutTriggers,
 } from './replace-tables.ts';
-import { readTableCounters } from './table-counters.ts';
 
 /** The last rows are few: more are copied before the fence. */
 const maxLastRows = 500;
@@ -33,22 +33,22 @@ export async function copyAll(sides: Sides): Promise<CopiedTables> {
   const tables = await listDataTables(source, identityTables);
   await requireSameTables(tables, target);
   const numbered = await findNumberedTables(source, tables);
-  const before = await readTableCounters(source);
+  const before = await readTableFingerprints(source);
   await guardedChange(target, run, () => withoutTriggers(target, tables, () => truncate(target, tables)));
   const prefixes = await copyAhead(sides, numbered);
   const others = tables.filter(({ name }) => !prefixes.has(name));
-  const counters = await readTableCounters(source);
+  const fingerprints = await readTableFingerprints(source);
   for (const { name } of numbered) {
     const first = before.get(name);
-    if (first) counters.set(name, first);
-    else counters.delete(name);
+    if (first) fingerprints.set(name, first);
+    else fingerprints.delete(name);
   }
   const durations = new Map<string, number>();
   await source.query('begin isolation level repeatable read read only');
   try {
     const checksums = await guardedChange(target, run, () => replaceTables(sides, others, durations));
     await target.query('analyze');
-    return { tables, numbered, prefixes, counters, checksums, durations };
+    return { tables, numbered, prefixes, fingerprints, checksums, durations };
   } finally {
     await source.query('rollback').catch(() => {});
   }
@@ -69,9 +69,8 @@ export async function catchUp(sides: Sides, copied: CopiedTables): Promise<Copie
 
 /**
  * Copies what is missing since `copyAll`, and all sequences, and compares it. The source is closed, and no session of
- * the tenant's login exists any more: what these have changed is in its counters, because a session adds its changes to
- * the counters after their commit and before it disappears. While a session of another login exists (psql), whose
- * changes may not be counted yet, everything is copied again. Nobody changes the source until the caller ends the
+ * the tenant's login exists any more. So the counters prove which tables have not changed (`isProvedUnchanged`). While a
+ * session of another login exists (psql), they prove nothing, and everything is copied again. Nobody changes the source until the caller ends the
  * transaction that this function leaves open there: its tables are locked.
  * @param role of the tenant in the source
  * @param maxMs maximum estimated time

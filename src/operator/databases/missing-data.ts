@@ -1,8 +1,8 @@
 import type pg from 'pg';
+import { isProvedUnchanged, readTableFingerprints } from '../../postgres/change-counters.ts';
 import type { DataTable } from '../tenant-tables.ts';
 import type { CopiedTables } from './copied-tables.ts';
 import type { NumberedTable } from './copy-ahead.ts';
-import { hasOtherSessions, readTableCounters } from './table-counters.ts';
 
 /** What has to be copied behind the fence. */
 export interface MissingData {
@@ -22,19 +22,20 @@ export interface MissingData {
  * @param role of the tenant in the source: its sessions end before the source is closed
  */
 export async function findMissing(source: pg.Client, copied: CopiedTables, role: string): Promise<MissingData> {
-  const isUncounted = await hasOtherSessions(source, role);
-  const counters = await readTableCounters(source);
+  const isUnused = !(await hasOtherSessions(source, role)); // before the counters (I2 of `isProvedUnchanged`)
+  const fingerprints = await readTableFingerprints(source);
   const isChanged = ({ name }: DataTable): boolean => {
-    const [now, before] = [counters.get(name), copied.counters.get(name)];
-    if (isUncounted || !now || now.changes !== before?.changes) return true;
-    return now.inserts !== before.inserts && !copied.prefixes.has(name);
+    const which = copied.prefixes.has(name) ? 'withoutInserts' : 'all';
+    const fingerprint = fingerprints.get(name)?.[which];
+    const now = fingerprint === undefined ? undefined : { isUnused, fingerprint };
+    return !isProvedUnchanged(copied.fingerprints.get(name)?.[which], now);
   };
   const changed = new Set(copied.tables.filter(isChanged).map(({ name }) => name));
   const names = withReferring(changed, copied.tables, await readReferences(source));
   const whole = copied.tables.filter(({ name }) => names.has(name));
   const ends = copied.numbered.filter(({ name }) => !names.has(name));
   const ms = whole.map(({ name }) => copied.durations.get(name) ?? copied.prefixes.get(name)?.copyMs ?? 0);
-  return { whole, ends, estimatedMs: ms.reduce((sum, each) => sum + each, 0), isUncounted };
+  return { whole, ends, estimatedMs: ms.reduce((sum, each) => sum + each, 0), isUncounted: !isUnused };
 }
 
 /** Says in words why the pause would be long. */
@@ -44,6 +45,20 @@ export function describe({ whole, isUncounted }: MissingData): string {
     ? 'another login is connected to the tenant database, so everything would be copied again. End its sessions ' +
         '(select * from pg_stat_activity)'
     : `much of its data changes all the time (${names})`;
+}
+
+/**
+ * Returns whether sessions exist in the connected database that belong neither to a role nor to a move. Autovacuum, which
+ * changes no rows, has no login. PostgreSQL shows the login of each other session, but its kind only to superusers and to
+ * members of its role.
+ */
+async function hasOtherSessions(source: pg.Client, role: string): Promise<boolean> {
+  const { rowCount } = await source.query(
+    `select from pg_stat_activity where datname = current_database() and usesysid is not null
+        and application_name not like 'backoffice-move%' and usename <> $1`,
+    [role],
+  );
+  return rowCount !== 0;
 }
 
 /** Returns the pairs of tables of which the first refers to the second. */

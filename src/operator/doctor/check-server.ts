@@ -1,5 +1,6 @@
 import type { Server } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
+import type { ChangeCounters } from '../../postgres/change-counters.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { errorText } from '../error-text.ts';
 import { createSchemaComparison } from '../schema/schema-comparison.ts';
@@ -18,13 +19,7 @@ import { checkTenantRole } from './check-tenant-role.ts';
 import { checkTenants } from './check-tenants.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
-import {
-  checksDigest,
-  evidenceSettings,
-  readServerEvidence,
-  type TenantEvidence,
-  tenantEvidence,
-} from './server-evidence.ts';
+import { checksDigest, evidenceSettings, readServerEvidence, tenantEvidence } from './server-evidence.ts';
 import { readServerFacts, type ServerFacts } from './server-facts.ts';
 import { readUnclaimedIdentities } from './unclaimed-databases.ts';
 
@@ -77,7 +72,7 @@ export async function checkServer(
     const { findings, unchanged } = await checkTenants(installation, examined, {
       head,
       evidence: new Map(
-        examined.flatMap((tenant): [number, TenantEvidence][] => {
+        examined.flatMap((tenant): [number, ChangeCounters][] => {
           const known = tenantEvidence(tenant, evidence, head, checks);
           return known ? [[tenant.id, known]] : [];
         }),

@@ -1,12 +1,12 @@
 import pLimit from 'p-limit';
 import type { Installation } from '../../installation.ts';
+import { type ChangeCounters, isProvedUnchanged } from '../../postgres/change-counters.ts';
 import { errorText } from '../error-text.ts';
 import type { Head } from './check-schema.ts';
 import { checkTenant, opensLogin } from './check-tenant.ts';
 import { recordCheckedDatabases } from './checked-databases.ts';
 import type { CheckedTenant } from './control-facts.ts';
 import { type Finding, toFinding } from './finding.ts';
-import type { TenantEvidence } from './server-evidence.ts';
 
 /** Tenant databases that are checked at the same time, and so connections to each server. */
 const concurrency = 4;
@@ -14,7 +14,7 @@ const concurrency = 4;
 interface Options {
   head: Head;
   /** Evidence about the databases, read before they are opened, by the id of the tenant. */
-  evidence: ReadonlyMap<number, TenantEvidence>;
+  evidence: ReadonlyMap<number, ChangeCounters>;
   /** The evidence with which nothing was wrong, by the id of the tenant; empty to open all databases. */
   checked: ReadonlyMap<number, string>;
   /** Called for each tenant, when its database was checked or left out. */
@@ -31,8 +31,7 @@ export async function checkTenants(
   tenants: readonly CheckedTenant[],
   { head, evidence, checked, onTenant }: Options,
 ): Promise<{ findings: Finding[]; unchanged: number }> {
-  const isUnchanged = ({ id }: CheckedTenant): boolean =>
-    evidence.get(id)?.isUnused === true && evidence.get(id)?.digest === checked.get(id);
+  const isUnchanged = ({ id }: CheckedTenant): boolean => isProvedUnchanged(checked.get(id), evidence.get(id));
   const opened = tenants.filter(tenant => !isUnchanged(tenant));
   const unchanged = tenants.length - opened.length;
   for (let count = 0; count < unchanged; count++) onTenant?.(false);
@@ -41,8 +40,9 @@ export async function checkTenants(
   const others: number[] = [];
   const findings = await pLimit(concurrency).map(opened, async tenant => {
     const found = await checkTenant(installation, tenant, head).catch((error: unknown) => [notExamined(tenant, error)]);
-    const digest = evidence.get(tenant.id)?.digest;
-    if (found.length === 0 && digest !== undefined && opensLogin(installation, tenant)) healthy.set(tenant.id, digest);
+    const fingerprint = evidence.get(tenant.id)?.fingerprint;
+    if (found.length === 0 && fingerprint !== undefined && opensLogin(installation, tenant))
+      healthy.set(tenant.id, fingerprint);
     else others.push(tenant.id);
     onTenant?.(found.length > 0);
     return found;

@@ -4,7 +4,6 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import type { CatalogRecord } from '../schema/catalog-record.ts';
 import type { SchemaComparison } from '../schema/schema-comparison.ts';
 import {
   applyStep,
@@ -33,8 +32,6 @@ export interface Run {
   controlPool: Queryable;
   ledger: OutcomeLedger;
   steps: SchemaStep[];
-  /** The names of the migrations whose schema does not depend on rows. */
-  repeatable: ReadonlySet<string>;
   head: string;
   /** The servers of the tenants, by id. */
   servers: Map<number, Server>;
@@ -56,31 +53,22 @@ export interface RecordedTenant extends TenantRow {
   server: Server;
 }
 
-/** A tenant's database at head. */
-interface DatabaseAtHead {
-  /** True if it had pending migrations. */
-  isChanged: boolean;
-  /** What to record of its catalogs; undefined: nothing. */
-  catalogs?: CatalogRecord | undefined;
-  /** True if its record proved that it is equal to the template. */
-  isProved: boolean;
-}
-
 /**
  * Runs the pending migrations of a tenant's database and compares it with the template. If they differ, everything is
  * rolled back.
+ * @returns true if the database had pending migrations
  */
-export async function bringToHead(run: Run, tenant: RecordedTenant): Promise<DatabaseAtHead> {
+export async function bringToHead(run: Run, tenant: RecordedTenant): Promise<boolean> {
   return withTenantConnection(run.installation, tenant, async database => {
     const recorded = recordedState(run, tenant);
     const pending = recorded ? pendingSteps(run, recorded) : [];
     if (recorded && pending.length > 0 && pending.every(({ compatible }) => compatible)) {
       run.ledger.begin(tenant.id);
-      const { atHead } = await retryOnLockTimeout(() => apply(run, tenant, database, recorded, true)).catch(error => {
+      const found = await retryOnLockTimeout(() => apply(run, tenant, database, recorded, true)).catch(error => {
         if (sqlState(error) !== '42P01') throw error; // a table that every tenant has is missing
-        return { atHead: undefined };
+        return 'unknown';
       });
-      if (atHead) return atHead;
+      if (!found) return true;
     }
     return bringStateToHead(run, tenant, database, await readSchemaState(database));
   });
@@ -102,7 +90,7 @@ async function bringStateToHead(
   tenant: RecordedTenant,
   database: pg.Client,
   state: SchemaState,
-): Promise<DatabaseAtHead> {
+): Promise<boolean> {
   const { controlPool } = run;
   if (state.guid !== null && state.guid !== tenant.guid)
     throw new OperatorError('the database belongs to another tenant');
@@ -110,16 +98,17 @@ async function bringStateToHead(
   if (unknown) throw new OperatorError(`its database has migration ${unknown}, which this build does not know`);
 
   const pending = pendingSteps(run, state);
-  if (pending.length === 0) return compare(run, tenant, database, pending);
-  let result: Awaited<ReturnType<typeof apply>>;
-  if (tenant.schemaVersion && pending.every(({ compatible }) => compatible)) {
+  let found: SchemaState | undefined;
+  if (pending.length === 0) {
+    await compare(run, tenant, database);
+  } else if (tenant.schemaVersion && pending.every(({ compatible }) => compatible)) {
     run.ledger.begin(tenant.id);
-    result = await retryOnLockTimeout(() => apply(run, tenant, database, state, true));
+    found = await retryOnLockTimeout(() => apply(run, tenant, database, state, true));
   } else {
     await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
     run.receivedAt = Math.max(run.receivedAt, await takeOutOfService(controlPool, database, tenant, run.id));
     try {
-      result = await retryOnLockTimeout(() => apply(run, tenant, database, state));
+      found = await retryOnLockTimeout(() => apply(run, tenant, database, state));
     } catch (error) {
       // The database is at its earlier version again; the control database gets that version back.
       const restored = await readSchemaState(database).catch(() => undefined);
@@ -128,43 +117,31 @@ async function bringStateToHead(
     }
   }
   // The statements of a run that was killed may have gone on until now.
-  return result.atHead ?? { ...(await bringStateToHead(run, tenant, database, result.found)), isChanged: true };
+  if (found) await bringStateToHead(run, tenant, database, found);
+  return pending.length > 0;
 }
 
-/** @returns the state of the database as `found`, if it is not `state`; nothing was changed then */
-async function apply(
+/** @returns the state of the database, if it is not `state`; nothing was changed then */
+function apply(
   run: Run,
   tenant: RecordedTenant,
   database: pg.Client,
   state: SchemaState,
   compatible = false,
-): Promise<{ atHead: DatabaseAtHead } | { atHead?: undefined; found: SchemaState }> {
-  const pending = pendingSteps(run, state);
-  let atHead: DatabaseAtHead = { isChanged: true, isProved: false };
-  const found = await changeSchema(database, {
+): Promise<SchemaState | undefined> {
+  return changeSchema(database, {
     role: tenant.roleName,
     state,
-    change: () => Promise.all(pending.map(step => applyStep(database, step))),
-    check: async () => {
-      atHead = await compare(run, tenant, database, pending);
-    },
+    change: () => Promise.all(pendingSteps(run, state).map(step => applyStep(database, step))),
+    check: () => compare(run, tenant, database),
     compatible,
   });
-  return found ? { found } : { atHead };
 }
 
 /** @throws {OperatorError} that names the first object in which the database differs from the template */
-async function compare(
-  { comparisons, repeatable }: Run,
-  { server, catalogs: record }: RecordedTenant,
-  database: pg.Client,
-  pending: readonly SchemaStep[],
-): Promise<DatabaseAtHead> {
-  const comparison = comparisons.get(server.id);
+async function compare(run: Run, { server }: RecordedTenant, database: pg.Client): Promise<void> {
+  const comparison = run.comparisons.get(server.id);
   if (!comparison) throw new OperatorError(`there is no template of server ${server.name}`);
-  const names = pending.map(({ name }) => name);
-  const key = names.length > 0 && names.every(name => repeatable.has(name)) ? names.join() : undefined;
-  const { difference, ...result } = await comparison.compare(database, { record, key });
+  const difference = await comparison.difference(database);
   if (difference !== undefined) throw new OperatorError(`its schema differs from the template: ${difference}`);
-  return { isChanged: pending.length > 0, catalogs: result.record, isProved: result.isProved };
 }

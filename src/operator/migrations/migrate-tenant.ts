@@ -1,7 +1,6 @@
 import type { LimitFunction } from 'p-limit';
 import { OperatorError } from '../../operator-error.ts';
 import { errorText } from '../error-text.ts';
-import type { CatalogRecord } from '../schema/catalog-record.ts';
 import { compatibleFrom } from '../schema/schema-steps.ts';
 import { bringToHead, type Run } from './bring-to-head.ts';
 import type { TenantResult } from './migration-outcomes.ts';
@@ -50,10 +49,9 @@ export async function migrateTenant(
       await ledger.record(id, { state: 'current', from, to: head, ms: 0 });
       return undefined;
     }
-    const migrated = await connections(async () => (isHalted() ? undefined : migrateDatabase(run, tenant)));
-    if (!migrated) return 'halted';
-    const { result, catalogs } = migrated;
-    const schema = { version: head, compatibleFrom: compatibleFrom(run.steps), fingerprint, catalogs };
+    const result = await connections(async () => (isHalted() ? undefined : migrateDatabase(run, tenant)));
+    if (!result) return 'halted';
+    const schema = { version: head, compatibleFrom: compatibleFrom(run.steps), fingerprint };
     await ledger.record(id, result, result.state === 'failed' ? undefined : schema);
     return result;
   } finally {
@@ -62,10 +60,7 @@ export async function migrateTenant(
 }
 
 /** Counts a failure before the next tenant begins, so that a run halts in time. */
-async function migrateDatabase(
-  run: Run,
-  tenant: TenantRow,
-): Promise<{ result: TenantResult; catalogs?: CatalogRecord | undefined }> {
+async function migrateDatabase(run: Run, tenant: TenantRow): Promise<TenantResult> {
   const startedAt = performance.now();
   const elapsed = () => Math.round(performance.now() - startedAt);
   const from = tenant.schemaVersion;
@@ -73,11 +68,10 @@ async function migrateDatabase(
     const server = run.servers.get(tenant.serverId);
     if (!server || !run.fingerprints.has(tenant.serverId))
       throw new OperatorError('it was moved to a server that had no tenants: run the command again');
-    const { isChanged, isProved, catalogs } = await bringToHead(run, { ...tenant, server });
-    const state = isChanged || from !== run.head ? 'migrated' : 'current';
-    return { result: { state, from, to: run.head, ms: elapsed(), isProved }, catalogs };
+    const state = (await bringToHead(run, { ...tenant, server })) || from !== run.head ? 'migrated' : 'current';
+    return { state, from, to: run.head, ms: elapsed() };
   } catch (error) {
     run.failures++;
-    return { result: { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) } };
+    return { state: 'failed', from, to: from, ms: elapsed(), error: errorText(error) };
   }
 }

@@ -5,7 +5,6 @@ import { OperatorError } from '../../operator-error.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
-import { repeatableSteps } from '../schema/repeatable-steps.ts';
 import { createSchemaComparison } from '../schema/schema-comparison.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
 import { headFingerprints } from '../schema/template-fingerprint.ts';
@@ -69,7 +68,6 @@ export async function migrateTenants(
       const { id, candidates } = await beginRun(client, head, fingerprints, { ...request, concurrency });
       const run: Run = {
         ...{ id, installation, controlPool, steps, head, fingerprints },
-        repeatable: repeatableSteps(steps),
         locks: createTenantLocks(client),
         ledger: createOutcomeLedger(controlPool, id, concurrency),
         servers: new Map(servers.map(server => [server.id, server])),

@@ -7,8 +7,6 @@ export interface TenantResult {
   to: string | null;
   ms: number;
   error?: string;
-  /** True if the catalogs of its database were proved, and not read, to have the schema of the template. */
-  isProved?: boolean;
 }
 
 /** Returns an SQL expression: the outcome of a tenant in the newest run that reached it. `tenant` is SQL for its id. */

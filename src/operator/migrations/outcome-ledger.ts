@@ -1,5 +1,4 @@
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import type { CatalogRecord } from '../schema/catalog-record.ts';
 import type { TenantResult } from './migration-outcomes.ts';
 
 /** The new schema of a tenant's database. */
@@ -7,7 +6,6 @@ interface RecordedSchema {
   version: string;
   compatibleFrom: string | null;
   fingerprint: string | undefined;
-  catalogs: CatalogRecord | undefined;
 }
 
 /** Writes the outcomes of the tenants of one run. */
@@ -87,17 +85,11 @@ async function writeOutcomes(
   await control.query(
     `with ended as (
        select * from json_to_recordset($3) as e (tenant bigint, state text, "from" text, "to" text, ms integer,
-         error text, version text, "compatibleFrom" text, fingerprint text, catalogs jsonb)
+         error text, version text, "compatibleFrom" text, fingerprint text)
      ), changed as (
        update tenants set schema_version = version, schema_fingerprint = fingerprint,
               compatible_from = "compatibleFrom", updated_at = now()
          from ended where id = tenant and version is not null
-     ), recorded as (
-       insert into catalog_records (tenant_id, source, counters, digest)
-       select id, catalogs ->> 'source', catalogs ->> 'counters', catalogs ->> 'digest'
-         from ended join tenants on id = tenant where catalogs is not null
-       on conflict (tenant_id) do update
-         set source = excluded.source, counters = excluded.counters, digest = excluded.digest, recorded_at = now()
      ), begun as (
        update migration_outcomes set state = 'running', started_at = now()
         where run_id = $1 and tenant_id = any ($2::bigint[]) and state = 'pending'

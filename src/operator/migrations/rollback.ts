@@ -4,8 +4,6 @@ import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { shareConnection } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
-import type { CatalogRecord } from '../schema/catalog-record.ts';
-import { createSchemaComparison } from '../schema/schema-comparison.ts';
 import { changeSchema, readSchemaState, readSchemaSteps, revertStep, versionOf } from '../schema/schema-steps.ts';
 import {
   retryOnLockTimeout,
@@ -48,17 +46,11 @@ export async function rollback(installation: Installation, slug: string): Promis
       const elapsed = () => Math.round(performance.now() - startedAt);
       const run = await beginRollback(control, id, from, to);
       const ledger = createOutcomeLedger(control, run, 1);
-      const comparison = createSchemaComparison(installation.control, tenant.server, undefined);
-      let catalogs: CatalogRecord | undefined;
       try {
         await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
         const receivedAt = await takeOutOfService(control, database, tenant, run);
         const change = () => revertStep(database, step);
-        const check = async () => {
-          catalogs = await comparison.record(database);
-        };
-        const schemaChange = { role: tenant.roleName, state, change, check };
-        const found = await retryOnLockTimeout(() => changeSchema(database, schemaChange));
+        const found = await retryOnLockTimeout(() => changeSchema(database, { role: tenant.roleName, state, change }));
         if (found) throw new OperatorError('another process has changed its schema meanwhile');
         await waitUntil(receivedAt);
       } catch (error) {
@@ -71,7 +63,7 @@ export async function rollback(installation: Installation, slug: string): Promis
       }
       const { compatibleFrom } = versionOf(applied.slice(0, -1), steps);
       const done = { state: 'migrated', from, to, ms: elapsed() } as const;
-      await ledger.record(id, done, { version: to, compatibleFrom, fingerprint: undefined, catalogs });
+      await ledger.record(id, done, { version: to, compatibleFrom, fingerprint: undefined });
       await endRun(control, run, 'succeeded', '');
       return { from, to };
     });

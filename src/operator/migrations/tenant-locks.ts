@@ -1,6 +1,5 @@
 import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
-import type { CatalogRecord } from '../schema/catalog-record.ts';
 
 /** A tenant as the control database records it. */
 export interface TenantRow {
@@ -12,8 +11,6 @@ export interface TenantRow {
   roleName: string;
   schemaVersion: string | null;
   schemaFingerprint: string | null;
-  /** What is recorded of the catalogs of its database. */
-  catalogs: CatalogRecord | null;
 }
 
 /** The locks of tenants, which a run holds in the control database while it migrates them. */
@@ -81,7 +78,5 @@ export function createTenantLocks(control: Queryable): TenantLocks {
 
 const tenantsQuery = `
   select id::int, guid, server_id as "serverId", database_name as "databaseName", role_name as "roleName",
-         schema_version as "schemaVersion", schema_fingerprint as "schemaFingerprint",
-         case when source is not null then
-           json_build_object('source', source, 'counters', counters, 'digest', digest) end as catalogs
-    from tenants left join catalog_records on tenant_id = id where id = any ($1)`;
+         schema_version as "schemaVersion", schema_fingerprint as "schemaFingerprint"
+    from tenants where id = any ($1)`;

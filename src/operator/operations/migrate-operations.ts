@@ -26,8 +26,7 @@ const migrate = defineOperation({
     'migrate acme globex # only these tenants',
     'migrate --retry-failed # migrate the failed tenants again',
   ],
-  help: `Each tenant is migrated in one transaction, and its schema is compared with the template before the commit,
-unless PostgreSQL's counters prove that it is the same as that of a compared tenant.
+  help: `Each tenant is migrated in one transaction, and its schema is compared with the template before the commit.
 Meanwhile requests for that tenant get 503 migration_pending, unless all its migrations are compatible with the
 running build; all other tenants are served. A tenant whose migration fails stays as it was, and the run continues
 with the others. A tenant that is already at the version of this build costs no connection.

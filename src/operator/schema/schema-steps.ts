@@ -131,11 +131,9 @@ export async function changeSchema(
   { role, state, change, check, compatible = false }: SchemaChange,
 ): Promise<SchemaState | undefined> {
   try {
-    // A pooler may lend a session that has not reported its changes yet: they must not be taken for this change.
-    const reported = client.query('select pg_stat_force_next_flush()');
     const begun = beginChange(client, state, compatible);
     const ended = compatible ? 0 : signalSessions(client, role);
-    const results = await Promise.allSettled([reported, begun, ended, change(), check?.()]);
+    const results = await Promise.allSettled([begun, ended, change(), check?.()]);
     const found = await begun;
     if (found.guid !== state.guid || found.applied.join() !== state.applied.join()) {
       await client.query('rollback');

@@ -1,7 +1,7 @@
 import type { Mutant } from '../mutants.ts';
 
 const protocol = 'src/operator/backup/backup-protocol.ts';
-const proof = 'src/operator/backup/change-proof.ts';
+const proof = 'src/postgres/change-counters.ts';
 const effects = 'test/simulation/backups/simulated-backup.ts';
 
 /** Faults that are planted in the protocol of backup runs and the proof, or in what they rely on. */

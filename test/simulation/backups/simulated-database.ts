@@ -1,4 +1,4 @@
-import type { DatabaseCounters } from '../../../src/operator/backup/change-proof.ts';
+import type { ChangeCounters } from '../../../src/postgres/change-counters.ts';
 import type { Random } from '../random.ts';
 
 /** A session of a writer. Its committed changes are visible at once, and counted some time later. */
@@ -27,7 +27,7 @@ export class SimulatedDatabase {
   }
 
   /** @param isUsed as read before the counters */
-  counters(isUsed: boolean): DatabaseCounters {
+  counters(isUsed: boolean): ChangeCounters {
     return { isUnused: !isUsed, fingerprint: `${this.#epoch} ${this.#counted}` };
   }
 

@@ -39,10 +39,17 @@ export const responseMutants: readonly Mutant[] = [
   },
   {
     name: 'a poll that finds a connection proves the database unchanged',
-    file: 'src/response-cache/write-monitor.ts',
-    text: 'else if (isUnused) state',
-    replacement: 'else state',
+    file: 'src/postgres/change-counters.ts',
+    text: 'now?.isUnused === true && now.fingerprint === proof',
+    replacement: 'now?.fingerprint === proof',
     seed: 13,
+  },
+  {
+    name: 'the counters are read before the sessions',
+    file: 'src/postgres/change-counters.ts',
+    text: 'numbackends = 0 as "isUnused",',
+    replacement: 'tup_inserted, numbackends = 0 as "isUnused",',
+    seed: 1017,
   },
   {
     name: 'a fingerprint proves also what was before it',

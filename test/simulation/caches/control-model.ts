@@ -1,6 +1,6 @@
 import { type ChangeTopic, changeChannel, changeTopics } from '../../../src/control/change-topics.ts';
 import { type CacheWorld, Channel } from './cache-world.ts';
-import type { PolledRow, TenantServer } from './tenant-server.ts';
+import type { TenantServer } from './tenant-server.ts';
 import type { VirtualProcess } from './virtual-process.ts';
 
 type Row = Record<string, unknown>;
@@ -41,7 +41,7 @@ export class ControlModel {
       this.notify(values[0] as string[]);
       return [];
     }
-    if (name === 'write_monitor') return this.#server.poll(text) as PolledRow[] as unknown as Row[];
+    if (name === 'write_monitor') return this.#server.poll(text).map(row => ({ ...row }));
     const found = this.#row(name, String(values[0]));
     return found ? [{ ...found }] : [];
   }

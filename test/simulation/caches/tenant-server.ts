@@ -1,11 +1,5 @@
+import type { DatabaseCounters } from '../../../src/postgres/change-counters.ts';
 import type { CacheWorld } from './cache-world.ts';
-
-/** A row of the write monitor's poll. */
-export interface PolledRow {
-  isUnused: boolean;
-  fingerprint: string;
-  source: string;
-}
 
 interface Commit {
   readonly at: number;
@@ -64,7 +58,7 @@ export class TenantServer {
    * Returns the statistics of each database. The columns are read in the order of the statement, with a pause: the
    * connections before the counters, or the reverse.
    */
-  poll(text: string): PolledRow[] {
+  poll(text: string): DatabaseCounters[] {
     const counters = (): string[] => this.databases.map(({ counter }) => `${this.run} ${counter}`);
     const connections = (): boolean[] => this.databases.map(({ sessions }) => sessions.size === 0);
     const isConnectionsFirst = text.indexOf('numbackends') < text.indexOf('tup_inserted');
@@ -79,6 +73,7 @@ export class TenantServer {
     const first = isConnectionsFirst ? unused : connections();
     const last = isConnectionsFirst ? counters() : fingerprints;
     return this.databases.map((database, index) => ({
+      name: database.name,
       isUnused: first[index] as boolean,
       fingerprint: `${database.oid} ${last[index]}`,
       source: database.source,
