@@ -1,7 +1,6 @@
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
-import { runScript } from '../../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { eventually } from '../../support/eventually.ts';
 import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
@@ -67,21 +66,17 @@ describe('migrations of databases whose catalogs are recorded', () => {
   let nextWithRows: NextBuild;
   const databases = new Map<string, string>();
 
+  before(async () => {
+    [next, nextWithRows] = await Promise.all([makeNextBuild(definitions), makeNextBuild(dependsOnRows)]);
+  });
+  after(() => Promise.all([next.remove(), nextWithRows.remove()]));
   beforeEach(async () => {
-    [dedicated, next, nextWithRows] = await Promise.all([
-      createDedicatedServer(['log_statement=all', 'log_line_prefix=%d:', 'synchronous_commit=on']),
-      makeNextBuild(definitions),
-      makeNextBuild(dependsOnRows),
-    ]);
+    dedicated = await createDedicatedServer(['log_statement=all', 'log_line_prefix=%d:', 'synchronous_commit=on']);
     for (const slug of slugs) databases.set(slug, (await dedicated.provision(slug)).tenant.databaseName);
     await migrate();
     await rollBack();
   });
-  afterEach(async () => {
-    await dedicated.close();
-    await next.remove();
-    await nextWithRows.remove();
-  });
+  afterEach(() => dedicated.close());
 
   const sql = (slug: string, text: string) => dedicated.sql(text, databases.get(slug));
 
@@ -96,12 +91,11 @@ describe('migrations of databases whose catalogs are recorded', () => {
 
   /** Undoes the migration of all tenants, which records their catalogs. */
   async function rollBack(...only: string[]): Promise<void> {
-    const results = await Promise.all(
-      (only.length > 0 ? only : slugs).map(slug =>
-        runScript(next.file('scripts/tenant.ts'), ['rollback', slug, '--yes'], dedicated.environment),
-      ),
-    );
-    expect(results.filter(({ code }) => code !== 0)).to.deep.equal([]);
+    for (const slug of only.length > 0 ? only : slugs) {
+      const args = ['rollback', slug, '--yes'];
+      const { code, stderr } = await runCommand(next.file('scripts/tenant.ts'), args, dedicated.environment);
+      expect(code, stderr).to.equal(0);
+    }
   }
 
   const provedOf = (outcomes: Map<string, Outcome>) =>
