@@ -64,7 +64,7 @@ describe('program of the command line', () => {
 
   it('help loads no module of a command, and list loads no entity manager', async () => {
     const load = async (...args: string[]): Promise<string> => {
-      const options = ['--import', traceModules, ...nodeOptions, 'scripts/backoffice.ts', ...args];
+      const options = ['--import', traceModules, ...nodeOptions(), 'scripts/backoffice.ts', ...args];
       return (await run(process.execPath, options)).stderr;
     };
     const [help, list] = await Promise.all([load('--help'), load('list')]);

@@ -16,7 +16,7 @@ describe('questions of the command line', () => {
 
   /** Runs a command on a terminal, and types the answers, each when its question is on the screen. */
   async function onTerminal(args: string[], answers: [question: string, answer: string][]) {
-    const line = [process.execPath, ...nodeOptions, `${root}scripts/backoffice.ts`, ...args].join(' ');
+    const line = [process.execPath, ...nodeOptions(), `${root}scripts/backoffice.ts`, ...args].join(' ');
     const running = startProgram('script', ['-qefc', line, '/dev/null'], { ...world.environment, TERM: 'dumb' });
     for (const [question, answer] of answers) {
       await eventually(async () => running.output.stdout.includes(question));
