@@ -32,7 +32,7 @@ export async function mochaGlobalSetup(): Promise<void> {
   folder = await makeServerFolder('test');
   postgres = await startEmbeddedPostgres(folder, {
     // Without autovacuum the server itself neither connects to a database nor writes to it.
-    settings: [...quickSettings, 'autovacuum=off', 'max_connections=300'],
+    settings: [...quickSettings, 'autovacuum=off', 'max_connections=500'],
   });
   process.env.TEST_POSTGRES_URL = postgres.url;
   process.env.TEST_SERVER_FOLDER = folder;
