@@ -10,7 +10,7 @@ import { Client } from './support/client.ts';
 import { eventually } from './support/eventually.ts';
 import { rawRequest, sendRaw } from './support/raw-http.ts';
 import { type SilentProxy, startSilentProxy } from './support/silent-proxy.ts';
-import { createWorld, sql, type World } from './support/world.ts';
+import { sql, useWorld } from './support/world.ts';
 
 /**
  * Long, because on a busy machine what succeeds takes a second too; below the time to connect to the control database
@@ -24,7 +24,7 @@ const statuses = '/api/v1/EntityStatus';
 const readThrough = { 'Cache-Control': 'no-cache' };
 
 describe('deadline of a request', () => {
-  let world: World;
+  const world = useWorld();
   let proxy: SilentProxy;
   let installation: Installation;
   let service: RunningServer;
@@ -32,9 +32,6 @@ describe('deadline of a request', () => {
   let anonymous: Client;
   let url: string;
 
-  before(async () => {
-    world = await createWorld();
-  });
   beforeEach(async () => {
     proxy = await startSilentProxy();
     const databaseUrl = proxy.through(world.installation.controlUrl);
@@ -54,7 +51,6 @@ describe('deadline of a request', () => {
     await service.stop();
     await installation.close();
   });
-  after(() => world.close());
 
   /**
    * Checks that each response is 503 `unavailable`, not before the deadline, and before the wait for a connection would

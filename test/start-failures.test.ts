@@ -8,14 +8,10 @@ import { databaseUrl } from '../src/control/server-urls.ts';
 import type { ScriptResult } from './support/command-line.ts';
 import { runCommand } from './support/run-command.ts';
 import { postgresUrl } from './support/test-server.ts';
-import { createWorld, type World } from './support/world.ts';
+import { useWorld } from './support/world.ts';
 
 describe('failures that an operator can resolve', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   function expectOneLine({ code, stdout, stderr }: ScriptResult, text: string): void {
     expect({ code, stdout, stderr }).to.deep.equal({ code: 1, stdout: '', stderr: `${text}\n` });

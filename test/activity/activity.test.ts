@@ -11,22 +11,20 @@ import { auditOf, expectRefused, withField } from '../resources/expect.ts';
 import { int, text } from '../resources/field-values.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { startSilentProxy } from '../support/silent-proxy.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld, type World } from '../support/world.ts';
 
 const path = '/api/v1/Activity';
 const rights = ['full.read', 'full.manage'];
 
 describe('activities', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let globex: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     globex = await world.login(world.globex);
   });
-  after(() => world.close());
 
   const record = async (body: object, client = admin): Promise<ApiResponse['body']> => {
     const response = await client.post(path, { ActivityCode: 1, ...body });

@@ -5,19 +5,17 @@ import { findTenant } from '../../src/operator/tenants/tenants.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { type AuditEntry, auditOf, expectRefused, newestAudit } from '../resources/expect.ts';
 import type { Client } from '../support/client.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/AuditLog';
 
 describe('audit log', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   const read = async (query = '', client = admin): Promise<AuditEntry[]> => {
     const { status, body } = await client.get(`${path}${query}`);

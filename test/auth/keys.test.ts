@@ -12,23 +12,21 @@ import { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { unlessLate } from '../support/late-refusals.ts';
 import { runCommand } from '../support/run-command.ts';
-import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { type TestTenant, useWorld } from '../support/world.ts';
 import { controlSql } from './sample-users.ts';
 import { expectNotLogged } from './secrets.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('signing keys', () => {
-  let world: World;
+  const world = useWorld();
   /** URL of the second process of the service. */
   let otherUrl: string;
   const secrets = new Set<string>();
 
   before(async () => {
-    world = await createWorld();
     otherUrl = (await world.startAnotherServer()).url;
   });
-  after(() => world.close());
 
   const keys = (slug = 'acme') => listKeys(world.installation, slug);
   const active = async (slug = 'acme'): Promise<string[]> =>

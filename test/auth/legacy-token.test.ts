@@ -3,7 +3,7 @@ import { addClient, listClients, revokeClient } from '../../src/operator/tenants
 import { setDisabled } from '../../src/operator/tenants/users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
+import { sql, type TestTenant, useWorld } from '../support/world.ts';
 import { comparable } from './responses.ts';
 import { addSampleUser, controlSql, type SampleUser } from './sample-users.ts';
 import { expectNotLogged, expectNotStored } from './secrets.ts';
@@ -20,21 +20,19 @@ interface TestClient {
 }
 
 describe('legacy tokens', () => {
-  let world: World;
+  const world = useWorld();
   /** URL of the second process of the service. */
   let otherUrl: string;
   let apiClient: TestClient;
   const secrets = new Set<string>();
 
   before(async () => {
-    world = await createWorld();
     otherUrl = (await world.startAnotherServer()).url;
     for (const tenant of [world.acme, world.globex]) await enable(tenant, true);
     apiClient = await addTestClient(world.acme);
     await eventually(async () => (await generate(apiClient)).status === 200, announcedMs);
     await eventually(async () => (await generate(await addTestClient(world.globex))).status === 200, announcedMs);
   });
-  after(() => world.close());
 
   const enable = (tenant: TestTenant, on: boolean) =>
     controlSql(world, `update tenants set features = ?::text[] where id = ?`, [

@@ -3,7 +3,7 @@ import { rememberNetwork } from '../../src/auth/login-networks.ts';
 import { transactControl } from '../../src/control/database.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { Client } from '../support/client.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { controlSql } from './sample-users.ts';
 
 interface Access {
@@ -14,14 +14,12 @@ interface Access {
 }
 
 describe('networks that users have logged in from', () => {
-  let world: World;
+  const world = useWorld();
   let url: string;
 
   before(async () => {
-    world = await createWorld();
     ({ url } = await world.startAnotherServer({ TRUSTED_PROXIES: '127.0.0.1' }));
   });
-  after(() => world.close());
   afterEach(() => controlSql(world, 'delete from login_networks'));
 
   const logIn = async (address: string): Promise<void> => {

@@ -11,16 +11,12 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { type RunningServer, startServer } from '../../src/server.ts';
 import { runCommand } from '../support/run-command.ts';
 import { controlTemplate, postgresUrl } from '../support/test-server.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
 
 describe('master key of an installation', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   it('a master key that opens none of the secrets is never taken for that of the installation', async () => {
     const old = world.environment.MASTER_KEY ?? '';

@@ -2,19 +2,14 @@ import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 import { activeKey, claimsOf, resignToken } from './forge.ts';
 import { addSampleUser, controlSql } from './sample-users.ts';
 
 const path = '/api/v1/auth/me';
 
 describe('current user', () => {
-  let world: World;
-
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   const setPermissions = (role: string, granted: string[]) =>
     controlSql(world, 'update roles set permissions = ?::text[] where name = ?', [`{${granted.join(',')}}`, role]);

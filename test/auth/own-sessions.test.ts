@@ -4,7 +4,7 @@ import { permissions as allPermissions } from '../../src/control/permissions.ts'
 import { addClient } from '../../src/operator/tenants/clients.ts';
 import { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { type TestTenant, useWorld } from '../support/world.ts';
 import { claimsOf } from './forge.ts';
 import { comparable } from './responses.ts';
 import { addSampleUser, controlSql, type SampleUser } from './sample-users.ts';
@@ -20,16 +20,14 @@ interface SessionView {
 }
 
 describe('sessions of the current user', () => {
-  let world: World;
+  const world = useWorld();
   /** URL of a second server of the service. */
   let otherUrl: string;
   const secrets = new Set<string>();
 
   before(async () => {
-    world = await createWorld();
     otherUrl = (await world.startAnotherServer()).url;
   });
-  after(() => world.close());
 
   const addUser = async (tenant: TestTenant = world.acme, role = 'Member'): Promise<SampleUser> => {
     const added = await addSampleUser(world, tenant, { role });

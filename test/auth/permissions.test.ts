@@ -3,7 +3,7 @@ import { type Permission, permissions } from '../../src/control/permissions.ts';
 import { documentedRoutes } from '../../src/routes.ts';
 import type { Access, TenantRoute } from '../../src/tenancy/define-route.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 /**
  * The access that each group of routes requires, by the start of the path. This table repeats the route definitions on
@@ -37,14 +37,12 @@ const expected: Record<string, { read: Access; write: Access }> = {
 };
 
 describe('permissions', () => {
-  let world: World;
+  const world = useWorld();
   let routes: TenantRoute[];
 
   before(async () => {
-    world = await createWorld();
     routes = documentedRoutes();
   });
-  after(() => world.close());
 
   const routesWithUser = (): TenantRoute[] =>
     routes.filter(({ access }) => !['anonymous', 'optional', 'client'].includes(access));

@@ -4,7 +4,7 @@ import { encodeRefreshToken } from '../../src/auth/refresh-token.ts';
 import { setPassword } from '../../src/operator/tenants/users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
+import { sql, type TestTenant, useWorld } from '../support/world.ts';
 import { activeKey, claimsOf, resignToken } from './forge.ts';
 import { comparable } from './responses.ts';
 import { addSampleUser, controlSql } from './sample-users.ts';
@@ -16,7 +16,7 @@ interface SessionRow {
 }
 
 describe('sessions', () => {
-  let world: World;
+  const world = useWorld();
   /** The response that every rejected refresh must equal. */
   let rejection: Record<string, unknown>;
 
@@ -38,10 +38,8 @@ describe('sessions', () => {
     }, 1_000);
 
   before(async () => {
-    world = await createWorld();
     rejection = comparable(await refresh('x'));
   });
-  after(() => world.close());
 
   describe('refresh of a session', () => {
     it('a refresh returns a new pair of tokens, and the previous access token stays valid', async () => {

@@ -8,20 +8,16 @@ import {
 } from '../../src/control/token-lifetime.ts';
 import { rotateKey } from '../../src/operator/tenants/keys.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { activeKey } from './forge.ts';
 import { controlSql } from './sample-users.ts';
 
 describe('lifetime of access tokens', () => {
-  let world: World;
+  const world = useWorld();
 
-  before(async () => {
-    world = await createWorld();
-  });
   afterEach(() => {
     world.clock.offsetSeconds = 0;
   });
-  after(() => world.close());
 
   it('a retired key verifies longer than any token that it signed is accepted, and at least 30 minutes', () => {
     expect(maxRetiredTokenSeconds).to.be.above(accessTokenLifetimeSeconds + clockSkewSeconds);

@@ -1,15 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { activeKey, claimsOf, forgeToken, resignToken } from './forge.ts';
 
 describe('reason of a 401', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   const metrics = async (): Promise<string> =>
     (await fetch(`http://127.0.0.1:${world.service.managementPort}/metrics`)).text();

@@ -12,22 +12,20 @@ import {
 import { accessTokenLifetimeSeconds } from '../../src/control/token-lifetime.ts';
 import { root, startProgram } from '../support/command-line.ts';
 import { compile, compileProject } from '../support/compile.ts';
-import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { type TestTenant, useWorld } from '../support/world.ts';
 
 const countries = '/api/v1/Countries';
 type Send = (request: Request) => Promise<Response>;
 
 describe('TypeScript client', () => {
-  let world: World;
+  const world = useWorld();
   /** Requests that reached the service, as method and path. */
   let sent: string[] = [];
 
   before(async () => {
-    world = await createWorld();
     const { POST } = await clientOf(world.globex);
     await POST(countries, { body: { CountryCode: 'G', CountryName: 'Only in globex' } });
   });
-  after(() => world.close());
   beforeEach(() => {
     sent = [];
   });

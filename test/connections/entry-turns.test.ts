@@ -7,24 +7,22 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { runScript, startScript } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const atOnce = 6;
 
 describe('connections of processes that start or end at the same moment', () => {
-  let world: World;
+  const world = useWorld();
   /** Without the rights of a superuser, to whom no limit applies. */
   const login = { user: `entry_${randomBytes(4).toString('hex')}`, password: randomBytes(12).toString('base64url') };
   let url: string;
 
   before(async () => {
-    world = await createWorld();
     await world.service.stop();
     url = databaseUrl(postgresUrl(), String(world.control.config.get('dbName')), login);
     await sql(`create role ${login.user} login password '${login.password}' in role postgres`);
   });
   after(async () => {
-    await world.close();
     await sql(`drop role ${login.user}`);
   });
 

@@ -8,23 +8,21 @@ import type { ApiResponse, Client } from '../support/client.ts';
 import { errorOf } from '../support/errors.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 import { tenantRecord } from '../tenancy/records.ts';
 
 const path = '/api/v1/EntityStatus';
 const insufficientPrivilege = '42501';
 
 describe('tenant identity', () => {
-  let world: World;
+  const world = useWorld();
   let acme: Client;
   let globex: Client;
 
   before(async () => {
-    world = await createWorld();
     acme = await world.login(world.acme);
     globex = await world.login(world.globex);
   });
-  after(() => world.close());
   afterEach(async () => {
     await eventually(async () => {
       for (const client of [acme, globex]) expect((await client.get(path)).status).to.equal(200);

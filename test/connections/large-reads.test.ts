@@ -5,7 +5,7 @@ import { type Deadline, withDeadline } from '../../src/deadline.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 const mebibyte = 1024 * 1024;
 const nextTurn = () => new Promise(setImmediate);
@@ -84,17 +84,15 @@ describe('large reads', () => {
 });
 
 describe('large reads of a service', () => {
-  let world: World;
+  const world = useWorld();
 
   before(async () => {
-    world = await createWorld();
     await sql(
       world.acme,
       `insert into activities (activity_code, comment, recorded_by, recorded_from)
          select i, repeat('x', 4000), 1, '127.0.0.1' from generate_series(1, 1000) i`,
     );
   });
-  after(() => world.close());
 
   it('the first large reads of a statement hold one result in memory, and 512 KiB each of the others', async () => {
     const { readMemory } = world.service.databases;

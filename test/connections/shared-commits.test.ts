@@ -7,7 +7,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { PoolError } from '../../src/postgres/database-error.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 type Changes = Pick<SharedCommits, 'change'>;
 
@@ -17,16 +17,14 @@ const maxGroupSize = 8; // changes that share a transaction
 const insertUnit = 'insert into units_of_measure (code, name) select unnest($1::text[]), $2';
 
 describe('commits that changes share', () => {
-  let world: World;
+  const world = useWorld({ TENANT_CONNECTIONS: String(maxConnections) });
   let admin: Client;
   let other: Client;
 
   before(async () => {
-    world = await createWorld({ TENANT_CONNECTIONS: String(maxConnections) });
     admin = await world.login(world.acme);
     other = await world.loginAs(world.acme, { permissions: ['settings.write'] });
   });
-  after(() => world.close());
   beforeEach(async () => {
     const name = randomUUID();
     await create(name);

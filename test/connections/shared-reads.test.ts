@@ -6,24 +6,22 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import type { RowValues, Statement } from '../../src/postgres/statement.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 const maxConnections = 2;
 const maxGroupSize = 8; // reads that share a connection
 const pidOf = 'select pg_backend_pid() as pid, $1::int as number';
 
 describe('connections that reads share', () => {
-  let world: World;
+  const world = useWorld({ TENANT_CONNECTIONS: String(maxConnections) });
   let admin: Client;
 
   before(async () => {
-    world = await createWorld({ TENANT_CONNECTIONS: String(maxConnections) });
     admin = await world.login(world.acme);
     await sql(world.acme, 'create table probes (id int primary key, name text); insert into probes values (1, null)');
     await openDatabase();
     await sql(world.acme, `grant select on probes to "${decodeURIComponent(new URL(database().url).username)}"`);
   });
-  after(() => world.close());
   beforeEach(() => openDatabase());
 
   const openDatabase = () => admin.get('/api/v1/Activity');

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 const tenantConnections = 3;
 /** The activity of each of these entities waits for the advisory lock with the number of the entity. */
@@ -12,11 +12,10 @@ const wideEntity = 74;
 const smallEntity = 75;
 
 describe('small reads of a tenant', () => {
-  let world: World;
+  const world = useWorld({ TENANT_CONNECTIONS: String(tenantConnections) });
   let admin: Client;
 
   before(async () => {
-    world = await createWorld({ TENANT_CONNECTIONS: String(tenantConnections) });
     admin = await world.login(world.acme);
     await sql(
       world.acme,
@@ -35,7 +34,6 @@ describe('small reads of a tenant', () => {
     // A sort would wait for the lock before the first row is sent.
     await sql(world.acme, `alter database "${world.acme.database}" set enable_sort to off`);
   });
-  after(() => world.close());
 
   const list = (query: string) => admin.get(`/api/v1/Activity?${query}`);
   const usage = () => world.service.databases.usage;

@@ -9,13 +9,13 @@ import { createTenantOrm } from '../../src/tenancy/tenant-orm.ts';
 import { tenantEntities } from '../../src/tenant-entities.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 import { tenantRecord } from '../tenancy/records.ts';
 
 const noConnections = { open: 0, inUse: 0, waiting: 0 };
 
 describe('tenant databases', () => {
-  let world: World;
+  const world = useWorld();
   let head: string;
   let acme: TenantRecord;
   let globex: TenantRecord;
@@ -24,7 +24,6 @@ describe('tenant databases', () => {
   const opened: TenantDatabases[] = [];
 
   before(async () => {
-    world = await createWorld();
     head = await tenantHead();
     const tenants = [world.acme, world.globex, await world.provision('initech')];
     all = await Promise.all(tenants.map(tenant => tenantRecord(world, tenant)));
@@ -35,7 +34,6 @@ describe('tenant databases', () => {
   afterEach(async () => {
     await Promise.all(opened.splice(0).map(databases => databases.close()));
   });
-  after(() => world.close());
 
   /** Creates tenant databases that are closed after the test. */
   function create({ connectionBudget = 8, tenantConnections = 2 } = {}): TenantDatabases {

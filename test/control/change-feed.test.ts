@@ -9,19 +9,18 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const maxDelayMs = 1_000; // the service promises that a revocation takes effect within this time
 
 describe('change feed', () => {
-  let world: World;
+  const world = useWorld();
   let controlName: string;
   /** Two servers of the service. */
   let servers: { url: string; managementPort: number }[];
 
   before(async () => {
-    world = await createWorld();
     controlName = decodeURIComponent(new URL(world.installation.controlUrl).pathname.slice(1));
     const another = await world.startAnotherServer();
     servers = [
@@ -29,7 +28,6 @@ describe('change feed', () => {
       { url: another.url, managementPort: another.service.managementPort },
     ];
   });
-  after(() => world.close());
 
   const control = (text: string, values: unknown[] = []) => world.control.em.fork().execute(text, values);
 

@@ -4,7 +4,7 @@ import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { type ChangeTopic, changeChannel, changeTopics } from '../../src/control/change-topics.ts';
 import { createDirectory } from '../../src/control/directory.ts';
 import { ResponseCache } from '../../src/response-cache/response-cache.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 interface Trigger {
   table: string;
@@ -27,18 +27,16 @@ class RecordingFeed extends ChangeFeed {
 const allTopics = '*';
 
 describe('change topics', () => {
-  let world: World;
+  const world = useWorld();
   let triggers: Trigger[];
 
   before(async () => {
-    world = await createWorld();
     triggers = await world.control.em.fork().execute<Trigger[]>(
       `select tgrelid::regclass::text as table, pg_get_triggerdef(t.oid) as definition, prosrc as body
          from pg_trigger t join pg_proc p on p.oid = tgfoid
         where not tgisinternal and prosrc like '%pg_notify%'`,
     );
   });
-  after(() => world.close());
 
   it('every topic is notified by a trigger of the control database, except the one that the service announces', () => {
     const notified = new Set(triggers.map(topicOf).filter(topic => topic !== allTopics));

@@ -8,18 +8,17 @@ import { type RunningServer, startServer } from '../../src/server.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('delivery proof of the change feed', () => {
-  let world: World;
+  const world = useWorld();
   let proxy: SilentProxy;
   let installation: Installation;
   let controlName: string;
 
   before(async () => {
-    world = await createWorld();
     controlName = new URL(world.installation.controlUrl).pathname.slice(1);
   });
   beforeEach(async () => {
@@ -31,7 +30,6 @@ describe('delivery proof of the change feed', () => {
     await installation.close();
     await proxy.close();
   });
-  after(() => world.close());
 
   const start = (): Promise<RunningServer> =>
     startServer({ config: world.config, installation, log: world.log, passwords: world.passwords });

@@ -3,21 +3,19 @@ import { expect } from 'chai';
 import { createSecretBox, owners } from '../../src/control/secret-box.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('secrets at rest', () => {
-  let world: World;
+  const world = useWorld();
   let acme: Client;
   let globex: Client;
 
   before(async () => {
-    world = await createWorld();
     acme = await world.login(world.acme);
     globex = await world.login(world.globex);
   });
-  after(() => world.close());
 
   const control = (text: string, values: unknown[] = []) =>
     world.control.em.fork().execute<Record<string, unknown>[]>(text, values);

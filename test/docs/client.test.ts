@@ -5,7 +5,7 @@ import openapiTS, { astToString, COMMENT_HEADER } from 'openapi-typescript';
 import type { components, paths } from '../../clients/typescript/src/api.ts';
 import { openApiText } from '../../src/docs/openapi-document.ts';
 import { routes } from '../support/contract.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 type Schemas = components['schemas'];
 
@@ -13,7 +13,7 @@ type Schemas = components['schemas'];
 type MediaType = 'application/json' | 'application/problem+json';
 
 describe('client generated from the OpenAPI document', () => {
-  let world: World;
+  const world = useWorld();
   let api: Client<paths, MediaType>;
   let tokens: Schemas['LoginResponse'] | undefined;
 
@@ -25,11 +25,9 @@ describe('client generated from the OpenAPI document', () => {
   };
 
   before(async () => {
-    world = await createWorld();
     api = createClient<paths, MediaType>({ baseUrl: world.url });
     api.use(sendToken);
   });
-  after(() => world.close());
 
   it('the committed types match the document; if not, run npm run -s openapi:types', async () => {
     const committed = await readFile(new URL('../../clients/typescript/src/api.ts', import.meta.url), 'utf8');

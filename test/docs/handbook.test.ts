@@ -7,7 +7,7 @@ import { documentPage, documents } from '../../src/docs/document-page.ts';
 import { WorkerMetrics } from '../../src/metrics/worker-metrics.ts';
 import { createProgram } from '../../src/operator/cli/program.ts';
 import type { Check } from '../../src/operator/doctor/finding.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -49,14 +49,12 @@ const checks: Record<Check, true> = {
 describe("operators' handbook", () => {
   let handbook: string;
   let program: Command;
-  let world: World;
+  const world = useWorld();
 
   before(async () => {
     handbook = await readFile(join(root, 'docs/operators.md'), 'utf8');
     program = await createProgram(() => true);
-    world = await createWorld();
   });
-  after(() => world.close());
 
   it('the handbook has a row for every setting, with the default of .env.example', async () => {
     const example = await readFile(join(root, '.env.example'), 'utf8');

@@ -5,7 +5,7 @@ import { pageOf } from '../../src/docs/reference.ts';
 import { problems } from '../../src/errors.ts';
 import type { Client } from '../support/client.ts';
 import { document, routes } from '../support/contract.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const referencePages = [...new Set(routes.map(({ tag }) => pageOf(tag)))];
 const htmlPaths = [
@@ -52,19 +52,17 @@ function rawGet(url: string, path: string, headers: Record<string, string> = {},
 }
 
 describe('documentation pages', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let authorization: Record<string, string>;
   /** The body of each HTML page, by path. */
   const pages = new Map<string, string>();
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     authorization = { Authorization: `Bearer ${admin.tokens?.accessToken}` };
     for (const path of htmlPaths) pages.set(path, (await rawGet(world.url, path)).body);
   });
-  after(() => world.close());
 
   for (const [path, type] of Object.entries(mediaTypes)) {
     it(`${path} is public, and its content security policy forbids every other origin`, async () => {

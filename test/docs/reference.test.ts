@@ -12,7 +12,7 @@ import { problems } from '../../src/errors.ts';
 import { root } from '../support/command-line.ts';
 import { compile } from '../support/compile.ts';
 import { document } from '../support/contract.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const groups = endpointGroups(document);
 const base = 'http://backoffice.test/';
@@ -88,12 +88,10 @@ describe('reference', () => {
 });
 
 describe('examples for curl', () => {
-  let world: World;
+  const world = useWorld();
   before(async function () {
     if (!(await promisify(execFile)('curl', ['--version']).catch(() => undefined))) return this.skip();
-    world = await createWorld();
   });
-  after(() => world?.close());
 
   it('a client that runs the examples logs in, then creates, reads, replaces and deletes a record', async () => {
     const { admin, guid } = world.acme;

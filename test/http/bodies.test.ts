@@ -2,7 +2,7 @@ import { gzipSync } from 'node:zlib';
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { rawRequest, sendRaw } from '../support/raw-http.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const login = '/api/v1/auth/login';
@@ -20,16 +20,14 @@ function padded(body: object, bytes: number): string {
 }
 
 describe('request bodies', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let named: Record<string, string>;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     named = { 'X-Tenant': world.acme.guid };
   });
-  after(() => world.close());
   afterEach('the service still responds, and the data of the other tenant is unchanged', async () => {
     expect((await admin.get(`${path}/1`)).status).to.equal(200);
     expect(await sql(world.globex, 'select 1 from entity_statuses')).to.have.length(3);

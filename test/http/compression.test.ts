@@ -3,7 +3,7 @@ import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from 'node:zlib'
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 const units = '/api/v1/UnitsOfMeasure';
 const currencies = '/api/v1/Currency';
@@ -17,11 +17,10 @@ interface RawResponse {
 }
 
 describe('compressed responses', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     for (const [tenant, name] of [
       [world.acme, 'Acme'],
@@ -37,7 +36,6 @@ describe('compressed responses', () => {
       `insert into currencies (code, name) select 'C' || i, 'Currency' from generate_series(1, 50) i`,
     );
   });
-  after(() => world.close());
 
   /** `fetch` would decode the body. */
   const get = (path: string, headers: Record<string, string> = {}, { client = admin, method = 'GET' } = {}) =>

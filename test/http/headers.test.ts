@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { type RawResult, rawRequest, sendRaw } from '../support/raw-http.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const collection = '/api/v1/EntityStatus';
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
@@ -24,16 +24,14 @@ function sendHead(path: string, { url, tokens }: Client, headers: Record<string,
 }
 
 describe('HTTP protocol', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let authorization: string;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     authorization = `Authorization: Bearer ${admin.tokens?.accessToken}`;
   });
-  after(() => world.close());
   afterEach('the service still responds', async () => {
     expect((await admin.get(collection)).status).to.equal(200);
   });

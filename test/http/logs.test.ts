@@ -4,7 +4,7 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { rawRequest, sendRaw } from '../support/raw-http.ts';
-import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
+import { sql, type TestTenant, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
@@ -16,14 +16,12 @@ interface Line {
 }
 
 describe('log of requests', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   const linesOf = (traceId: string): Line[] =>
     world.logs.filter(line => line.includes(traceId)).map(line => JSON.parse(line));

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 /** A metric of the text format of Prometheus. */
 interface Metric {
@@ -54,11 +54,7 @@ function parse(text: string): Map<string, Metric> {
 }
 
 describe('names of metrics', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld({ SMTP_URL: 'smtp://127.0.0.1:1' });
-  });
-  after(() => world.close());
+  const world = useWorld({ SMTP_URL: 'smtp://127.0.0.1:1' });
 
   const read = async (): Promise<string> =>
     (await fetch(`http://127.0.0.1:${world.service.managementPort}/metrics`)).text();

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { createMetrics } from '../../src/metrics/metrics.ts';
 import { apiRoutes } from '../../src/routes.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 /** Returns the value of one series in the text format, or 0 if the text does not have the series. */
 function value(text: string, series: string): number {
@@ -11,11 +11,7 @@ function value(text: string, series: string): number {
 }
 
 describe('metrics', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
   const readMetrics = async (): Promise<string> => {
     const response = await fetch(`http://127.0.0.1:${world.service.managementPort}/metrics`);
     expect(response.status).to.equal(200);

@@ -1,15 +1,10 @@
 import { expect } from 'chai';
 import { eventually } from '../support/eventually.ts';
 import { rawRequest, sendRaw } from '../support/raw-http.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 describe('bytes that are no request', () => {
-  let world: World;
-
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   const cases: [name: string, sent: string, status: number, code: string][] = [
     ['no HTTP at all', 'SSH-2.0-OpenSSH_9.6\r\n\r\n', 400, 'invalid_request'],

@@ -7,7 +7,7 @@ import type { Context } from 'koa';
 import { createDelay } from '../../src/http/rate-limit/rejection-delay.ts';
 import { type ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { type HeldTimers, holdTimers } from './held-timers.ts';
 
 const login = '/api/v1/auth/login';
@@ -16,7 +16,7 @@ const patienceMs = 30_000; // for 600 requests on a busy machine
 
 describe('delayed rejections of a server', function () {
   this.slow(4_000);
-  let world: World;
+  const world = useWorld();
   let limited: Client;
   let managementUrl: string;
   let stop: () => Promise<boolean>;
@@ -24,7 +24,6 @@ describe('delayed rejections of a server', function () {
   const email = 'nobody@acme.test';
 
   before(async () => {
-    world = await createWorld();
     const { service, url } = await world.startAnotherServer({ RATE_LIMIT_LOGIN: '1/15m' });
     limited = new Client(url);
     managementUrl = `http://127.0.0.1:${service.managementPort}`;
@@ -35,7 +34,6 @@ describe('delayed rejections of a server', function () {
     held = holdTimers(rejectionDelayMs);
   });
   afterEach(() => held.restore());
-  after(() => world?.close());
 
   it('300 waiting rejections hold back no other request, and end when their clients disconnect', async () => {
     const user = (await world.login(world.acme)).at(limited.url);

@@ -3,20 +3,18 @@ import { request } from 'node:http';
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/Imports?resource=Country';
 const file = 'CountryCode,CountryName\nFR,France\n';
 
 describe('Idempotency-Key of imports', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   const post = (key: string, body = file, target = path) =>
     admin.post(target, body, { 'Content-Type': 'text/csv', 'Idempotency-Key': key });

@@ -4,7 +4,7 @@ import { addClient } from '../../src/operator/tenants/clients.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 const csv = { 'Content-Type': 'text/csv' };
 
@@ -23,15 +23,13 @@ function ended(client: Client, path: string) {
 }
 
 describe('imports of CSV files', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
   });
-  after(() => world.close());
 
   const countAudit = async () =>
     (await sql<{ count: number }>(world.acme, 'select count(*)::int as count from audit_log'))[0]?.count;

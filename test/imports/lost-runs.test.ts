@@ -4,21 +4,19 @@ import { createImportQueue } from '../../src/imports/import-queue.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type TestTenant, type World } from '../support/world.ts';
+import { sql, type TestTenant, useWorld } from '../support/world.ts';
 
 const csv = { 'Content-Type': 'text/csv' };
 /** The advisory lock under which a tenant runs one import at a time. */
 const importLock = 727_111;
 
 describe('imports whose process or queue entry is lost', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   const control = (text: string, values: unknown[] = []) =>
     world.control.em.fork().execute<{ id: string }[]>(text, values);

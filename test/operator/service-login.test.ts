@@ -8,12 +8,12 @@ import { sqlState } from '../../src/postgres/database-error.ts';
 import { startServer } from '../../src/server.ts';
 import { Client } from '../support/client.ts';
 import { runCommand } from '../support/run-command.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld, type World } from '../support/world.ts';
 
 const insufficientPrivilege = '42501';
 
 describe('login of the service', () => {
-  let world: World;
+  const world = useWorld();
   let serviceUrl: string;
 
   const makeLogin = async (): Promise<string> => {
@@ -35,10 +35,8 @@ describe('login of the service', () => {
     );
 
   before(async () => {
-    world = await createWorld();
     serviceUrl = await makeLogin();
   });
-  after(() => world.close());
 
   it('the service runs with the login that service-login prints, and serves all tenants', async () => {
     const installation = await open(serviceUrl);

@@ -3,18 +3,16 @@ import { expect } from 'chai';
 import { addSampleUser, controlSql } from '../auth/sample-users.ts';
 import type { Client } from '../support/client.ts';
 import { runCommand } from '../support/run-command.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { addRole, expectProblem, insertWithoutTriggers, invitation, rolesPath, usersPath } from './people-world.ts';
 
 describe('what people add to the control database', () => {
-  let world: World;
+  const world = useWorld({ RATE_LIMIT_PEOPLE: '5/24h' });
   let admin: Client;
 
   before(async () => {
-    world = await createWorld({ RATE_LIMIT_PEOPLE: '5/24h' });
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   const administrator = async (): Promise<Client> =>
     world.login(world.acme, await addSampleUser(world, world.acme, { role: 'Administrator' }));

@@ -3,18 +3,16 @@ import { withConnection } from '../../src/postgres/connection.ts';
 import { controlSql } from '../auth/sample-users.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { expectProblem, insertWithoutTriggers, invitation, rolesPath, usersPath } from './people-world.ts';
 
 describe('load of the control database', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   it('slow lists of one tenant leave the connections of the control database to the logins of others', async () => {
     const requests = 2 * world.config.controlConnections;

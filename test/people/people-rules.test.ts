@@ -4,26 +4,24 @@ import { addSampleUser, controlSql } from '../auth/sample-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { redisInstalled, startRedis } from '../support/redis.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 import { addRole, changed, expectProblem, invitation, ownRecord, rolesPath, usersPath } from './people-world.ts';
 
 /** What an administrator needs to manage Members. */
 const managing = [...permissions.filter(permission => permission.endsWith('.read')), 'users.manage'] as const;
 
 describe('management of people', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   /** An administrator who has `users.manage` and the permissions of a Member, and no others. */
   let manager: Client;
   let self: ApiResponse;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     manager = await world.loginAs(world.acme, { permissions: [...managing] });
     self = await ownRecord(world, manager);
   });
-  after(() => world.close());
 
   const pathOf = ({ body }: ApiResponse, action = '') => `${usersPath}/${body.Id}${action}`;
   const recordOf = async (user: { id: number }): Promise<ApiResponse> => admin.get(`${usersPath}/${user.id}`);

@@ -3,22 +3,20 @@ import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const statuses = '/api/v1/EntityStatus';
 /** A request on a frozen connection fails after 9 s on an idle machine, and never without the limit of silence. */
 const maxFailureMs = 60_000;
 
 describe('dead connections', () => {
-  let world: World;
+  const world = useWorld({ TENANT_CONNECTIONS: '2', CONTROL_CONNECTIONS: '2' });
   let admin: Client;
   const logIn = () => world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
 
   before(async () => {
-    world = await createWorld({ TENANT_CONNECTIONS: '2', CONTROL_CONNECTIONS: '2' });
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   describe('connections cut in a transaction', () => {
     it('a cut connection to a tenant database leaves its pool, and later requests succeed', async () => {

@@ -7,7 +7,7 @@ import { tenantHead } from '../../src/operator/schema/tenant-head.ts';
 import { connectionConfig } from '../../src/postgres/connection.ts';
 import { dropDeadConnections } from '../../src/postgres/dead-connections.ts';
 import { type SilentProxy, startSilentProxy } from '../support/silent-proxy.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { tenantRecord } from '../tenancy/records.ts';
 
 const silenceMs = 1_000;
@@ -15,17 +15,13 @@ const silenceMs = 1_000;
 const patienceMs = 30_000;
 
 describe('silence limit of database connections', () => {
-  let world: World;
+  const world = useWorld();
   let proxy: SilentProxy;
 
-  before(async () => {
-    world = await createWorld();
-  });
   beforeEach(async () => {
     proxy = await startSilentProxy();
   });
   afterEach(() => proxy.close());
-  after(() => world.close());
 
   /** Returns the milliseconds until the query fails. */
   async function failsAfter(query: () => Promise<unknown>): Promise<number> {

@@ -5,7 +5,7 @@ import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { postgresUrl } from '../support/test-server.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 import { examples, requiredOnly } from './examples.ts';
 import { expectRefused } from './expect.ts';
 import type { References } from './field-values.ts';
@@ -39,14 +39,12 @@ const specialLetters = [
 const anyCode = fc.array(fc.constantFrom(...specialLetters), { minLength: 1, maxLength: 5 }).map(all => all.join(''));
 
 describe('codes', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   for (const [name, example] of Object.entries(examples)) {
     const { path, unique, key: idField, lookup } = example;

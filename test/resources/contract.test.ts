@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import { resources } from '../../src/resources/index.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 import { type Example, examples, referenced, requiredOnly } from './examples.ts';
 import { auditOf, expectRefused, newestAudit, withField } from './expect.ts';
 import type { References } from './field-values.ts';
@@ -41,7 +41,7 @@ const invalidCodes = [
 ];
 
 describe('contract of the resources', () => {
-  let world: World;
+  const world = useWorld({ ACQUIRE_TIMEOUT_MS: '8000' }); // 50 requests at a time, on a busy machine too
   let admin: Client;
   let globex: Client;
   let adminGuid: string;
@@ -49,7 +49,6 @@ describe('contract of the resources', () => {
   const clients = new Map<string, Promise<Client>>();
 
   before(async () => {
-    world = await createWorld({ ACQUIRE_TIMEOUT_MS: '8000' }); // 50 requests at a time, on a busy machine too
     admin = await world.login(world.acme);
     globex = await world.login(world.globex);
     adminGuid = (await admin.get('/api/v1/auth/me')).body.userGuid;
@@ -60,7 +59,6 @@ describe('contract of the resources', () => {
       entityId: (await admin.post('/api/v1/Entities', referenced.entity)).body.Id,
     };
   });
-  after(() => world.close());
 
   /** Returns a client of an acme user with exactly these permissions. */
   const userWith = (...granted: string[]): Promise<Client> => {

@@ -1,19 +1,17 @@
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/Countries';
 
 describe('countries', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   it('a PUT finds a country by the code in the body in any letter case, and keeps the stored spelling', async () => {
     await admin.post(path, { CountryCode: 'No', CountryName: 'Norwegen' });

@@ -1,19 +1,17 @@
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/Currency';
 
 describe('currencies', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   it('a currency code is three capital letters, and small letters are refused instead of converted', async () => {
     for (const Code of ['eur', 'Eur', 'EU', 'EURO', 'E1R', 'ÉUR', 'ＥＵＲ']) {

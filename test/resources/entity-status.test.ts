@@ -1,19 +1,17 @@
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('entity statuses', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   it('a new tenant has the entity statuses Prospect, Active and Inactive, ordered by weighting', async () => {
     for (const client of [admin, await world.login(world.globex)]) {

@@ -1,21 +1,19 @@
 import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import type { Client } from '../support/client.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 import { expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/Entities';
 const shop = { Name: 'Corner Shop', EntityType: 'customer' };
 
 describe('entities', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   const create = async (more: object = {}): Promise<Record<string, never>> => {
     const response = await admin.post(path, { ...shop, ...more });

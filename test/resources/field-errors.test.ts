@@ -1,17 +1,15 @@
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 describe('errors of fields', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   const errorsOf = ({ status, body }: ApiResponse) => {
     expect(status, JSON.stringify(body)).to.equal(400);

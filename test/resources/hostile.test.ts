@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { resources } from '../../src/resources/index.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld, type World } from '../support/world.ts';
 import { type Example, examples, referenced } from './examples.ts';
 import { expectRefused, withField } from './expect.ts';
 import type { References } from './field-values.ts';
@@ -39,14 +39,13 @@ const anyValue = fc.oneof(
 );
 
 describe('hostile input', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let refs: References;
   /** The row counts of the other tenant. */
   let otherRows: object[];
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     refs = {
       statusId: (await admin.post('/api/v1/EntityStatus', referenced.status)).body.Id,
@@ -56,7 +55,6 @@ describe('hostile input', () => {
     };
     otherRows = await rowsOf(world);
   });
-  after(() => world.close());
   afterEach('the other tenant has the same rows, no error was logged, and the service responds', async () => {
     expect(await rowsOf(world)).to.deep.equal(otherRows);
     expect(world.logs.filter(line => JSON.parse(line).level >= 50)).to.deep.equal([]);

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 import { expectRefused, newestAudit } from './expect.ts';
 
 const statuses = '/api/v1/EntityStatus';
@@ -18,16 +18,14 @@ const outcome = ({ status, headers, body }: ApiResponse) => ({
 const replayed = ({ headers }: ApiResponse) => headers.get('idempotency-replayed');
 
 describe('Idempotency-Key', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let globex: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     globex = await world.login(world.globex);
   });
-  after(() => world.close());
 
   it('a POST that is repeated with its key makes one record, one audit entry, and returns the same response', async () => {
     const audited = await newestAudit(admin);

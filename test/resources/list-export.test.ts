@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { csvRow, readText } from '../../src/http/csv.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 const csv = { Accept: 'text/csv' };
 
@@ -27,11 +27,10 @@ function cellOf(value: unknown): string {
 }
 
 describe('exports of lists as CSV', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     await sql(
       world.acme,
@@ -53,7 +52,6 @@ describe('exports of lists as CSV', () => {
     await sql(world.globex, `insert into currencies (code, name) values ('GBP', 'Pound of globex')`);
     for (const EntityId of [1, 2]) await admin.post('/api/v1/Activity', { ActivityCode: -7, EntityId });
   });
-  after(() => world.close());
 
   const rowsOf = async (path: string, client = admin): Promise<string[][]> => {
     const { status, body } = await client.get(path, csv);

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import type { Client } from '../support/client.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 /** A row of the table `activities`, as the model stores it. */
 interface Row {
@@ -127,17 +127,15 @@ function compareRows(keys: { name: string; descending: boolean }[]): (one: Row, 
 }
 
 describe('list pages beside a model in memory', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let rows: Row[] = [];
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     await sql(world.acme, 'alter table activities disable trigger append_only');
     await insert(fc.sample(newRow, { numRuns: 60, seed: 1 }));
   });
-  after(() => world.close());
 
   async function insert(added: NewRow[]): Promise<void> {
     const inserted = await sql<{ id: string }>(

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 interface Currency {
   Id: number;
@@ -18,11 +18,10 @@ function next({ headers }: ApiResponse): string {
 }
 
 describe('list parameters', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     await sql(
       world.acme,
@@ -38,7 +37,6 @@ describe('list parameters', () => {
       `insert into entities (name, entity_type) values ('One', 'customer'), ('Two', 'supplier'), ('Three', 'customer')`,
     );
   });
-  after(() => world.close());
 
   const list = async (query: string) => codes(await admin.get(`${currencies}?${query}`));
 

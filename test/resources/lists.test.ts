@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 /** Texts that JSON has to escape, or that an encoder could confuse. */
 const texts = [
@@ -12,12 +12,11 @@ const texts = [
 ];
 
 describe('lists that PostgreSQL encodes', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let token: string;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     token = (await admin.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid })).body
       .accessToken;
@@ -63,7 +62,6 @@ describe('lists that PostgreSQL encodes', () => {
       await admin.post('/api/v1/Activity', { ActivityCode: i, Comment: text.replace(/\p{Cc}/gu, '') });
     }
   });
-  after(() => world.close());
 
   const textOf = async (path: string): Promise<string> =>
     (

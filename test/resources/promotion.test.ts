@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { permissions } from '../../src/control/permissions.ts';
 import type { Client } from '../support/client.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { auditOf, expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/Promotions';
@@ -9,14 +9,13 @@ const percentage = { Name: 'Spring', DiscountType: 'Percentage', DiscountValue: 
 let count = 0;
 
 describe('promotions', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let supplier: number;
   let customer: number;
   let krone: number;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     const entity = async (Name: string, EntityType: string): Promise<number> =>
       (await admin.post('/api/v1/Entities', { Name, EntityType })).body.Id;
@@ -24,7 +23,6 @@ describe('promotions', () => {
     customer = await entity('Corner Shop', 'customer');
     krone = (await admin.post('/api/v1/Currency', { Code: 'NOK', Name: 'Krone' })).body.Id;
   });
-  after(() => world.close());
 
   const createPromotion = async (more: object = {}): Promise<{ Id: number; PromoCode: string }> => {
     const response = await admin.post(path, { PromoCode: `P${++count}`, ...percentage, ...more });

@@ -1,19 +1,17 @@
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 import { expectRefused, newestAudit } from './expect.ts';
 
 const path = '/api/v1/SystemOptions';
 
 describe('system options', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   it('a system option is active and created now, unless the request says otherwise', async () => {
     const started = Date.now();

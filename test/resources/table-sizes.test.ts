@@ -3,7 +3,7 @@ import { readSchemaSteps } from '../../src/operator/schema/schema-steps.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { resources } from '../../src/resources/index.ts';
 import type { Client } from '../support/client.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 import { examples } from './examples.ts';
 import { expectRefused, newestAudit } from './expect.ts';
 
@@ -11,17 +11,15 @@ const path = '/api/v1/SystemOptions';
 const option = (value = 'on') => ({ SystemOptionTypeId: 1, Value: value });
 
 describe('sizes of tables with unpaged lists', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let globex: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     globex = await world.login(world.globex);
     await enlargeFiles();
   });
-  after(() => world.close());
 
   /** Leaves the tables the files of many deleted rows, so that low limits, which tests reach soon, hold for them. */
   async function enlargeFiles(): Promise<void> {

@@ -1,22 +1,20 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import type { Client } from '../support/client.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 import { expectRefused } from './expect.ts';
 
 const path = '/api/v1/TaxCodes';
 
 describe('tax codes', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let id: number;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
     id = (await admin.post(path, { Code: 'VAT', Name: 'Standard', Rate: 25 })).body.Id;
   });
-  after(() => world.close());
 
   const setRate = (Rate: unknown) => admin.put(`${path}/${id}`, { Code: 'VAT', Name: 'Standard', Rate });
 

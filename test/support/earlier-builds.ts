@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import type { MigrationFolder } from '../../src/postgres/migration-names.ts';
 import { loadMigrations } from '../../src/postgres/migration-steps.ts';
 import { runScript } from './command-line.ts';
+import { endCommands } from './run-command.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const run = promisify(execFile);
@@ -37,7 +38,14 @@ export async function checkOut(commit: string): Promise<EarlierBuild> {
   const folder = await mkdtemp(join(tmpdir(), 'backoffice-earlier-'));
   await run('sh', ['-c', 'git archive "$0" | tar -x -C "$1"', commit, folder], { cwd: root });
   await symlink(join(root, 'node_modules'), join(folder, 'node_modules'));
-  return { commit, folder, remove: () => rm(folder, { recursive: true }) };
+  return {
+    commit,
+    folder,
+    remove: () => {
+      endCommands(folder);
+      return rm(folder, { recursive: true });
+    },
+  };
 }
 
 /** Checks out the newest commit whose command line runs: one in the middle of a series may not. */

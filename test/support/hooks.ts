@@ -11,6 +11,7 @@ import { headFingerprint } from '../../src/operator/schema/template-fingerprint.
 import { timeLimits, withConnection } from '../../src/postgres/connection.ts';
 import { quickenLogins } from './quick-logins.ts';
 import { makeServerFolder } from './server-folder.ts';
+import { slowestFiles, timeFiles } from './slowest-files.ts';
 import { controlTemplate, quickSettings, server } from './test-server.ts';
 import { makeWorldTemplate } from './world-template.ts';
 
@@ -19,6 +20,8 @@ for (const kind of ['operator', 'migrations', 'move', 'doctor'] as const)
   Object.assign(timeLimits[kind], { connectMs: 30_000 });
 // Below the 9 s that requests wait in test/operator/databases.
 Object.assign(timeLimits.move, { lockMs: 8_000 });
+
+export const mochaHooks = timeFiles;
 
 let folder: string;
 let postgres: EmbeddedPostgres | undefined;
@@ -29,7 +32,7 @@ export async function mochaGlobalSetup(): Promise<void> {
   folder = await makeServerFolder('test');
   postgres = await startEmbeddedPostgres(folder, {
     // Without autovacuum the server itself neither connects to a database nor writes to it.
-    settings: [...quickSettings, 'autovacuum=off', 'max_connections=300'],
+    settings: [...quickSettings, 'autovacuum=off', 'max_connections=500'],
   });
   process.env.TEST_POSTGRES_URL = postgres.url;
   process.env.TEST_SERVER_FOLDER = folder;
@@ -46,6 +49,7 @@ export async function mochaGlobalSetup(): Promise<void> {
 }
 
 export async function mochaGlobalTeardown(): Promise<void> {
+  process.stdout.write(await slowestFiles());
   await postgres?.leave();
   await rm(folder, { recursive: true, force: true });
 }

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type MigrationFolder, migrationNames } from '../../src/postgres/migration-names.ts';
+import { endCommands } from './run-command.ts';
 
 /** A copy of this project with one more migration, as the next release would have. */
 export interface NextBuild {
@@ -53,6 +54,9 @@ export async function makeNextBuild(text = migration, kind: MigrationFolder = 't
     currentHead: names.at(-1) ?? '',
     head,
     file: path => join(folder, path),
-    remove: () => rm(folder, { recursive: true }),
+    remove: () => {
+      endCommands(folder);
+      return rm(folder, { recursive: true });
+    },
   };
 }

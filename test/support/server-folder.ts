@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 const memoryFolder = '/dev/shm'; // Linux only; a container often has 64 MB of it
-/** The suite takes at most 1.5 GB: three workers with up to 60 databases of 8.5 MB, and 256 MB of write-ahead log. */
+/** The suite takes at most 3 GB: five workers with up to 60 databases of 8.5 MB, and 256 MB of write-ahead log. */
 const minFreeBytes = 4 * 1024 ** 3;
 
 /** Where the folders of a run may lie. */

@@ -1,5 +1,12 @@
 import pg from 'pg';
-import { nodeOptions, type RunningScript, type ScriptResult, startProgram, startScript } from './command-line.ts';
+import {
+  buildOf,
+  nodeOptions,
+  type RunningScript,
+  type ScriptResult,
+  startProgram,
+  startScript,
+} from './command-line.ts';
 import { eventually } from './eventually.ts';
 import { seeProcesses } from './processes.ts';
 import type { World } from './world.ts';
@@ -94,5 +101,9 @@ function launch(
 ): RunningScript {
   if (!launcher) return startScript(script, args, environment);
   const [program, ...first] = launcher;
-  return startProgram(program, [...first, process.execPath, ...nodeOptions, script, ...args], environment);
+  return startProgram(
+    program,
+    [...first, process.execPath, ...nodeOptions(buildOf(script)), script, ...args],
+    environment,
+  );
 }

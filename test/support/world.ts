@@ -234,6 +234,19 @@ export async function createWorld(
   };
 }
 
+/**
+ * Creates a world before the tests of a `describe`, and closes it after them.
+ * @returns the world, whose members exist once the tests run
+ */
+export function useWorld(environment: Record<string, string> = {}): World {
+  let world: World;
+  before(async () => {
+    world = await createWorld(environment);
+  });
+  after(() => world.close());
+  return new Proxy({} as World, { get: (_, name) => Reflect.get(world, name) });
+}
+
 /** Runs SQL on a tenant database as superuser. */
 export function sql<Row extends object>(
   tenant: Pick<TestTenant, 'adminUrl'>,

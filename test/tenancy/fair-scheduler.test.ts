@@ -2,23 +2,21 @@ import { expect } from 'chai';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const noCache = { 'Cache-Control': 'no-cache' };
 
 describe('a tenant that floods the service', () => {
-  let world: World;
+  const world = useWorld({ ACQUIRE_TIMEOUT_MS: '6000' }); // below the time limit of a statement, 8 s
   let acme: Client;
   let globex: Client;
 
   before(async () => {
-    world = await createWorld({ ACQUIRE_TIMEOUT_MS: '6000' }); // below the time limit of a statement, 8 s
     acme = await world.login(world.acme);
     globex = await world.login(world.globex);
     expect((await acme.get('/api/v1/auth/me')).status).to.equal(200);
   });
-  after(() => world.close());
 
   it('a flood of blocked requests delays neither other tenants nor cached responses of its own tenant', async () => {
     expect((await acme.get(`${path}/1`)).status).to.equal(200);

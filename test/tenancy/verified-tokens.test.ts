@@ -6,21 +6,19 @@ import { activeKey, claimsOf, forgeToken, resignToken } from '../auth/forge.ts';
 import { controlSql } from '../auth/sample-users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, type World } from '../support/world.ts';
+import { useWorld } from '../support/world.ts';
 
 const me = '/api/v1/auth/me';
 const maxDelayMs = 1_000;
 
 describe('verified tokens', () => {
-  let world: World;
+  const world = useWorld();
   /** Two processes of the service. */
   let urls: string[];
 
   before(async () => {
-    world = await createWorld();
     urls = [world.url, (await world.startAnotherServer()).url];
   });
-  after(() => world.close());
 
   const inBoth = (client: Client): Promise<ApiResponse[]> => Promise.all(urls.map(url => client.at(url).get(me)));
   const codes = async (client: Client) => (await inBoth(client)).map(({ status, body }) => body.code ?? status);

@@ -4,14 +4,10 @@ import { loadTenant } from '../../src/control/load-tenant.ts';
 import { newProcess } from '../../src/control/process-identity.ts';
 import { SizeSampler } from '../../src/usage/size-sampler.ts';
 import { createUsageStore } from '../../src/usage/usage-store.ts';
-import { createWorld, sql, type World } from '../support/world.ts';
+import { sql, useWorld } from '../support/world.ts';
 
 describe('sizes of databases in the usage ledger', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   const execute = <Row extends object>(text: string): Promise<Row[]> => world.control.em.fork().execute<Row[]>(text);
   const sizes = (): Promise<{ slug: string; bytes: number }[]> =>

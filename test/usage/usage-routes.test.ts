@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { createWorld, type TestTenant, type World } from '../support/world.ts';
+import { type TestTenant, useWorld } from '../support/world.ts';
 
 const path = '/api/v1/Usage';
 const hourMs = 3_600_000;
@@ -17,13 +17,11 @@ interface Usage {
 }
 
 describe('usage of a tenant over the API', () => {
-  let world: World;
+  const world = useWorld();
   let clients: { acme: Client; globex: Client };
   before(async () => {
-    world = await createWorld();
     clients = { acme: await world.login(world.acme), globex: await world.login(world.globex) };
   });
-  after(() => world.close());
 
   const execute = <Row extends object>(text: string, values: unknown[] = []): Promise<Row[]> =>
     world.control.em.fork().execute<Row[]>(text, values);

@@ -7,7 +7,7 @@ import type { Client } from '../../support/client.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 const uuid = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/;
@@ -25,15 +25,13 @@ interface ApiClient {
 }
 
 describe('access commands', () => {
-  let world: World;
+  const world = useWorld();
   /** Every secret that a test receives: none of them may appear in the log of the service. */
   const secrets = new Set<string>();
 
   before(async () => {
-    world = await createWorld();
     await controlSql(world, `update tenants set features = '{legacyTokens}'`);
   });
-  after(() => world.close());
 
   const tenant = (args: string[], environment: Record<string, string> = {}): Promise<ScriptResult> =>
     runCommand('scripts/tenant.ts', args, { ...world.environment, ...environment });

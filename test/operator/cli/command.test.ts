@@ -11,19 +11,17 @@ import { announcedMs, eventually } from '../../support/eventually.ts';
 import { makeNextBuild } from '../../support/next-build.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
+import { sql, type TestTenant, useWorld, type World } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('command line', () => {
-  let world: World;
+  const world = useWorld();
   let head: string;
 
   before(async () => {
-    world = await createWorld();
     head = (await migrationNames('tenant')).at(-1) ?? '';
   });
-  after(() => world.close());
 
   const tenant = (args: string[], input?: string): Promise<ScriptResult> =>
     runCommand('scripts/tenant.ts', args, world.environment, input);

@@ -1,13 +1,9 @@
 import { expect } from 'chai';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 
 describe('completion', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   async function complete(...words: string[]): Promise<string[]> {
     const { code, stdout, stderr } = await runCommand(

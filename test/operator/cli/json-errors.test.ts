@@ -6,14 +6,10 @@ import { withConnection } from '../../../src/postgres/connection.ts';
 import { type ScriptResult, startScript } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 
 describe('errors of the command line', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   const run = (args: string[], settings: Record<string, string> = {}): Promise<ScriptResult> =>
     runCommand('scripts/tenant.ts', args, { ...world.environment, ...settings });

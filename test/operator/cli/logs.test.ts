@@ -5,14 +5,10 @@ import type { ActionSummary } from '../../../src/operator/actions/list-actions.t
 import { createProgram } from '../../../src/operator/cli/program.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 
 describe('log of operators', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   const run = (args: string[], input?: string): Promise<ScriptResult> =>
     runCommand('scripts/backoffice.ts', args, world.environment, input);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { nodeOptions, root, startProgram } from '../../support/command-line.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 
 /** Writes the URL of every module that is loaded to stderr. */
 const traceModules = `data:text/javascript,${encodeURIComponent(`
@@ -12,15 +12,13 @@ const traceModules = `data:text/javascript,${encodeURIComponent(`
 `)}`;
 
 describe('program of the command line', () => {
-  let world: World;
+  const world = useWorld();
   let folder: string;
   before(async () => {
-    world = await createWorld();
     folder = await mkdtemp(join(tmpdir(), 'backoffice-bin-'));
     await symlink(join(root, 'bin/backoffice'), join(folder, 'backoffice'));
   });
   after(async () => {
-    await world.close();
     await rm(folder, { recursive: true });
   });
 
@@ -64,7 +62,7 @@ describe('program of the command line', () => {
 
   it('help loads no module of a command, and list loads no entity manager', async () => {
     const load = async (...args: string[]): Promise<string> => {
-      const options = ['--import', traceModules, ...nodeOptions, 'scripts/backoffice.ts', ...args];
+      const options = ['--import', traceModules, ...nodeOptions(), 'scripts/backoffice.ts', ...args];
       return (await run(process.execPath, options)).stderr;
     };
     const [help, list] = await Promise.all([load('--help'), load('list')]);

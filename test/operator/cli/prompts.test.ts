@@ -3,20 +3,16 @@ import { expect } from 'chai';
 import { nodeOptions, root, startProgram } from '../../support/command-line.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 
 const hasScript = spawnSync('script', ['--version']).stdout?.includes('util-linux') ?? false;
 
 describe('questions of the command line', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   /** Runs a command on a terminal, and types the answers, each when its question is on the screen. */
   async function onTerminal(args: string[], answers: [question: string, answer: string][]) {
-    const line = [process.execPath, ...nodeOptions, `${root}scripts/backoffice.ts`, ...args].join(' ');
+    const line = [process.execPath, ...nodeOptions(), `${root}scripts/backoffice.ts`, ...args].join(' ');
     const running = startProgram('script', ['-qefc', line, '/dev/null'], { ...world.environment, TERM: 'dumb' });
     for (const [question, answer] of answers) {
       await eventually(async () => running.output.stdout.includes(question));

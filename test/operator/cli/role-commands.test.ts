@@ -3,17 +3,15 @@ import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
 import type { Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, sql, type World } from '../../support/world.ts';
+import { sql, useWorld } from '../../support/world.ts';
 
 describe('commands for roles and users', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   const tenant = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
   async function json<Document>(...args: string[]): Promise<Document> {

@@ -1,14 +1,10 @@
 import { expect } from 'chai';
 import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 
 describe('runs of migrations, and servers', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
 

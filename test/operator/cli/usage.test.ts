@@ -4,14 +4,13 @@ import { parse } from 'csv-parse/sync';
 import type { TenantUsageSummary } from '../../../src/operator/usage/read-usage.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 
 const january = ['--from', '2025-01-01', '--to', '2025-02-01'];
 
 describe('usage', () => {
-  let world: World;
+  const world = useWorld();
   before(async () => {
-    world = await createWorld();
     const rows = [
       [world.acme.id, '2025-01-01T00:00Z', 10, 1, 2, 1_000, 1_500.4, 8_000_000],
       [world.acme.id, '2025-01-01T23:00Z', 20, 0, 0, 2_000, 0.2, null],
@@ -24,7 +23,6 @@ describe('usage', () => {
         .fork()
         .execute(`insert into tenant_usage values (${row.map(() => '?').join(', ')})`, row as never);
   });
-  after(() => world.close());
 
   const run = (...args: string[]): Promise<ScriptResult> =>
     runCommand('scripts/backoffice.ts', ['usage', ...args], world.environment);

@@ -8,15 +8,14 @@ import { expect } from 'chai';
 import { parse } from 'csv-parse/sync';
 import { extract } from 'tar-stream';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 
 describe('export of a tenant', () => {
-  let world: World;
+  const world = useWorld();
   let folder: string;
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'export-'));
-    world = await createWorld();
     const admin = await world.login(world.acme);
     await admin.post('/api/v1/EntityStatus', { Title: 'Semi;colon, "quotes" \\ and ü' });
     await admin.post('/api/v1/Currency', { Code: 'EUR', Name: 'Euro' });
@@ -24,7 +23,6 @@ describe('export of a tenant', () => {
     await other.post('/api/v1/Currency', { Code: 'USD', Name: 'Secret of globex' });
   });
   after(async () => {
-    await world.close();
     await rm(folder, { recursive: true });
   });
 

@@ -7,7 +7,7 @@ import type { Context } from '../../../src/operator/operations/operation-context
 import { withDefaults } from '../../../src/operator/operations/operation-fields.ts';
 import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 import { operationTable } from './operation-table.ts';
 
 /** Tables that change by themselves while the service runs, or while a command reads. */
@@ -18,12 +18,10 @@ const volatile = [
 
 describe('operations', () => {
   let all: Operation[];
-  let world: World;
+  const world = useWorld();
   before(async () => {
     all = (await Promise.all(catalogue.map(operationsOf))).flat();
-    world = await createWorld();
   });
-  after(() => world.close());
 
   const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
   async function json<Document>(...args: string[]): Promise<Document> {

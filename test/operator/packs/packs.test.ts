@@ -9,19 +9,17 @@ import { startScript } from '../../support/command-line.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, sql, type World } from '../../support/world.ts';
+import { sql, useWorld } from '../../support/world.ts';
 
 const counts = { countries: 249, currencies: 155, units: 113 };
 
 describe('packs of reference data', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
 
   before(async () => {
-    world = await createWorld();
     admin = await world.login(world.acme);
   });
-  after(() => world.close());
 
   const tenant = (...args: string[]) => runCommand('scripts/tenant.ts', [...args, '--json'], world.environment);
 

@@ -12,19 +12,17 @@ import { migrationNames } from '../../../src/postgres/migration-names.ts';
 import { Client } from '../../support/client.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl, server } from '../../support/test-server.ts';
-import { createWorld, sql, type World } from '../../support/world.ts';
+import { sql, useWorld } from '../../support/world.ts';
 import { argumentsOf, at, killMoments, provisionChecks } from './provision-checks.ts';
 
 describe('provision of tenants', () => {
-  let world: World;
+  const world = useWorld();
   let folder: string;
 
   before(async () => {
-    world = await createWorld();
     folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
   });
   after(async () => {
-    await world.close();
     await rm(folder, { recursive: true });
   });
 

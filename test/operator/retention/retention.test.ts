@@ -8,7 +8,7 @@ import { generatePassword } from '../../../src/operator/tenants/users.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
+import { sql, type TestTenant, useWorld } from '../../support/world.ts';
 
 interface Outcome {
   slug: string;
@@ -47,7 +47,7 @@ async function countHistory(tenant: Pick<TestTenant, 'adminUrl'>): Promise<numbe
 }
 
 describe('retention of activities and audit entries', () => {
-  let world: World;
+  const world = useWorld();
   let folder: string;
   let environment: Record<string, string>;
   /** The database that is restored beside acme. */
@@ -67,7 +67,6 @@ describe('retention of activities and audit entries', () => {
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'retention-'));
-    world = await createWorld();
     environment = { ...world.environment, BACKUP_TARGET: folder };
     await addHistory(world.acme, 6_000, 9_000);
     await addHistory(world.globex, 20, 30);
@@ -75,7 +74,6 @@ describe('retention of activities and audit entries', () => {
     expect(code, stderr).to.equal(0);
   });
   after(async () => {
-    await world.close();
     await rm(folder, { recursive: true });
   });
 

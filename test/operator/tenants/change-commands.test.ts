@@ -3,16 +3,12 @@ import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
 import type { Client } from '../../support/client.ts';
 import { announcedMs, eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('commands that change people and tenants', () => {
-  let world: World;
-  before(async () => {
-    world = await createWorld();
-  });
-  after(() => world.close());
+  const world = useWorld();
 
   const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
   async function json<Document>(...args: string[]): Promise<Document> {

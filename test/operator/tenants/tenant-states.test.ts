@@ -5,24 +5,22 @@ import type { Client } from '../../support/client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { postgresUrl } from '../../support/test-server.ts';
-import { createWorld, type World } from '../../support/world.ts';
+import { useWorld } from '../../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
 describe('states of a tenant', () => {
-  let world: World;
+  const world = useWorld();
   let admin: Client;
   let adminElsewhere: Client;
   let globexAdmin: Client;
 
   before(async () => {
-    world = await createWorld();
     const other = await world.startAnotherServer();
     admin = await world.login(world.acme);
     adminElsewhere = admin.at(other.url);
     globexAdmin = await world.login(world.globex);
   });
-  after(() => world.close());
 
   const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, world.environment);
   /** Waits until both servers respond in this way, for a second at most. */
