@@ -326,7 +326,8 @@ export async function dropCondemned(
   if (failures.length > 0) throw failures[0];
 }
 
-function notDropped(slug: string, { server, database }: TenantDatabase, error: unknown): unknown {
+/** Returns the error to report when a database could not be dropped. */
+export function notDropped(slug: string, { server, database }: TenantDatabase, error: unknown): unknown {
   const reason = connectFailure(error);
   if (!reason) return error;
   const what = `Database ${database} of ${slug} on server ${server.name} could not be dropped (${reason})`;

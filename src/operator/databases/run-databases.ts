@@ -7,6 +7,7 @@ import { RunReplacedError } from './database-guard.ts';
 import { type DatabaseGoal, type DatabaseStep, databaseProtocol } from './database-protocol.ts';
 import { DatabaseRun, dropCondemned, type RunPlan } from './database-run.ts';
 import { beginEpoch, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
+import { hasFence } from './fence.ts';
 import { type FenceGuard, noGuard } from './fence-guard.ts';
 
 export interface RunObservers {
@@ -57,7 +58,7 @@ export async function runDatabases(
     const run = new DatabaseRun(installation, control, tenant, { plan, epoch, current });
     first ??= run;
     try {
-      for (const step of databaseProtocol({ hasFence: await hasFence(control, tenant) }, to)) {
+      for (const step of databaseProtocol({ hasFence: await hasFence(control, tenant.guid) }, to)) {
         if (signal?.aborted && isInterruptible(step)) throw new OperatorError('the command was interrupted');
         onStep?.(tenant.slug, step);
         await run.take(step).catch(error => failStep(control, run, error));
@@ -122,7 +123,7 @@ async function retreat(
   cause: unknown,
 ): Promise<TenantDatabase | undefined> {
   try {
-    if (await hasFence(control, tenant)) await drive('retreat', {});
+    if (await hasFence(control, tenant.guid)) await drive('retreat', {});
     return await readCurrent(control, tenant.id);
   } catch (error) {
     if (error instanceof RunReplacedError) throw error;
@@ -142,8 +143,4 @@ function stopped({ slug }: LockedTenant, now: TenantDatabase | undefined, cause:
     `The command has stopped (${errorText(cause)}): ${state}. When all servers work, run it again`,
     { cause },
   );
-}
-
-async function hasFence(control: pg.Client, { guid }: LockedTenant): Promise<boolean> {
-  return (await control.query('select from tenant_fences where tenant_guid = $1', [guid])).rowCount === 1;
 }
