@@ -12,7 +12,7 @@ import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
 import { createDatabase } from './create-database.ts';
-import { claimDatabase, closeDatabase, closeRole, guardedChange, openDatabase, stampNew } from './database-guard.ts';
+import { claimDatabase, closeDatabase, closeRole, guardedChange, openDatabase, RunReplacedError, stampNew } from './database-guard.ts';
 import type { DatabaseStep } from './database-protocol.ts';
 import {
   type CompleteSchema,
@@ -20,6 +20,7 @@ import {
   condemnLeftovers,
   exchangeDatabases,
   forgetDatabase,
+  isReserved,
   type KeptBy,
   type LockedTenant,
   readCurrent,
@@ -160,8 +161,15 @@ export class DatabaseRun {
     this.target = await reserveDatabase(this.#control, this.#installation.secrets, this.#tenant, reservation);
   }
 
-  async #create(): Promise<void> {
+  /** @throws {RunReplacedError} when another run has condemned the target, or the tenant is purged */
+  async #requireReserved(): Promise<TenantDatabase> {
     const target = this.#chosen();
+    if (await isReserved(this.#control, target.id, this.#epoch)) return target;
+    throw new RunReplacedError();
+  }
+
+  async #create(): Promise<void> {
+    const target = await this.#requireReserved();
     const { guid } = this.#tenant;
     await createDatabase(this.#installation, target, guid, this.#placement().version);
     await stampNew(await this.#connect(target), guid);
@@ -169,7 +177,7 @@ export class DatabaseRun {
   }
 
   async #fill(): Promise<void> {
-    const target = this.#chosen();
+    const target = await this.#requireReserved();
     const { fill = () => this.#copyCurrent() } = this.#placement();
     const facts = await fill(target);
     await recordFacts(this.#control, target.id, facts);

@@ -137,6 +137,15 @@ export async function reserveDatabase(
   return found;
 }
 
+/** Returns whether a database is still reserved by the run that has this epoch. */
+export async function isReserved(control: pg.Client, id: number, epoch: number): Promise<boolean> {
+  const { rowCount } = await control.query(
+    `select from tenant_databases where id = $1 and state = 'reserved' and epoch = $2`,
+    [id, epoch],
+  );
+  return rowCount === 1;
+}
+
 /** Reserves a new name, for no tenant yet. @returns its number, which the name contains */
 export async function insertDatabase(
   control: Queryable,

@@ -1,5 +1,6 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import { closedStamp } from './database-guard.ts';
 import { readCurrent, readDatabases } from './database-store.ts';
 import { readStamp } from './drop-database.ts';
@@ -26,7 +27,7 @@ export async function retreatIfFenced(context: RunContext, observers: RunObserve
 /**
  * Lets the database that a tenant has serve it, also without a fence: a control database of an earlier time does not
  * know the fence behind which that database was closed. Changes nothing for a tenant that is being provisioned or purged.
- * @returns true if the tenant had a fence, or its database was closed
+ * @returns false if it was served already
  * @throws {OperatorError} when that database is closed and another one lets the tenant in, which may have newer data
  */
 export async function retreatAlways(context: RunContext, observers: RunObservers = {}): Promise<boolean> {
@@ -36,17 +37,23 @@ export async function retreatAlways(context: RunContext, observers: RunObservers
     [context.tenant.id],
   );
   if (!rowCount) return false;
-  const wasServed = await isServed(context);
-  if (!wasServed) await requireNoneNewer(context);
+  if (await isServed(context)) return false;
+  await requireNoneNewer(context);
   await runDatabases(context, 'retreat', {}, observers);
-  return !wasServed;
+  return true;
 }
 
-/** Returns false if a tenant has a fence, or its database is closed. */
+/** Returns false if a tenant has a fence, or its database is closed. A lost database cannot be opened. */
 export async function isServed({ installation, control, tenant }: RunContext): Promise<boolean> {
   if (await hasFence(control, tenant.guid)) return false;
   const current = await readCurrent(control, tenant.id);
-  return !current || (await readStamp(installation, current)) !== closedStamp(tenant.guid);
+  const stamp = current && (await readStamp(installation, current));
+  if (!current || !stamp) return true;
+  if (stamp === closedStamp(tenant.guid)) return false;
+  return withConnection(installation.servers.adminUrl(current.server), async admin => {
+    const closed = await admin.query('select from pg_roles where rolname = $1 and not rolcanlogin', [current.role]);
+    return closed.rowCount === 0;
+  });
 }
 
 async function requireNoneNewer({ installation, control, tenant }: RunContext): Promise<void> {
