@@ -12,7 +12,15 @@ import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
 import { createDatabase } from './create-database.ts';
-import { claimDatabase, closeDatabase, closeRole, guardedChange, openDatabase, RunReplacedError, stampNew } from './database-guard.ts';
+import {
+  claimDatabase,
+  closeDatabase,
+  closeRole,
+  guardedChange,
+  openDatabase,
+  RunReplacedError,
+  stampNew,
+} from './database-guard.ts';
 import type { DatabaseStep } from './database-protocol.ts';
 import {
   type CompleteSchema,

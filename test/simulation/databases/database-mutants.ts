@@ -73,14 +73,19 @@ export const databaseMutants: readonly Mutant[] = [
       49,
     ],
     without('a switch does not claim the database of the tenant', 'claim current', 47, inCase('switch')),
-    without('a switch does not claim the other database', 'claim target', 81),
+    without('a switch does not claim the other database', 'claim target', 81, "yield 'claim current';\n      "),
     without(
       'a retreating run does not claim the database',
       'claim current',
       8,
       '* retreat(): Generator<DatabaseStep, void, void> {\n  ',
     ),
-    without('the tenant gets a database of another version', 'upgrade target', 1),
+    [
+      'the tenant gets a database of another version',
+      "yield 'upgrade target';\n      yield* closeFence();",
+      'yield* closeFence();',
+      1,
+    ],
     without('what a new tenant has is not dropped before another one is placed', 'drop leftovers', 109),
     without('a new tenant keeps what another run has reserved', 'condemn leftovers', 10, inCase('provision')),
     without(
