@@ -5,10 +5,12 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { errorText } from '../error-text.ts';
 import { RunReplacedError } from './database-guard.ts';
 import { type DatabaseGoal, type DatabaseStep, databaseProtocol } from './database-protocol.ts';
-import { DatabaseRun, dropCondemned, type RunPlan } from './database-run.ts';
+import { DatabaseRun } from './database-run.ts';
 import { beginEpoch, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
+import { dropCondemned } from './drop-condemned.ts';
 import { hasFence } from './fence.ts';
 import { type FenceGuard, noGuard } from './fence-guard.ts';
+import type { RunPlan } from './run-plan.ts';
 
 export interface RunObservers {
   /** Called before each step. */

@@ -56,7 +56,7 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
 
 /** Returns whether a database is a closed one of a tenant that was purged. */
 function isOfPurgedTenant({ control }: CheckContext, identity: string | undefined): boolean {
-  return [...control.purgedTenants].some(guid => identity === closedStamp(guid));
+  return identity !== undefined && [...control.purgedTenants].some(guid => identity === closedStamp(guid));
 }
 
 /**

@@ -118,8 +118,10 @@ describe('databases prune', () => {
     );
     await opening.query(`begin; update tenant_identity set guid = '${guid}'`);
     const pruning = run('databases', 'prune', 'acme');
-    const blocked = 'select from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))';
-    await eventually(async () => (await opening.query(blocked)).rowCount === 1);
+    // Not in the transaction, which would see the sessions that its first query returned.
+    const blocked = `select from pg_stat_activity a, pg_stat_activity o
+                      where o.pid = any (pg_blocking_pids(a.pid)) and o.datname = $1`;
+    await eventually(async () => (await control.query(blocked, [name])).rowCount === 1);
     await opening.query('commit');
     const { code, stderr } = await pruning;
     expect(code).to.equal(1);
