@@ -1,5 +1,7 @@
 import type pg from 'pg';
+import { OperatorError } from '../../operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import type { LockedTenant, TenantDatabase } from './database-store.ts';
 
 /** SQL of the times during which a database was current, when it ends to be. */
 export const formerTimes =
@@ -17,9 +19,13 @@ export async function condemnLeftovers(control: pg.Client, tenantId: number): Pr
 
 /**
  * Lets a database be dropped: nothing leads back. That of the tenant is condemned only when the tenant is purged.
- * @returns false when it is the tenant's
+ * @throws {OperatorError} when it is the tenant's
  */
-export async function condemnDatabase(control: pg.Client, id: number): Promise<boolean> {
+export async function condemnDatabase(
+  control: pg.Client,
+  { slug }: LockedTenant,
+  { id, database }: TenantDatabase,
+): Promise<void> {
   const { rowCount } = await control.query(
     `update tenant_databases d set state = 'condemned',
             current_during = case state when 'current' then ${formerTimes} else current_during end,
@@ -28,7 +34,7 @@ export async function condemnDatabase(control: pg.Client, id: number): Promise<b
         or state = 'current' and exists (select from tenants t where t.id = tenant_id and purging_at is not null))`,
     [id],
   );
-  return rowCount === 1;
+  if (!rowCount) throw new OperatorError(`${database} is the database that ${slug} has: it was not dropped`);
 }
 
 /** Forgets a condemned database that is dropped. The name of one that a tenant has had stays. */

@@ -2,7 +2,6 @@ import type pg from 'pg';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { sqlState } from '../../postgres/database-error.ts';
 import { migrationsDigest } from '../schema/template.ts';
 import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
 import { condemnDatabase, condemnLeftovers, forgetDatabase } from './condemn-databases.ts';
@@ -16,22 +15,16 @@ import { type CompleteSchema, exchangeDatabases, recordSchema } from './exchange
 import { announceFence, closeFence, drainProcesses } from './fence.ts';
 import { HeldConnections } from './held-connections.ts';
 import { LiveCopy } from './live-copy.ts';
-import { closeLost, isLost } from './lost-database.ts';
+import { closeLost, unlessLost } from './lost-database.ts';
 import { reserveDatabase } from './reserve-database.ts';
+import { RunPause } from './run-pause.ts';
 import type { RunPlan } from './run-plan.ts';
 import { serveTenant } from './serve-tenant.ts';
 import { readHeadSchema, upgradeDatabase } from './upgrade-database.ts';
 
-/**
- * Behind the fence, the connections of a run are broken off when it takes longer than its maximum pause and this time.
- * Locks and sessions are waited for at most that long, so a server is silent.
- */
-const maxSpareMs = 10_000;
-
 /** Takes the steps of one run on PostgreSQL. */
 export class DatabaseRun {
-  /** How long requests have waited, at most. */
-  pauseMs = 0;
+  readonly pause = new RunPause();
   target: TenantDatabase | undefined;
   current: TenantDatabase | undefined;
   readonly #installation: Installation;
@@ -42,8 +35,6 @@ export class DatabaseRun {
   readonly #connections = new HeldConnections();
   #copy: LiveCopy | undefined;
   #schema: CompleteSchema | undefined;
-  #closedAt = 0;
-  #overdue: NodeJS.Timeout | undefined;
 
   /** @param control holds the lock of the tenant */
   constructor(
@@ -66,13 +57,8 @@ export class DatabaseRun {
   }
 
   close(): Promise<void> {
-    clearTimeout(this.#overdue);
+    this.pause.stopTimer();
     return this.#connections.close();
-  }
-
-  /** Returns how long the fence of this run has been closed, in ms; 0 if this run has closed none. */
-  sinceFence(): number {
-    return this.#closedAt === 0 ? 0 : Math.round(performance.now() - this.#closedAt);
   }
 
   get #guarded() {
@@ -102,9 +88,12 @@ export class DatabaseRun {
     'end sessions': async () => endSessions(await this.#connect(this.#present()), this.#present().role),
     'copy changes': () => required(this.#copy).copyChanges(),
     exchange: () => this.#exchange(),
-    'open current': () => this.#unlessLost(() => this.#open(this.#present())),
+    'open current': () =>
+      this.#unlessLost(async () =>
+        openDatabase(await this.#connect(this.#present()), this.#guarded, this.#present().role),
+      ),
     serve: () => this.#serve(),
-    condemn: () => this.#condemn(),
+    condemn: () => condemnDatabase(this.#control, this.#tenant, this.#chosen()),
     drop: () => dropDatabase(this.#installation, this.#chosen(), this.#tenant.guid, true),
     forget: () => forgetDatabase(this.#control, this.#chosen().id),
   };
@@ -166,9 +155,7 @@ export class DatabaseRun {
   }
 
   async #closeFence(): Promise<void> {
-    this.#closedAt = performance.now();
-    const maxMs = maxSpareMs + (this.#plan.maxPauseMs ?? 0);
-    this.#overdue = setTimeout(() => this.#connections.breakOff(), maxMs);
+    this.pause.begin(this.#plan.maxPauseMs, () => this.#connections.breakOff());
     await this.#control.query(closeFence, [this.#tenant.guid]);
   }
 
@@ -179,35 +166,14 @@ export class DatabaseRun {
     this.current = this.#chosen();
   }
 
-  async #open(database: TenantDatabase): Promise<void> {
-    await openDatabase(await this.#connect(database), this.#guarded, database.role);
-  }
-
   async #serve(): Promise<void> {
     await serveTenant(this.#control, this.#tenant);
-    clearTimeout(this.#overdue);
-    if (this.#closedAt === 0 || !this.target) return;
-    this.pauseMs = this.sinceFence();
-    await recordFacts(this.#control, this.target.id, { pauseMs: this.pauseMs });
+    const pauseMs = this.pause.end();
+    if (pauseMs && this.target) await recordFacts(this.#control, this.target.id, { pauseMs });
   }
 
-  async #condemn(): Promise<void> {
-    if (await condemnDatabase(this.#control, this.#chosen().id)) return;
-    throw new OperatorError(
-      `${this.#chosen().database} is the database that ${this.#tenant.slug} has: it was not dropped`,
-    );
-  }
-
-  /** A database that its server has lost lets nobody in: there is nothing to claim or to open. */
   async #unlessLost(work: () => Promise<void>): Promise<void> {
-    if (!this.current) return;
-    await work().catch(async error => {
-      if (
-        !['3D000', '55000'].includes(sqlState(error) ?? '') ||
-        !(await isLost(this.#installation, this.#present(), this.#tenant.guid))
-      )
-        throw error;
-    });
+    if (this.current) await unlessLost(this.#installation, this.current, this.#tenant.guid, work);
   }
 
   #connect({ server, database }: TenantDatabase): Promise<pg.Client> {

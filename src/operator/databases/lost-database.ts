@@ -1,6 +1,8 @@
+import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { closeRole, type GuardedRun } from './database-guard.ts';
 import type { TenantDatabase } from './database-store.ts';
 import { inTransaction } from './in-transaction.ts';
@@ -8,12 +10,18 @@ import { findRemains } from './remains.ts';
 
 type Access = Pick<Installation, 'servers'>;
 
-/** Returns whether the server of a database does not have it any more. */
-export async function isLost({ servers }: Access, database: TenantDatabase, guid: string): Promise<boolean> {
-  const { exists } = await withConnection(servers.adminUrl(database.server), admin =>
-    findRemains(admin, database, guid),
-  );
-  return !exists;
+/** Claims or opens a database, unless its server has lost it: then it lets nobody in. */
+export async function unlessLost(
+  { servers }: Access,
+  database: TenantDatabase,
+  guid: string,
+  work: () => Promise<void>,
+): Promise<void> {
+  await work().catch(async error => {
+    if (!['3D000', '55000'].includes(sqlState(error) ?? '')) throw error;
+    const find = (admin: pg.Client) => findRemains(admin, database, guid);
+    if ((await withConnection(servers.adminUrl(database.server), find)).exists) throw error;
+  });
 }
 
 /**

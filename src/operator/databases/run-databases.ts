@@ -72,17 +72,17 @@ export async function runDatabases(
   };
   if (closesFence(goal)) await guard.protect(tenant.slug);
   try {
-    const { target, pauseMs } = await drive(goal, observers);
+    const { target, pause } = await drive(goal, observers);
     guard.release(tenant.slug);
     await dropCondemned(installation, control, tenant).catch(() => {}); // `databases` shows what is left
-    return { target, former, pauseMs };
+    return { target, former, pauseMs: pause.ms };
   } catch (error) {
     if (error instanceof RunReplacedError) guard.release(tenant.slug);
     if (error instanceof RunReplacedError) throw error;
     const now = await retreat({ installation, control, tenant }, drive, error);
     guard.release(tenant.slug);
     if (closesFence(goal) && now && now.id !== former?.id) {
-      const pauseMs = first?.pauseMs || first?.sinceFence() || 0;
+      const pauseMs = first?.pause.ms ?? 0;
       await recordFacts(control, now.id, { pauseMs, error: null });
       return { target: now, former, pauseMs };
     }
