@@ -96,6 +96,9 @@ export type DatabaseStep =
  * I7 (data) A reserved database is used by the run that has reserved it, or by none: other runs condemn it. `exchange`
  *     takes one that this run has filled, or that is complete.
  * I8 (names) The names of a database are never used again. So a paused run creates or fills what nobody uses.
+ * I9 (remainder) `create` and `fill` begin with a look, in the control database, whether the run has still reserved the
+ *     target. Whoever condemns it afterwards drops it after `create`, or before: then `fill` does not begin, and what a
+ *     paused run has created has no data. After a purge, doctor finds it by its stamp.
  */
 export function* databaseProtocol(
   { hasFence }: DatabasesView,

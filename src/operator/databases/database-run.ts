@@ -1,77 +1,30 @@
 import type pg from 'pg';
-import type { Server } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import { connectFailure, OperatorError } from '../../operator-error.ts';
-import { withConnection } from '../../postgres/connection.ts';
-import { sqlState } from '../../postgres/database-error.ts';
-import { loadMigrations } from '../../postgres/migration-steps.ts';
-import { compatibleFrom, readSchemaState } from '../schema/schema-steps.ts';
-import { migrationSettings, migrationsDigest } from '../schema/template.ts';
-import { headFingerprint } from '../schema/template-fingerprint.ts';
-import { tenantHead } from '../schema/tenant-head.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { migrationsDigest } from '../schema/template.ts';
 import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
+import { condemnDatabase, condemnLeftovers, forgetDatabase } from './condemn-databases.ts';
 import { createDatabase } from './create-database.ts';
-import { claimDatabase, closeDatabase, closeRole, guardedChange, openDatabase, stampNew } from './database-guard.ts';
+import { claimDatabase, closeDatabase, openDatabase, RunReplacedError, stampNew } from './database-guard.ts';
 import type { DatabaseStep } from './database-protocol.ts';
-import {
-  type CompleteSchema,
-  condemnDatabase,
-  condemnLeftovers,
-  exchangeDatabases,
-  forgetDatabase,
-  type KeptBy,
-  type LockedTenant,
-  readCurrent,
-  readDatabases,
-  recordFacts,
-  recordSchema,
-  reserveDatabase,
-  type TenantDatabase,
-} from './database-store.ts';
+import { isReserved, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
+import { dropCondemned } from './drop-condemned.ts';
 import { dropDatabase } from './drop-database.ts';
+import { type CompleteSchema, exchangeDatabases, recordSchema } from './exchange-databases.ts';
 import { announceFence, closeFence, drainProcesses } from './fence.ts';
-import { applySteps, type Fill, requireHeadSchema, requireKnownVersion } from './fill-database.ts';
 import { HeldConnections } from './held-connections.ts';
-import { inTransaction } from './in-transaction.ts';
 import { LiveCopy } from './live-copy.ts';
-import { findRemains } from './remains.ts';
+import { closeLost, unlessLost } from './lost-database.ts';
+import { reserveDatabase } from './reserve-database.ts';
+import { RunPause } from './run-pause.ts';
+import type { RunPlan } from './run-plan.ts';
 import { serveTenant } from './serve-tenant.ts';
-
-/** A new database: where, what of, and how it is filled. */
-export interface Placement {
-  readonly server: Server;
-  readonly origin: string;
-  /** The last migration of its data; undefined: that of this build. */
-  readonly version?: string | undefined;
-  /** True if it may be a warm one. */
-  readonly mayBeWarm?: boolean;
-  /** Undefined: a copy of the current database, which is served meanwhile. */
-  readonly fill?: Fill;
-}
-
-/** What a run works with, beside its goal. */
-export interface RunPlan {
-  readonly placement?: Placement;
-  /** An existing database. */
-  readonly target?: TenantDatabase;
-  readonly keptBy?: KeptBy | 'lost';
-  /** How long the former database is kept. */
-  readonly keepSeconds?: number;
-  /** Maximum estimated wait of requests, in ms. */
-  readonly maxPauseMs?: number;
-}
-
-/**
- * Behind the fence, the connections of a run are broken off when it takes longer than its maximum pause and this time.
- * Locks and sessions are waited for at most that long, so a server is silent.
- */
-const maxSpareMs = 10_000;
+import { readHeadSchema, upgradeDatabase } from './upgrade-database.ts';
 
 /** Takes the steps of one run on PostgreSQL. */
 export class DatabaseRun {
-  /** How long requests have waited, at most. */
-  pauseMs = 0;
+  readonly pause = new RunPause();
   target: TenantDatabase | undefined;
   current: TenantDatabase | undefined;
   readonly #installation: Installation;
@@ -82,8 +35,6 @@ export class DatabaseRun {
   readonly #connections = new HeldConnections();
   #copy: LiveCopy | undefined;
   #schema: CompleteSchema | undefined;
-  #closedAt = 0;
-  #overdue: NodeJS.Timeout | undefined;
 
   /** @param control holds the lock of the tenant */
   constructor(
@@ -106,13 +57,8 @@ export class DatabaseRun {
   }
 
   close(): Promise<void> {
-    clearTimeout(this.#overdue);
+    this.pause.stopTimer();
     return this.#connections.close();
-  }
-
-  /** Returns how long the fence of this run has been closed, in ms; 0 if this run has closed none. */
-  sinceFence(): number {
-    return this.#closedAt === 0 ? 0 : Math.round(performance.now() - this.#closedAt);
   }
 
   get #guarded() {
@@ -128,20 +74,26 @@ export class DatabaseRun {
     complete: () => this.#complete(),
     'claim current': () => this.#unlessLost(() => this.#claim(this.#present())),
     'claim target': () => this.#claim(this.#chosen()),
-    'upgrade target': () => this.#upgrade(),
+    'upgrade target': async () => {
+      const client = await this.#connect(this.#chosen());
+      await upgradeDatabase(this.#installation, this.#control, client, { target: this.#chosen(), epoch: this.#epoch });
+    },
     'announce fence': () => announceFence(this.#control, this.#tenant.guid, this.#chosen().server.id),
-    'copy ahead': () => this.#copying().copyAhead(),
+    'copy ahead': () => required(this.#copy).copyAhead(),
     'close fence': () => this.#closeFence(),
     'wait for processes': () => drainProcesses(this.#control, this.#tenant.guid),
     'close current': async () =>
       closeDatabase(await this.#connect(this.#present()), this.#guarded, this.#present().role),
-    'require lost': () => this.#requireLost(),
+    'require lost': () => closeLost(this.#installation, this.#present(), this.#guarded),
     'end sessions': async () => endSessions(await this.#connect(this.#present()), this.#present().role),
-    'copy changes': () => this.#copying().copyChanges(),
+    'copy changes': () => required(this.#copy).copyChanges(),
     exchange: () => this.#exchange(),
-    'open current': () => this.#unlessLost(() => this.#open(this.#present())),
+    'open current': () =>
+      this.#unlessLost(async () =>
+        openDatabase(await this.#connect(this.#present()), this.#guarded, this.#present().role),
+      ),
     serve: () => this.#serve(),
-    condemn: () => this.#condemn(),
+    condemn: () => condemnDatabase(this.#control, this.#tenant, this.#chosen()),
     drop: () => dropDatabase(this.#installation, this.#chosen(), this.#tenant.guid, true),
     forget: () => forgetDatabase(this.#control, this.#chosen().id),
   };
@@ -154,23 +106,30 @@ export class DatabaseRun {
   }
 
   async #reserve(): Promise<void> {
-    const { server, origin, mayBeWarm } = this.#placement();
+    const { server, origin, mayBeWarm } = required(this.#plan.placement);
     const warmDigest = mayBeWarm ? await migrationsDigest() : undefined;
     const reservation = { server, origin, warmDigest, epoch: this.#epoch };
     this.target = await reserveDatabase(this.#control, this.#installation.secrets, this.#tenant, reservation);
   }
 
-  async #create(): Promise<void> {
+  /** @throws {RunReplacedError} when another run has condemned the target, or the tenant is purged */
+  async #requireReserved(): Promise<TenantDatabase> {
     const target = this.#chosen();
+    if (await isReserved(this.#control, target.id, this.#epoch)) return target;
+    throw new RunReplacedError();
+  }
+
+  async #create(): Promise<void> {
+    const target = await this.#requireReserved();
     const { guid } = this.#tenant;
-    await createDatabase(this.#installation, target, guid, this.#placement().version);
+    await createDatabase(this.#installation, target, guid, required(this.#plan.placement).version);
     await stampNew(await this.#connect(target), guid);
-    this.#schema = await this.#headSchema(target);
+    this.#schema = await readHeadSchema(this.#installation, target.server);
   }
 
   async #fill(): Promise<void> {
-    const target = this.#chosen();
-    const { fill = () => this.#copyCurrent() } = this.#placement();
+    const target = await this.#requireReserved();
+    const { fill = () => this.#copyCurrent() } = required(this.#plan.placement);
     const facts = await fill(target);
     await recordFacts(this.#control, target.id, facts);
   }
@@ -195,41 +154,9 @@ export class DatabaseRun {
     await claimDatabase(client, this.#guarded);
   }
 
-  async #upgrade(): Promise<void> {
-    const target = this.#chosen();
-    const { schemaVersion, server } = target;
-    if (schemaVersion === (await tenantHead())) return;
-    await requireKnownVersion(schemaVersion);
-    const client = await this.#connect(target);
-    await guardedChange(client, this.#guarded, async () => {
-      for (const [name, value] of Object.entries(migrationSettings(server)))
-        await client.query('select set_config($1, $2, true)', [name, value]);
-      const { applied } = await readSchemaState(client); // a killed run may have done it
-      await applySteps(client, applied.at(-1) ?? null);
-    });
-    await requireHeadSchema(this.#installation, server, client);
-    await recordSchema(this.#control, target.id, await this.#headSchema(target));
-  }
-
   async #closeFence(): Promise<void> {
-    this.#closedAt = performance.now();
-    const maxMs = maxSpareMs + (this.#plan.maxPauseMs ?? 0);
-    this.#overdue = setTimeout(() => this.#connections.breakOff(), maxMs);
+    this.pause.begin(this.#plan.maxPauseMs, () => this.#connections.breakOff());
     await this.#control.query(closeFence, [this.#tenant.guid]);
-  }
-
-  /** Also lets nobody into the lost database, should it come back. */
-  async #requireLost(): Promise<void> {
-    const { server, database, role } = this.#present();
-    const { guid } = this.#tenant;
-    await withConnection(this.#installation.servers.adminUrl(server), admin =>
-      inTransaction(admin, async () => {
-        const { hasRole } = await findRemains(admin, this.#present(), guid);
-        if (hasRole) await closeRole(admin, { role, guid }, this.#epoch);
-        const { exists } = await findRemains(admin, this.#present(), guid);
-        if (exists) throw new OperatorError(`Server ${server.name} has database ${database}: nothing was changed`);
-      }),
-    );
   }
 
   async #exchange(): Promise<void> {
@@ -239,96 +166,31 @@ export class DatabaseRun {
     this.current = this.#chosen();
   }
 
-  async #open(database: TenantDatabase): Promise<void> {
-    await openDatabase(await this.#connect(database), this.#guarded, database.role);
-  }
-
   async #serve(): Promise<void> {
     await serveTenant(this.#control, this.#tenant);
-    clearTimeout(this.#overdue);
-    if (this.#closedAt === 0 || !this.target) return;
-    this.pauseMs = this.sinceFence();
-    await recordFacts(this.#control, this.target.id, { pauseMs: this.pauseMs });
+    const pauseMs = this.pause.end();
+    if (pauseMs && this.target) await recordFacts(this.#control, this.target.id, { pauseMs });
   }
 
-  async #condemn(): Promise<void> {
-    if (await condemnDatabase(this.#control, this.#chosen().id)) return;
-    throw new OperatorError(
-      `${this.#chosen().database} is the database that ${this.#tenant.slug} has: it was not dropped`,
-    );
-  }
-
-  /** A database that its server has lost lets nobody in: there is nothing to claim or to open. */
   async #unlessLost(work: () => Promise<void>): Promise<void> {
-    if (!this.current) return;
-    await work().catch(async error => {
-      if (!['3D000', '55000'].includes(sqlState(error) ?? '') || !(await this.#isLost())) throw error;
-    });
-  }
-
-  async #isLost(): Promise<boolean> {
-    const { server } = this.#present();
-    const find = (admin: pg.Client) => findRemains(admin, this.#present(), this.#tenant.guid);
-    return !(await withConnection(this.#installation.servers.adminUrl(server), find)).exists;
-  }
-
-  async #headSchema({ server }: TenantDatabase): Promise<CompleteSchema> {
-    const { control, servers } = this.#installation;
-    const migrations = await loadMigrations('tenant');
-    return {
-      version: migrations.at(-1)?.name ?? null,
-      compatibleFrom: compatibleFrom(migrations),
-      fingerprint: await headFingerprint(control, server, servers.adminUrl(server)),
-    };
+    if (this.current) await unlessLost(this.#installation, this.current, this.#tenant.guid, work);
   }
 
   #connect({ server, database }: TenantDatabase): Promise<pg.Client> {
     return this.#connections.to(databaseUrl(this.#installation.servers.adminUrl(server), database));
   }
 
-  #placement(): Placement {
-    return this.#plan.placement ?? missing('no new database is planned');
-  }
-
   #present(): TenantDatabase {
-    return this.current ?? missing('the tenant has no database');
+    return required(this.current);
   }
 
   #chosen(): TenantDatabase {
-    return this.target ?? missing('no database is chosen');
-  }
-
-  #copying(): LiveCopy {
-    return this.#copy ?? missing('nothing is copied');
+    return required(this.target);
   }
 }
 
-function missing(what: string): never {
-  throw new Error(what);
-}
-
-/** Drops the condemned databases of a tenant. @throws when a server cannot be used, after the other databases */
-export async function dropCondemned(
-  installation: Installation,
-  control: pg.Client,
-  { id, guid, slug }: LockedTenant,
-): Promise<void> {
-  const { rows } = await control.query(
-    `select from tenants where id = $1 and (status = 'provisioning' or purging_at is not null)`,
-    [id],
-  );
-  const failures: unknown[] = [];
-  for (const database of await readDatabases(control, id, ['condemned']))
-    await dropDatabase(installation, database, guid, rows.length > 0).then(
-      () => forgetDatabase(control, database.id),
-      error => failures.push(notDropped(slug, database, error)),
-    );
-  if (failures.length > 0) throw failures[0];
-}
-
-function notDropped(slug: string, { server, database }: TenantDatabase, error: unknown): unknown {
-  const reason = connectFailure(error);
-  if (!reason) return error;
-  const what = `Database ${database} of ${slug} on server ${server.name} could not be dropped (${reason})`;
-  return new OperatorError(`${what}: when the server works, run the command again`, { cause: error });
+/** @throws when the goal of the run does not have that: a fault of the protocol or of the caller */
+function required<T>(value: T | undefined): T {
+  if (value === undefined) throw new Error('a step needs what the run does not have');
+  return value;
 }

@@ -20,32 +20,67 @@ type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
  * @param guid of the tenant that it was made for; undefined: a warm one
  * @param mayBeOpen true if the tenant is being provisioned or purged. Otherwise a condemned database is closed: the stamp
  *   of one names the tenant if it was lost and has come back, or if the control database is of an earlier time
- * @throws {OperatorError} when the database lets the tenant in, and must not
+ * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened meanwhile
  */
 export async function dropDatabase(
   { servers }: Pick<Installation, 'servers'>,
-  { server, database, role }: Condemned,
+  condemned: Condemned,
   guid: string | undefined,
   mayBeOpen = false,
 ): Promise<void> {
+  const { server, database, role } = condemned;
   const adminUrl = servers.adminUrl(server);
   await withConnection(adminUrl, async admin => {
     const facts = await readFacts(admin, database, role);
-    const found = facts.isOpen ? (await withConnection(databaseUrl(adminUrl, database), readSchemaState)).guid : null;
-    if (!isOwn(found, facts, guid)) return;
-    if (found !== null && found === guid && !mayBeOpen)
-      throw new OperatorError(
-        `Database ${database} on server ${server.name} was not dropped: it is not closed, and may have newer data. It was ` +
-          'lost and has come back, or the control database is of an earlier time. See npx backoffice doctor',
-      );
+    const stampIfOwn = async (client: pg.Client): Promise<boolean> => {
+      const { guid: found } = await readSchemaState(client);
+      if (!isOwn(found, facts, guid)) return false;
+      if (found === null) return true; // a warm one, or a run was killed before it had a stamp
+      if (found === guid && !mayBeOpen) throw notClosed(condemned);
+      const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid = $2', [nobody, found]);
+      if (!rowCount) throw notClosed(condemned);
+      return true;
+    };
+    const mayDrop = facts.isOpen
+      ? await withConnection(databaseUrl(adminUrl, database), stampIfOwn)
+      : isOwn(null, facts, guid);
+    if (!mayDrop) return;
     // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
     if (facts.hasRole) await becomeMember(admin, role);
-    if (facts.isOpen) await withConnection(databaseUrl(adminUrl, database), stampNobody);
     await admin.query(`drop database if exists ${quote(database)} with (force)`);
     // A lost database that an operator has renamed still lets the role connect. The role owns nothing.
     if (facts.hasRole)
       await admin.query(`drop owned by ${quote(role)}; drop role ${quote(role)}`).catch(ignoreDependent);
   });
+}
+
+/** @throws {OperatorError} when a database lets its tenant in, so that `dropDatabase` would refuse it */
+export async function requireClosed(
+  installation: Pick<Installation, 'servers'>,
+  database: Condemned,
+  guid: string,
+): Promise<void> {
+  if ((await readStamp(installation, database)) === guid) throw notClosed(database);
+}
+
+/** Returns the guid in the stamp of a database; null if the database is lost, or has none. */
+export async function readStamp(
+  { servers }: Pick<Installation, 'servers'>,
+  { server, database }: Pick<TenantDatabase, 'server' | 'database'>,
+): Promise<string | null> {
+  try {
+    return (await withConnection(databaseUrl(servers.adminUrl(server), database), readSchemaState)).guid;
+  } catch (error) {
+    if (!['3D000', '55000'].includes(sqlState(error) ?? '')) throw error;
+    return null;
+  }
+}
+
+function notClosed({ server, database }: Condemned): OperatorError {
+  return new OperatorError(
+    `Database ${database} on server ${server.name} was not dropped: it is not closed, and may have newer data. It was ` +
+      'lost and has come back, or the control database is of an earlier time. See npx backoffice doctor',
+  );
 }
 
 interface Facts {
@@ -76,12 +111,6 @@ function isOwn(found: string | null, { owner, isOpen }: Facts, guid: string | un
   if (owner !== null) return guid !== undefined && isRoleOf(owner, guid);
   if (!isOpen) return true;
   return found === null || found === nobody || (guid !== undefined && [guid, closedStamp(guid)].includes(found));
-}
-
-async function stampNobody(client: pg.Client): Promise<void> {
-  await client.query('update tenant_identity set guid = $1', [nobody]).catch(error => {
-    if (sqlState(error) !== '42P01') throw error; // a run was killed before it had tables
-  });
 }
 
 /** An operator has granted the role rights on objects of another database. */

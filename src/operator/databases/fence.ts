@@ -48,6 +48,11 @@ export async function announceFence(control: pg.Client, guid: string, toServer: 
     );
 }
 
+/** Returns whether a run has announced or closed the fence of a tenant, and none has lifted it. */
+export async function hasFence(control: pg.Client, guid: string): Promise<boolean> {
+  return (await control.query('select from tenant_fences where tenant_guid = $1', [guid])).rowCount === 1;
+}
+
 /** SQL that closes an announced fence: requests of the tenant wait from its commit on. Parameter: guid. */
 export const closeFence = `
   update tenant_fences set closed = true, begun_at = clock_timestamp() where tenant_guid = $1`;

@@ -1,11 +1,13 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
 import type { Statements } from '../../postgres/statements.ts';
-import { dropCondemned } from './database-run.ts';
-import type { DatabaseState } from './database-store.ts';
-import { inTransaction } from './in-transaction.ts';
-import { retreatIfFenced } from './retreat-tenant.ts';
-import type { RunObservers } from './run-databases.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { type DatabaseState, readCurrent, readDatabases } from './database-store.ts';
+import { dropCondemned, notDropped } from './drop-condemned.ts';
+import { requireClosed } from './drop-database.ts';
+import { isServed, retreatAlways, retreatIfFenced } from './retreat-tenant.ts';
+import type { RunContext, RunObservers } from './run-databases.ts';
 import { TenantBusyError, withTenant } from './with-tenant.ts';
 
 /**
@@ -14,21 +16,22 @@ import { TenantBusyError, withTenant } from './with-tenant.ts';
  */
 export type PruneScope = 'overdue' | 'moved' | 'leftovers' | { readonly database: string };
 
-/** A database that is dropped. */
+/** A database that is dropped, or serves its tenant again. */
 export interface PrunedDatabase {
   slug: string;
   server: string;
   database: string;
   state: DatabaseState;
+  action: 'drop' | 'serve';
 }
 
 interface Prunable extends PrunedDatabase {
-  id: string;
+  id: number;
 }
 
 /** SQL of what a scope drops; its parameters are a slug or null, whether moved ones are dropped, overdue ones, a name. */
 const prunable = `
-  select d.id, slug, s.name as server, d.database_name as database, d.state
+  select d.id::float8, slug, s.name as server, d.database_name as database, d.state, 'drop' as action
     from tenant_databases d join tenants t on t.id = tenant_id join servers s on s.id = d.server_id
    where (?::text is null or slug = ?) and status <> 'provisioning' and purging_at is null
      and (d.state in ('reserved', 'condemned')
@@ -53,11 +56,36 @@ export async function findPrunable(
   ]);
 }
 
+/** Returns what `pruneDatabases` drops and which databases serve their tenants again, and changes nothing. */
+export async function planPrune(installation: Installation, slug: string | undefined): Promise<PrunedDatabase[]> {
+  const served = await withConnection(installation.controlUrl, async control => {
+    const found: PrunedDatabase[] = [];
+    for (const each of slug === undefined ? await fencedSlugs(installation) : [slug]) {
+      const { id, guid } = await findTenant(installation, each);
+      const context = { installation, control, tenant: { id, guid, slug: each } };
+      if (!(await isServed(context))) found.push(...(await servedRow(context)));
+    }
+    return found;
+  });
+  return [...served, ...(await findPrunable(installation, slug, 'overdue')).map(withoutId)];
+}
+
+const withoutId = ({ id: _, ...row }: Prunable): PrunedDatabase => row;
+
+async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise<PrunedDatabase[]> {
+  const current = await readCurrent(control, id);
+  if (!current) return [];
+  const { server, database, state } = current;
+  return [{ slug, server: server.name, database, state, action: 'serve' }];
+}
+
 /**
  * Drops databases that tenants do not need any more, and puts tenants back into service whose run has ended behind the
- * fence. A tenant that another command works on is left out, unless it is named.
- * @returns what was dropped
- * @throws {OperatorError} when the named tenant is worked on; when a server cannot be used, after the other tenants
+ * fence. A tenant that another command works on is left out, unless it is named. A tenant that is named with the scope
+ * `overdue` is put back into service also without a fence (`retreatAlways`).
+ * @returns what was dropped, and what serves its tenant again
+ * @throws {OperatorError} when the named tenant is worked on; when a database is not closed, or a server cannot be used,
+ *   after the others
  */
 export async function pruneDatabases(
   installation: Installation,
@@ -67,8 +95,9 @@ export async function pruneDatabases(
 ): Promise<PrunedDatabase[]> {
   const pruned: PrunedDatabase[] = [];
   const failures: unknown[] = [];
+  const retreat = slug !== undefined && scope === 'overdue' ? retreatAlways : retreatIfFenced;
   for (const each of slug === undefined ? await slugsToPrune(installation) : [slug])
-    await pruneTenant(installation, each, scope, observers).then(
+    await pruneTenant(installation, each, scope, context => retreat(context, observers)).then(
       dropped => pruned.push(...dropped),
       error => {
         if (slug !== undefined || !(error instanceof TenantBusyError)) failures.push(error);
@@ -83,31 +112,50 @@ export async function pruneDatabases(
   return pruned;
 }
 
+async function fencedSlugs({ statements }: Installation): Promise<string[]> {
+  const query = 'select slug from tenants join tenant_fences on tenant_guid = guid order by slug';
+  return (await statements.execute<{ slug: string }[]>(query, [])).map(({ slug }) => slug);
+}
+
 async function slugsToPrune(installation: Installation): Promise<string[]> {
-  const fenced = await installation.statements.execute<{ slug: string }[]>(
-    'select slug from tenants join tenant_fences on tenant_guid = guid',
-    [],
-  );
-  const found = [...(await findPrunable(installation, undefined, 'overdue')), ...fenced];
-  return [...new Set(found.map(({ slug }) => slug))].sort();
+  const prunable = (await findPrunable(installation, undefined, 'overdue')).map(({ slug }) => slug);
+  return [...new Set([...prunable, ...(await fencedSlugs(installation))])].sort();
 }
 
 async function pruneTenant(
   installation: Installation,
   slug: string,
   scope: PruneScope,
-  observers: RunObservers,
+  retreat: typeof retreatAlways,
 ): Promise<PrunedDatabase[]> {
   return withTenant(installation, slug, async (control, tenant) => {
-    await retreatIfFenced({ installation, control, tenant }, observers);
+    const context = { installation, control, tenant };
+    const served = (await retreat(context)) ? await servedRow(context) : [];
     const found = await findPrunable(installation, slug, scope);
-    await inTransaction(control, () =>
-      control.query(
-        `update tenant_databases set state = 'condemned' where id = any ($1) and state in ('reserved', 'filled', 'kept')`,
-        [found.map(({ id }) => id)],
-      ),
+    const { closed, refusals } = await findClosed(context, found);
+    await control.query(
+      `update tenant_databases set state = 'condemned' where id = any ($1) and state in ('reserved', 'filled', 'kept')`,
+      [closed.map(({ id }) => id)],
     );
     await dropCondemned(installation, control, tenant);
-    return found.map(({ id: _, ...each }) => each);
+    if (refusals.length > 0) throw refusals[0];
+    return [...served, ...closed.map(withoutId)];
   });
+}
+
+/**
+ * Finds those that may be condemned. A complete database that lets the tenant in may have newer data, when the control
+ * database is of an earlier time: it stays complete, so that a swap can put it in place.
+ */
+async function findClosed(
+  { installation, control, tenant }: RunContext,
+  found: readonly Prunable[],
+): Promise<{ closed: Prunable[]; refusals: unknown[] }> {
+  const complete = await readDatabases(control, tenant.id, ['filled', 'kept']);
+  const refusals = new Map<number, unknown>();
+  for (const database of complete.filter(({ id }) => found.some(each => each.id === id)))
+    await requireClosed(installation, database, tenant.guid).catch(error =>
+      refusals.set(database.id, notDropped(tenant.slug, database, error)),
+    );
+  return { closed: found.filter(({ id }) => !refusals.has(id)), refusals: [...refusals.values()] };
 }

@@ -10,8 +10,8 @@ import { type PurgeRecord, purgeRecord, type SignedRecord, signRecord } from '..
 import { requirePurgeable } from '../tenants/purging.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import type { DatabaseStep } from './database-protocol.ts';
-import { dropCondemned } from './database-run.ts';
 import { readDatabases } from './database-store.ts';
+import { dropCondemned } from './drop-condemned.ts';
 import { runDatabases } from './run-databases.ts';
 
 /**

@@ -5,9 +5,12 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { errorText } from '../error-text.ts';
 import { RunReplacedError } from './database-guard.ts';
 import { type DatabaseGoal, type DatabaseStep, databaseProtocol } from './database-protocol.ts';
-import { DatabaseRun, dropCondemned, type RunPlan } from './database-run.ts';
+import { DatabaseRun } from './database-run.ts';
 import { beginEpoch, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
+import { dropCondemned } from './drop-condemned.ts';
+import { hasFence } from './fence.ts';
 import { type FenceGuard, noGuard } from './fence-guard.ts';
+import type { RunPlan } from './run-plan.ts';
 
 export interface RunObservers {
   /** Called before each step. */
@@ -57,7 +60,7 @@ export async function runDatabases(
     const run = new DatabaseRun(installation, control, tenant, { plan, epoch, current });
     first ??= run;
     try {
-      for (const step of databaseProtocol({ hasFence: await hasFence(control, tenant) }, to)) {
+      for (const step of databaseProtocol({ hasFence: await hasFence(control, tenant.guid) }, to)) {
         if (signal?.aborted && isInterruptible(step)) throw new OperatorError('the command was interrupted');
         onStep?.(tenant.slug, step);
         await run.take(step).catch(error => failStep(control, run, error));
@@ -69,17 +72,17 @@ export async function runDatabases(
   };
   if (closesFence(goal)) await guard.protect(tenant.slug);
   try {
-    const { target, pauseMs } = await drive(goal, observers);
+    const { target, pause } = await drive(goal, observers);
     guard.release(tenant.slug);
     await dropCondemned(installation, control, tenant).catch(() => {}); // `databases` shows what is left
-    return { target, former, pauseMs };
+    return { target, former, pauseMs: pause.ms };
   } catch (error) {
     if (error instanceof RunReplacedError) guard.release(tenant.slug);
     if (error instanceof RunReplacedError) throw error;
     const now = await retreat({ installation, control, tenant }, drive, error);
     guard.release(tenant.slug);
     if (closesFence(goal) && now && now.id !== former?.id) {
-      const pauseMs = first?.pauseMs || first?.sinceFence() || 0;
+      const pauseMs = first?.pause.ms ?? 0;
       await recordFacts(control, now.id, { pauseMs, error: null });
       return { target: now, former, pauseMs };
     }
@@ -122,7 +125,7 @@ async function retreat(
   cause: unknown,
 ): Promise<TenantDatabase | undefined> {
   try {
-    if (await hasFence(control, tenant)) await drive('retreat', {});
+    if (await hasFence(control, tenant.guid)) await drive('retreat', {});
     return await readCurrent(control, tenant.id);
   } catch (error) {
     if (error instanceof RunReplacedError) throw error;
@@ -142,8 +145,4 @@ function stopped({ slug }: LockedTenant, now: TenantDatabase | undefined, cause:
     `The command has stopped (${errorText(cause)}): ${state}. When all servers work, run it again`,
     { cause },
   );
-}
-
-async function hasFence(control: pg.Client, { guid }: LockedTenant): Promise<boolean> {
-  return (await control.query('select from tenant_fences where tenant_guid = $1', [guid])).rowCount === 1;
 }

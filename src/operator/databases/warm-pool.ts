@@ -9,10 +9,11 @@ import { type Queryable, shareConnection } from '../../postgres/shared-connectio
 import { errorText } from '../error-text.ts';
 import { runConcurrently } from '../run-concurrently.ts';
 import { dropOldTemplates, ensureTemplate, migrationsDigest, tenantGroup } from '../schema/template.ts';
+import { forgetDatabase } from './condemn-databases.ts';
 import { copyTemplate, limitConnect } from './create-database.ts';
-import { forgetDatabase, insertDatabase } from './database-store.ts';
 import { dropDatabase } from './drop-database.ts';
 import { physicalName } from './physical-names.ts';
+import { insertDatabase } from './reserve-database.ts';
 
 /*
  * A warm database is a copy of the template that is made before a tenant needs it, so that a new tenant does not wait

@@ -22,7 +22,14 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
     const owner = tenants.find(({ guid }) => identity === guid || identity === closedStamp(guid));
     if (owner?.guid === identity && owner && !facts.databases.has(owner.databaseName)) continue; // checkTenantDatabase reports it as renamed
     const drop = `drop database if exists ${quote(name)}`;
-    if (broken) {
+    if (isOfPurgedTenant(context, identity)) {
+      report({
+        check: 'orphan_database',
+        problem: `a command has left database ${name}, whose tenant was purged meanwhile`,
+        remedy: `Drop it: ${drop}`,
+        statements: [drop, `drop role if exists ${quote(name)}`],
+      });
+    } else if (broken) {
       report({
         check: 'half_dropped_database',
         problem: `database ${name} is half dropped, and no tenant has it`,
@@ -47,24 +54,32 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
   }
 }
 
+/** Returns whether a database is a closed one of a tenant that was purged. */
+function isOfPurgedTenant({ control }: CheckContext, identity: string | undefined): boolean {
+  return identity !== undefined && [...control.purgedTenants].some(guid => identity === closedStamp(guid));
+}
+
 /**
  * Returns whether a database may have the only copy of a tenant's data. A closed one cannot be read: it counts while the
  * control database has no tenant at all, as a new one has none.
  */
-function isOfUnknownTenant({ control, unclaimedIdentities }: CheckContext, name: string): boolean {
+function isOfUnknownTenant(context: CheckContext, name: string): boolean {
+  const { control, unclaimedIdentities } = context;
   const guid = unclaimedIdentities.get(name);
   if (guid === undefined || guid === nobody) return false;
   if (guid === unknownGuid) return control.tenants.length === 0;
   return (
     !control.purgedTenants.has(guid) &&
+    !isOfPurgedTenant(context, guid) &&
     !control.tenants.some(tenant => guid === tenant.guid || guid === closedStamp(tenant.guid))
   );
 }
 
 function checkOrphanRoles(context: CheckContext, names: ReadonlySet<string>): void {
-  const { server, facts, report } = context;
+  const { server, facts, unclaimedIdentities, report } = context;
   for (const { name } of facts.roles.values()) {
     if (names.has(name) || !isPhysicalName(server, name) || isOfUnknownTenant(context, name)) continue;
+    if (isOfPurgedTenant(context, unclaimedIdentities.get(name))) continue; // it is dropped with the database
     report({
       check: 'orphan_role',
       problem: `no tenant has login role ${name}`,

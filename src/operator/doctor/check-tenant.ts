@@ -78,11 +78,9 @@ async function checkInside(client: pg.Client, tenant: CheckedTenant, head: Head)
   const { guid, applied } = await readSchemaState(client);
   if (guid === closedStamp(tenant.guid)) {
     report({
-      check: 'wrong_identity',
-      problem: 'the database is closed: another one has replaced it, after the time of the control database',
-      remedy:
-        `Put that one in place: npx backoffice databases ${tenant.slug}; ` +
-        `npx backoffice restore swap ${tenant.slug}, or restore back ${tenant.slug}`,
+      check: 'unfinished_switch',
+      problem: 'the database is closed, as by a move or a swap after the time of the control database',
+      remedy: `Let it serve the tenant: npx backoffice databases prune ${tenant.slug}`,
     });
     return findings;
   }

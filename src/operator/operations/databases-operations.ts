@@ -42,15 +42,15 @@ const list = defineOperation({
 const prune = defineOperation({
   name: 'databases prune',
   description:
-    'drop databases whose time has passed, and what killed commands have left; end a fence that one has left',
+    'drop databases whose time has passed, and what killed commands have left; put tenants back into service',
   fields: { slug: optionalArgument('slug') },
   examples: ['databases prune # of all tenants, for a timer', 'databases prune acme'],
   access: 'installation',
   effect: 'changes',
   async plan({ slug }, { installation }) {
-    const { findPrunable } = await import('../databases/prune-databases.ts');
+    const { planPrune } = await import('../databases/prune-databases.ts');
     await requireTenant(installation, slug);
-    const found = (await findPrunable(installation, slug, 'overdue')).map(({ id: _, ...each }) => each);
+    const found = await planPrune(installation, slug);
     return { document: found, text: () => tableText(found, nothing) };
   },
   async run({ slug }, context) {
@@ -84,7 +84,7 @@ const drop = defineOperation({
   async run({ slug, database }, { installation, output }) {
     const { pruneDatabases } = await import('../databases/prune-databases.ts');
     const pruned = await pruneDatabases(installation, slug, { database });
-    output.result(pruned, () => tableText(pruned, nothing));
+    output.result(pruned, () => tableText(pruned, 'There is no database to drop.'));
   },
 });
 
@@ -96,4 +96,4 @@ async function requireTenant(reader: { readonly statements: Statements }, slug: 
 
 export const operations = [list, prune, drop];
 
-const nothing = 'There is no database to drop.';
+const nothing = 'There is no database to drop, and no tenant to put back into service.';

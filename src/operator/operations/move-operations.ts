@@ -55,13 +55,13 @@ const abort = defineOperation({
     const { findPrunable } = await import('../databases/prune-databases.ts');
     const { findTenant } = await import('../tenants/tenants.ts');
     const { server } = await findTenant(installation, slug);
-    const rows = (await findPrunable(installation, slug, 'leftovers')).map(prunedRow);
+    const rows = (await findPrunable(installation, slug, 'leftovers')).flatMap(droppedRow);
     return { document: rows, text: () => tableText(rows, nothingUnfinished(slug, server.name)) };
   },
   async run({ slug }, { installation, output }) {
     const { pruneDatabases } = await import('../databases/prune-databases.ts');
     const { findTenant } = await import('../tenants/tenants.ts');
-    const rows = (await pruneDatabases(installation, slug, 'leftovers')).map(prunedRow);
+    const rows = (await pruneDatabases(installation, slug, 'leftovers')).flatMap(droppedRow);
     const { server } = await findTenant(installation, slug);
     output.result(rows, () => tableText(rows, nothingUnfinished(slug, server.name)));
   },
@@ -77,7 +77,7 @@ const settle = defineOperation({
   async plan({ slug }, { installation }) {
     const { findPrunable } = await import('../databases/prune-databases.ts');
     const found = await findPrunable(installation, slug, slug === undefined ? 'overdue' : 'moved');
-    const rows = found.map(prunedRow);
+    const rows = found.flatMap(droppedRow);
     const consequence = 'can not be moved back any more: its old database will be dropped';
     return {
       document: rows,
@@ -88,7 +88,7 @@ const settle = defineOperation({
   async run({ slug }, { installation, output }) {
     const { pruneDatabases } = await import('../databases/prune-databases.ts');
     const pruned = await pruneDatabases(installation, slug, slug === undefined ? 'overdue' : 'moved');
-    const rows = pruned.map(prunedRow);
+    const rows = pruned.flatMap(droppedRow);
     output.result(rows, () => tableText(rows, nothingOld));
   },
 });
@@ -106,6 +106,6 @@ function direction({ slug, to, back }: { slug: string | undefined; to: string | 
   return { slug, to };
 }
 
-function prunedRow({ slug, server, database }: PrunedDatabase) {
-  return { slug, server, dropped: database };
+function droppedRow({ slug, server, database, action }: PrunedDatabase) {
+  return action === 'drop' ? [{ slug, server, dropped: database }] : [];
 }

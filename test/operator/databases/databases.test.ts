@@ -130,7 +130,9 @@ describe('databases of tenants', () => {
     expect(await remains(name)).to.equal(2);
 
     const dropped = JSON.parse(await run(['databases', 'drop', 'acme', name, '--yes', '--json']));
-    expect(dropped).to.deep.equal([{ slug: 'acme', server: 'default', database: name, state: 'filled' }]);
+    expect(dropped).to.deep.equal([
+      { slug: 'acme', server: 'default', database: name, state: 'filled', action: 'drop' },
+    ]);
     expect(await remains(name)).to.equal(0);
     expect(await states()).to.deep.equal(['globex filled']);
     await run(['databases', 'drop', 'globex', await nameOf('globex', 'filled'), '--yes']);
@@ -151,7 +153,7 @@ describe('databases of tenants', () => {
     expect((await list())[0]?.why).to.equal(
       'a command has ended before it was complete: npx backoffice databases prune acme',
     );
-    const found = [{ slug: 'acme', server: 'default', database: name, state: 'reserved' }];
+    const found = [{ slug: 'acme', server: 'default', database: name, state: 'reserved', action: 'drop' }];
     expect(await prune('--dry-run')).to.deep.equal(found);
     expect(await prune('globex', '--dry-run')).to.deep.equal([]);
     expect(await remains(name)).to.equal(2);
@@ -200,8 +202,8 @@ describe('databases of tenants', () => {
     );
     const planned = await prune('--dry-run');
     expect(planned).to.have.deep.members([
-      { slug: 'acme', server: 'default', database: kept, state: 'kept' },
-      { slug: 'acme', server: 'default', database: condemned, state: 'condemned' },
+      { slug: 'acme', server: 'default', database: kept, state: 'kept', action: 'drop' },
+      { slug: 'acme', server: 'default', database: condemned, state: 'condemned', action: 'drop' },
     ]);
     expect(await prune()).to.deep.equal(planned);
     expect([await remains(kept), await remains(condemned)]).to.deep.equal([0, 0]);

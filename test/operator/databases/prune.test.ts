@@ -1,9 +1,14 @@
 import { expect } from 'chai';
 import pg from 'pg';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { closedStamp } from '../../../src/operator/databases/database-guard.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
 import type { Client } from '../../support/client.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
+import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { postgresUrl } from '../../support/test-server.ts';
 import { createWorld, type World } from '../../support/world.ts';
 
 describe('databases prune', () => {
@@ -53,8 +58,18 @@ describe('databases prune', () => {
 
   it('a tenant whose command has died behind the fence is served again after databases prune', async () => {
     await leaveFence('acme');
-    const { code, stderr } = await run('databases', 'prune');
+    const served = [
+      { slug: 'acme', server: 'default', database: world.acme.database, state: 'current', action: 'serve' },
+    ];
+    for (const slug of [[], ['acme']])
+      expect(JSON.parse((await run('databases', 'prune', ...slug, '--dry-run', '--json')).stdout)).to.deep.equal(
+        served,
+      );
+    expect(JSON.parse((await run('databases', 'prune', 'globex', '--dry-run', '--json')).stdout)).to.deep.equal([]);
+    expect((await control.query('select from tenant_fences')).rowCount).to.equal(1);
+    const { code, stdout, stderr } = await run('databases', 'prune', '--json');
     expect(code, stderr).to.equal(0);
+    expect(JSON.parse(stdout)).to.deep.equal(served);
     expect((await control.query('select from tenant_fences')).rowCount).to.equal(0);
     expect((await acme.get('/api/v1/EntityStatus')).status).to.equal(200);
   });
@@ -84,6 +99,37 @@ describe('databases prune', () => {
     await control.query('select pg_advisory_unlock_all()');
     expect((await run('databases', 'prune', 'globex')).code).to.equal(0);
     expect(await statesOf('globex')).to.deep.equal(['current']);
+  });
+
+  it('a database that is opened while it is being dropped is not dropped', async () => {
+    const name = 'opened_meanwhile';
+    const { rows } = await control.query<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
+    const guid = rows[0]?.guid ?? '';
+    await withConnection(postgresUrl(), server => server.query(`create database ${name}`));
+    const opening = new pg.Client(databaseUrl(postgresUrl(), name));
+    await opening.connect();
+    await opening.query(`create table tenant_identity (guid uuid, epoch bigint);
+                         create table migrations (id int, name text);
+                         insert into tenant_identity values ('${closedStamp(guid)}', 1)`);
+    await control.query(
+      `insert into tenant_databases (tenant_id, server_id, database_name, role_name, state, origin)
+       select id, server_id, $1, $1, 'condemned', 'template' from tenants where slug = 'acme'`,
+      [name],
+    );
+    await opening.query(`begin; update tenant_identity set guid = '${guid}'`);
+    const pruning = run('databases', 'prune', 'acme');
+    // Not in the transaction, which would see the sessions that its first query returned.
+    const blocked = `select from pg_stat_activity a, pg_stat_activity o
+                      where o.pid = any (pg_blocking_pids(a.pid)) and o.datname = $1`;
+    await eventually(async () => (await control.query(blocked, [name])).rowCount === 1);
+    await opening.query('commit');
+    const { code, stderr } = await pruning;
+    expect(code).to.equal(1);
+    expect(stderr).to.include(`Database ${name} on server default was not dropped`);
+    expect((await opening.query('select guid from tenant_identity')).rows).to.deep.equal([{ guid }]);
+    await opening.end();
+    await control.query('delete from tenant_databases where database_name = $1', [name]);
+    await withConnection(postgresUrl(), server => server.query(`drop database ${name}`));
   });
 
   it('the databases that a tenant can lose are completed, and no others', async () => {

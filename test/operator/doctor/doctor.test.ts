@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
 import { createSecretBox } from '../../../src/control/secret-box.ts';
+import { closedStamp } from '../../../src/operator/databases/database-guard.ts';
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
@@ -250,6 +251,43 @@ describe('doctor', () => {
           ['schema_drift', 'acme'],
         ],
         problem: /office_tenant has TRUNCATE on activities/,
+      },
+    ],
+    [
+      'a database that a replaced command has made, whose tenant was purged meanwhile',
+      {
+        inject: async () => {
+          const [row] = await server.control<{ guid: string }>(
+            `insert into purged_tenants (id, guid, slug, name, database_name, created_at, record)
+             values (7910, gen_random_uuid(), 'gone', 'gone', 'office_tenant_7910', now(), '{}') returning guid`,
+          );
+          await server.sql(`create database "office_tenant_7911" template "${acme}"`);
+          await server.sql(`revoke all on database "office_tenant_7911" from public;
+                            create role "office_tenant_7911" nologin; grant office_tenant to "office_tenant_7911";
+                            grant connect on database "office_tenant_7911" to "office_tenant_7911"`);
+          await server.sql(`update tenant_identity set guid = '${closedStamp(row?.guid ?? '')}'`, 'office_tenant_7911');
+        },
+        findings: [['orphan_database', null]],
+        problem: /a command has left database office_tenant_7911, whose tenant was purged meanwhile/,
+      },
+    ],
+    [
+      'a closed database of a tenant without a fence',
+      {
+        inject: async () => {
+          const [row] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
+          await server.sql(`update tenant_identity set guid = '${closedStamp(row?.guid ?? '')}'`, acme);
+        },
+        findings: [['unfinished_switch', 'acme']],
+        problem: /the database is closed, as by a move or a swap after the time of the control database/,
+        restore: async () => {
+          const { code, stderr } = await runCommand(
+            'scripts/tenant.ts',
+            ['databases', 'prune', 'acme'],
+            server.environment,
+          );
+          expect(code, stderr).to.equal(0);
+        },
       },
     ],
     [

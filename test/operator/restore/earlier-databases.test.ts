@@ -1,5 +1,7 @@
 import { rm } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
+import { startScript } from '../../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { makeServerFolder } from '../../support/server-folder.ts';
@@ -34,10 +36,19 @@ describe('a control database of an earlier time than the databases of its tenant
       .findings.filter(({ tenant: slug }: { tenant: string | null }) => slug === 'acme')
       .map(({ check, remedy }: { check: string; remedy: string }) => `${check}: ${remedy}`);
 
+  /** The data of the current database are older than those of another one, which lets the tenant in. */
+  const expectRefusedPrune = async (kind: 'swap' | 'back', database: string): Promise<void> => {
+    const { code, stderr } = await tenant('databases', 'prune', 'acme');
+    expect(code).to.equal(1);
+    expect(stderr).to.include(`${database} of acme may have newer data`);
+    expect(stderr).to.include(`npx backoffice restore ${kind} acme --database ${database}`);
+  };
+
   before(async () => {
     server = await createDedicatedServer();
     folder = await makeServerFolder('archives');
     environment = { ...server.environment, BACKUP_TARGET: folder };
+    await server.provision('globex');
     own = (await server.provision('acme')).tenant.databaseName;
     await add('EUR', own);
     await run('backup', 'init');
@@ -56,9 +67,9 @@ describe('a control database of an earlier time than the databases of its tenant
     await restoreControl();
     expect(await current()).to.equal(own);
     const found = await findings();
-    expect(found.filter(text => text.startsWith('wrong_identity'))).to.deep.equal([
-      'wrong_identity: Put that one in place: npx backoffice databases acme; npx backoffice restore swap acme, or restore back acme',
-    ]);
+    expect(found).to.include('unfinished_switch: Let it serve the tenant: npx backoffice databases prune acme');
+    expect(found.join()).not.to.include('wrong_identity');
+    await expectRefusedPrune('swap', restored);
     await run('restore', 'swap', 'acme', '--yes');
     expect([await current(), await codes(restored)]).to.deep.equal([restored, ['EUR', 'CHF']]);
     expect(await findings()).to.deep.equal([]);
@@ -70,6 +81,7 @@ describe('a control database of an earlier time than the databases of its tenant
     await add('NOK', own);
     await restoreControl();
     expect(await current()).to.equal(restored);
+    await expectRefusedPrune('back', own);
     await run('restore', 'back', 'acme', '--yes');
     expect([await current(), await codes(own)]).to.deep.equal([own, ['EUR', 'NOK']]);
     expect(await findings()).to.deep.equal([]);
@@ -85,17 +97,35 @@ describe('a control database of an earlier time than the databases of its tenant
       );
       await run('restore', 'swap', 'acme', '--yes');
       await restoreControl();
-      await run('databases', 'prune', 'acme');
+      await expectRefusedPrune('swap', restored);
       const { code, stderr } = await tenant('databases', 'drop', 'acme', restored, '--yes');
       expect([code, stderr.includes(`Database ${restored} on server default was not dropped`)], stderr).to.deep.equal([
         1,
         true,
       ]);
       expect(await codes(restored)).to.deep.equal(['EUR', 'CHF']);
-      await server.control(`update tenant_databases set state = 'filled' where database_name = '${restored}'`);
       await run('restore', 'swap', 'acme', '--yes');
       await run('restore', 'back', 'acme', '--yes');
     }
     expect(await findings()).to.deep.equal([]);
+  });
+
+  it('from before a swap that was killed behind its fence: databases prune with the slug lets the closed database serve again', async () => {
+    await run('backup', 'run', '--all');
+    const killedRestore = fileURLToPath(new URL('../../support/killed-restore.ts', import.meta.url));
+    const { signal, stderr } = await startScript(killedRestore, ['swap', 'acme', 'exchange'], environment).ended;
+    expect(signal, stderr).to.equal('SIGKILL');
+    await restoreControl();
+    expect(await server.control('select from tenant_fences')).to.deep.equal([]);
+    const found = await findings();
+    expect(found).to.include('unfinished_switch: Let it serve the tenant: npx backoffice databases prune acme');
+    expect(JSON.parse(await run('databases', 'prune', 'acme', '--dry-run'))).to.deep.equal([
+      { slug: 'acme', server: 'default', database: own, state: 'current', action: 'serve' },
+    ]);
+    await run('databases', 'prune');
+    expect(await findings(), 'without the slug').to.deep.equal(found);
+    for (let time = 1; time <= 2; time++) await run('databases', 'prune', 'acme');
+    expect(await findings()).to.deep.equal([]);
+    expect([await current(), await codes(own)]).to.deep.equal([own, ['EUR', 'NOK']]);
   });
 });

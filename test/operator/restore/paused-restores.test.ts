@@ -58,8 +58,8 @@ describe('restores that are paused or killed', () => {
   };
 
   /** Stops a run before a step, and takes its locks from it; `continue` lets it go on until it ends. */
-  async function pause(kind: string, step: string, ...database: string[]) {
-    const script = startScript(killedRestore, [kind, 'acme', step, 'SIGSTOP', ...database], environment);
+  async function pause(kind: string, step: string, slug = 'acme') {
+    const script = startScript(killedRestore, [kind, slug, step, 'SIGSTOP'], environment);
     const holders = `select pid, classid from pg_locks where locktype = 'advisory' and granted
         and classid in (${lockSpaces.tenant}, ${lockSpaces.slug})
         and database = (select oid from pg_database where datname = current_database())`;
@@ -77,12 +77,12 @@ describe('restores that are paused or killed', () => {
     };
   }
 
-  /** The names of the databases of acme, by state. */
-  const databases = async (): Promise<Record<string, string[]>> => {
+  /** The names of the databases of a tenant, by state. */
+  const databases = async (slug = 'acme'): Promise<Record<string, string[]>> => {
     const rows = await control<{ state: string; names: string[] }>(
       `select d.state, array_agg(d.database_name order by d.id) as names
          from tenant_databases d join tenants t on t.id = tenant_id
-        where slug = 'acme' and d.state <> 'gone' group by 1`,
+        where slug = '${slug}' and d.state <> 'gone' group by 1`,
     );
     return Object.fromEntries(rows.map(({ state, names }) => [state, names]));
   };
@@ -166,12 +166,10 @@ describe('restores that are paused or killed', () => {
       });
       const { stdout } = await command('restore', 'diff', 'acme', '--database', restored);
       expect(JSON.parse(stdout)).to.include({ tenant: 'acme', database: restored });
-      expect([restored === begun, await exists(restored)]).to.deep.equal([false, true]);
+      expect([restored === begun, await exists(restored), await exists(begun)]).to.deep.equal([false, true, false]);
       await run('databases', 'drop', 'acme', restored, '--yes');
       expect(await exists(restored)).to.equal(false);
       expect(await checks()).to.deep.equal([]);
-      if (await exists(begun))
-        await withConnection(postgresUrl(), client => client.query(`drop database "${begun}" with (force)`));
     });
 
   it('what a killed restore beside has left is named by doctor, is used by nobody, and is dropped by the next command', async () => {
@@ -206,6 +204,23 @@ describe('restores that are paused or killed', () => {
       expect(code, stderr).not.to.equal(0);
       expect(await titles()).to.include.members(['restored', Title]);
       expect((await acme.post(path, { Title: `after ${step}` })).status).to.equal(201);
+      expect(await checks()).to.deep.equal([]);
+    });
+
+  for (const step of ['create', 'fill'] as const)
+    it(`a restore beside that was paused before the step ${step} while its tenant was purged leaves nothing of the tenant`, async () => {
+      const slug = `purged-${step}`;
+      const { code, stderr } = await command('provision', slug, '--name', slug, '--admin-email', `a@${slug}.test`);
+      expect(code, stderr).to.equal(0);
+      await run('backup', 'run', slug);
+      const paused = await pause('beside', step, slug);
+      const names = (await databases(slug)).reserved ?? [];
+      expect(names).to.have.length(1);
+      await run('delete', slug, '--yes');
+      await run('purge', slug, '--yes');
+      expect((await paused.continue()).code).not.to.equal(0);
+      for (const name of names) expect(await exists(name)).to.equal(false);
+      expect(await titles()).to.include('restored');
       expect(await checks()).to.deep.equal([]);
     });
 });

@@ -18,12 +18,15 @@ export interface DatabaseOrder {
 
 /** A copy contains what was committed when it began. */
 const copies: readonly DatabaseStep[] = ['fill', 'copy ahead', 'copy changes'];
+/** They begin with a look whether the target is still reserved. */
+const beginsInControl: readonly DatabaseStep[] = ['create', 'fill'];
 const longSteps: readonly DatabaseStep[] = [...copies, 'create', 'upgrade target'];
 
 /** A run of the command line that works on the databases of the tenant. */
 export class DatabaseRun extends OperatorRun<DatabaseStep, Set<number>> {
   /** True when it has taken all steps to its goal. */
   hasSucceeded = false;
+  #mayBegin = true;
   readonly #world: DatabaseWorld;
   readonly #run: RunState;
 
@@ -79,6 +82,7 @@ export class DatabaseRun extends OperatorRun<DatabaseStep, Set<number>> {
   protected override prepare(step: DatabaseStep): { ms: number; prepared: Set<number> } {
     const { world, goal, current, epoch } = this.#run;
     const ms = longSteps.includes(step) ? world.random.between(20, 400) : world.random.between(0.5, 10);
+    this.#mayBegin = !beginsInControl.includes(step) || (this.isConnected && this.#run.target?.state === 'reserved');
     if (!copies.includes(step)) return { ms, prepared: current.rows };
     const isOfArchive = step === 'fill' && goal !== 'move';
     return { ms, prepared: isOfArchive ? new Set([-epoch]) : new Set(current.rows) };
@@ -86,6 +90,7 @@ export class DatabaseRun extends OperatorRun<DatabaseStep, Set<number>> {
 
   protected override take(step: DatabaseStep, snapshot: Set<number>): 'again' | undefined {
     const { control, random, isCalm } = this.#world;
+    if (!this.#mayBegin) throw new Error('the target is not reserved any more');
     const inControl = controlEffects[step];
     if (inControl) this.requireControl();
     const result = (inControl ?? databaseEffects[step])?.(this.#run, snapshot);

@@ -123,7 +123,7 @@ function targetOf({ target }: RunState): TenantDatabase {
 function write(run: RunState, rows: Set<number>): void {
   const target = targetOf(run);
   target.guard(run.epoch);
-  const isOwn = target.state === 'reserved' || target.state === 'condemned' || target.state === 'gone';
+  const isOwn = target.state === 'reserved' || target.state === 'condemned';
   if (!isOwn && (run.goal !== 'switch' || target.state === 'current'))
     run.world.fail(`${target.name} is changed while it is ${target.state}`);
   target.rows = rows;

@@ -1,0 +1,42 @@
+import type pg from 'pg';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { closeRole, type GuardedRun } from './database-guard.ts';
+import type { TenantDatabase } from './database-store.ts';
+import { inTransaction } from './in-transaction.ts';
+import { findRemains } from './remains.ts';
+
+type Access = Pick<Installation, 'servers'>;
+
+/** Claims or opens a database, unless its server has lost it: then it lets nobody in. */
+export async function unlessLost(
+  { servers }: Access,
+  database: TenantDatabase,
+  guid: string,
+  work: () => Promise<void>,
+): Promise<void> {
+  await work().catch(async error => {
+    if (!['3D000', '55000'].includes(sqlState(error) ?? '')) throw error;
+    const find = (admin: pg.Client) => findRemains(admin, database, guid);
+    if ((await withConnection(servers.adminUrl(database.server), find)).exists) throw error;
+  });
+}
+
+/**
+ * Lets nobody into a lost database, should it come back.
+ * @throws {OperatorError} when its server has it
+ * @throws {RunReplacedError} when a later run has opened or closed it
+ */
+export async function closeLost({ servers }: Access, lost: TenantDatabase, { guid, epoch }: GuardedRun): Promise<void> {
+  const { server, database, role } = lost;
+  await withConnection(servers.adminUrl(server), admin =>
+    inTransaction(admin, async () => {
+      const { hasRole } = await findRemains(admin, lost, guid);
+      if (hasRole) await closeRole(admin, { role, guid }, epoch);
+      const { exists } = await findRemains(admin, lost, guid);
+      if (exists) throw new OperatorError(`Server ${server.name} has database ${database}: nothing was changed`);
+    }),
+  );
+}
