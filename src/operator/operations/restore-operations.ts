@@ -7,13 +7,14 @@ import { defineOperation, type Operation } from './operation.ts';
 import type { Context } from './operation-context.ts';
 import { argument, flag, option, optionalArgument, type Values } from './operation-fields.ts';
 import { parsePositive } from './parse-positive.ts';
-import { restoreData } from './restore-data.ts';
+import { fromField, restoreData } from './restore-data.ts';
 import { fieldsText, tableText } from './text-table.ts';
 
 const fields = {
   slug: optionalArgument('slug', { neededUnless: 'lost' }),
   archive: option('<id>', 'the archive to restore, or the beginning of its id; latest: the newest one'),
   at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs backup base'),
+  from: fromField,
   lost: flag('the server has lost the database of the tenant: restore it in a new one, and serve it'),
   server: option('<name>', 'with --lost: every tenant of this server whose database is lost', { kind: 'server' }),
   all: flag('with --lost: every tenant whose database is lost'),
@@ -34,6 +35,7 @@ const restore = defineOperation({
     'restore acme --archive latest # its newest archive, beside its present data',
     'restore acme --archive 0b7e # an older archive: backup list acme',
     'restore acme --at 2026-11-21T14:05:00Z # its data of that moment; needs backup base',
+    'restore acme --from < url-file # its data on a recovered copy of its server: see the handbook',
     'restore acme --lost # its database is lost: put its newest archive in place',
     'restore --lost --server second # those of all tenants of a server that is new and empty',
   ],
@@ -42,7 +44,7 @@ and removed since, restore swap puts the restored data in place, and restore bac
 over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: databases drop acme <database>.`,
   access: values => (isUndelete(values) ? 'statements' : 'installation'),
   effect: 'changes',
-  isPatient: ({ archive, at, lost }) => !lost && (archive !== undefined || at !== undefined),
+  isPatient: values => !values.lost && !isUndelete(values),
   json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
   async run(values, { installation, ...context }) {
     const { slug } = values;
@@ -62,17 +64,17 @@ over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: dat
 });
 
 /** @throws {OperatorError} unless the fields name a tenant, or the lost ones of a server or of all, and no data of one */
-function requireOneScope({ slug, at, archive, lost, server, all }: RestoreFields): void {
+function requireOneScope({ slug, at, archive, from, lost, server, all }: RestoreFields): void {
   const isFleet = server !== undefined || all;
   if (isFleet && !lost) throw new OperatorError('Give --server and --all together with --lost', { usage: true });
   if (isFleet && slug !== undefined)
     throw new OperatorError('Give either a tenant, or --server or --all', { usage: true });
-  if (isFleet && [at, archive].some(value => value !== undefined))
-    throw new OperatorError('Give --archive and --at together with a tenant', { usage: true });
+  if (isFleet && [at, archive, from].some(value => value !== undefined))
+    throw new OperatorError('Give --archive, --from and --at together with a tenant', { usage: true });
 }
 
-function isUndelete({ at, archive, lost }: RestoreFields): boolean {
-  return !lost && [at, archive].every(value => value === undefined);
+function isUndelete({ at, archive, from, lost }: RestoreFields): boolean {
+  return !lost && [at, archive, from].every(value => value === undefined);
 }
 
 async function undelete(slug: string, { installation, output }: Context<'statements'>): Promise<void> {
@@ -93,12 +95,11 @@ async function undelete(slug: string, { installation, output }: Context<'stateme
   );
 }
 
-async function restoreAside({ slug, at, archive }: OneTenant, context: Context<'installation'>) {
+async function restoreAside({ slug, ...values }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
   const { restoreBeside } = await import('../databases/restore-database.ts');
   const source = await findTenant(installation, slug);
-  const from = { at, archive, destination: '' };
-  const { restored, ...facts } = await restoreData(installation, source, from, progress, data =>
+  const { restored, ...facts } = await restoreData(installation, source, values, progress, data =>
     restoreBeside(installation, slug, data, observeRun(context)),
   );
   const document = { slug, database: restored.database, server: restored.server.name, ...facts };
@@ -107,13 +108,12 @@ async function restoreAside({ slug, at, archive }: OneTenant, context: Context<'
   );
 }
 
-async function restoreLostOne({ slug, at, archive }: OneTenant, context: Context<'installation'>) {
+async function restoreLostOne({ slug, ...values }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
   const { requireLost, restoreLost } = await import('../databases/restore-database.ts');
   const source = await findTenant(installation, slug);
   await requireLost(installation, source);
-  const from = { at, archive, destination: '--lost' };
-  const { restored: _, ...facts } = await restoreData(installation, source, from, progress, data =>
+  const { restored: _, ...facts } = await restoreData(installation, source, values, progress, data =>
     restoreLost(installation, slug, data, observeRun(context)),
   );
   const document = { ...summarise(await findTenant(installation, slug)), ...facts };

@@ -3,10 +3,11 @@ import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../operator-error.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { notArchived } from '../../backup/archive-control.ts';
+import { inSnapshot } from '../../provisioning/copy-data.ts';
 import { canonicalTextSettings } from '../../table-checksums.ts';
-import { copyAll } from '../moment/copy-all.ts';
 import { parseMoment } from '../moment/parse-moment.ts';
 import { withRecoveredDatabase } from '../moment/recover-database.ts';
+import { copyAll } from '../recovered/copy-all.ts';
 import { createControlSchema } from './control-archive.ts';
 import type { ControlSource } from './control-source.ts';
 import { databaseNameOf, restoringName } from './restoring-database.ts';
@@ -36,7 +37,7 @@ export function controlAtMoment(
         const { rows } = await from.query<{ name: string }>('select name from migrations order by id desc limit 1');
         if (!rows[0]) throw new OperatorError(`Database ${database} was no control database at ${at}`);
         await createControlSchema(url, rows[0].name);
-        const fill = (target: pg.Client) => copyAll(from, target, notArchived);
+        const fill = (target: pg.Client) => inSnapshot(from, () => copyAll(from, target, notArchived));
         await withConnection(url, fill, { settings: canonicalTextSettings });
       }),
   };

@@ -2,9 +2,10 @@ import { Server, type Tenant } from '../../../control/fleet-entities.ts';
 import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../operator-error.ts';
 import type { EarlierData } from '../../databases/fill-database.ts';
+import { inSnapshot } from '../../provisioning/copy-data.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
 import { identityTables } from '../../tenant-tables.ts';
-import { copyAll } from './copy-all.ts';
+import { copyAll } from '../recovered/copy-all.ts';
 import { parseMoment } from './parse-moment.ts';
 import { withRecoveredDatabase } from './recover-database.ts';
 
@@ -43,7 +44,7 @@ export async function restoreToMoment<T>(
     return restore({
       description: at,
       schemaVersion: applied.at(-1) ?? '',
-      fill: target => copyAll(from, target, identityTables),
+      fill: target => inSnapshot(from, () => copyAll(from, target, identityTables)),
     });
   });
 }
