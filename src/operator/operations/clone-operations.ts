@@ -14,7 +14,7 @@ const clone = defineOperation({
     slug: argument('slug'),
     newSlug: argument('text'),
     archive: option('<id>', 'with the data of this archive, in place of the present data; latest: the newest one'),
-    at: option('<time>', 'with the data of that moment; needs backup base'),
+    at: option('<time>', 'with the data of that moment; needs RECOVERY_COMMAND'),
     from: fromField,
   },
   examples: ['clone acme acme-test', 'clone acme acme-old --archive latest # look at archived data over HTTP'],

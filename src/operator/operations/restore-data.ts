@@ -45,18 +45,23 @@ export async function restoreData<T>(
   };
   const onStep = (text: string): void => progress.step(text);
   if (at !== undefined) {
-    const { restoreToMoment } = await import('../restore/moment/restore-to-moment.ts');
-    const options = { root: readConfig().baseBackupDir, at, onStep };
+    const { restoreToMoment } = await import('../restore/recovered/restore-to-moment.ts');
+    const options = { command: readConfig().recoveryCommand, at, onStep };
     return resultOf(await restoreToMoment(installation, source, options, restore), at);
   }
   if (from !== undefined) {
-    const { restoreRecovered } = await import('../restore/recovered/recovered-tenant.ts');
+    const { namesOf, restoreRecovered } = await import('../restore/recovered/recovered-tenant.ts');
     const { parseServerUrl } = await import('../tenants/server-url.ts');
+    const url = parseServerUrl(from);
     let description = '';
-    const restored = await restoreRecovered(installation, source, { url: parseServerUrl(from), onStep }, data => {
-      ({ description } = data);
-      return restore(data);
-    });
+    const restored = await restoreRecovered(
+      source,
+      { url, names: await namesOf(installation, source), onStep },
+      data => {
+        ({ description } = data);
+        return restore(data);
+      },
+    );
     return resultOf(restored, description);
   }
   const { openTarget } = await import('../backup/targets/open-target.ts');

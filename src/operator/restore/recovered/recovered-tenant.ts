@@ -1,3 +1,4 @@
+import type pg from 'pg';
 import type { Tenant } from '../../../control/fleet-entities.ts';
 import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../operator-error.ts';
@@ -7,56 +8,82 @@ import type { EarlierData } from '../../databases/fill-database.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
 import { identityTables } from '../../tenant-tables.ts';
 import { copyAll } from './copy-all.ts';
+import { parseMoment } from './parse-moment.ts';
 import { onRecoveredServer } from './recovered-server.ts';
 
 interface RecoveredOptions {
   /** Of the server on which a recovered copy of a server of the tenant runs. */
   readonly url: string;
-  /** The moment that the server has recovered to, in the form of PostgreSQL, if that is known. */
+  /** The names that the database may have there. */
+  readonly names: readonly string[];
+  /** The moment that the server has been recovered to, in the form of PostgreSQL, if that is known. */
   readonly at?: string | undefined;
+  /** What the data is, for people; by default, it names the database and the time of its last change. */
+  readonly description?: string;
   /** Called at the beginning of each step, with its name. */
   readonly onStep?: (step: string) => void;
 }
 
 /**
- * Runs `restore` on the data that a tenant has on a recovered server, in one snapshot. Its database is found by the
- * names that it had, at the moment if that is known, and recognised by its stamp, also if a run was exchanging it then.
- * @throws {OperatorError} when the server has no database of the tenant, or is not recovered to the moment
+ * Runs `restore` on the data that a tenant has on a recovered server, in one snapshot. Its database is found by its names,
+ * and recognised by its stamp, also if a run was exchanging it then.
+ * @throws {OperatorError} when the server has no database of the tenant, or was not recovered to the moment
  */
 export async function restoreRecovered<T>(
-  installation: Installation,
   source: Tenant,
-  { url, at, onStep = () => {} }: RecoveredOptions,
+  { url, names, at, description, onStep = () => {} }: RecoveredOptions,
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<T> {
   onStep(`looking for ${source.slug} on the recovered server`);
-  const database = await findRecovered(url, source, await namesOf(installation, source, at));
+  const database = await findRecovered(url, source, names);
   return onRecoveredServer(url, database, async from => {
     const { applied } = await readSchemaState(from);
-    const { rows } = await from.query<{ at: Date }>('select created_at as at from audit_log order by id desc limit 1');
-    const lastChange = rows[0]?.at.toISOString();
+    const lastChange = await readLastChange(from);
+    if (at !== undefined) await requireRecoveredTo(from, at, lastChange);
     onStep(`copying ${source.slug} from ${database}`);
     return restore({
-      description: at ?? `recovered ${database}, last change ${lastChange ?? 'unknown'}`,
+      description: description ?? `recovered ${database}, last change ${lastChange?.toISOString() ?? 'unknown'}`,
       schemaVersion: applied.at(-1) ?? '',
       fill: target => copyAll(from, target, identityTables),
     });
   });
 }
 
-/** Returns the names of the database that a tenant had at a moment, or of all databases that it had at any time. */
-async function namesOf(
-  { statements }: Installation,
-  { id, server: { prefix }, databaseName }: Tenant,
-  at: string | undefined,
-): Promise<string[]> {
-  const rows = await statements.execute<{ name: string }[]>(
-    `select database_name as name from tenant_databases
-      where tenant_id = ? and (?::timestamptz is null or current_during @> ?::timestamptz)`,
-    [id, at ?? null, at ?? null],
+/**
+ * Checks what a server shows of the moment that it has been recovered to. A service that recovers servers by itself shows
+ * less than PostgreSQL does.
+ * @throws {OperatorError} when it still recovers, or was recovered to another moment
+ */
+async function requireRecoveredTo(from: pg.Client, at: string, lastChange: Date | undefined): Promise<void> {
+  const { rows } = await from.query<{ recovers: boolean; other: string | null }>(
+    `select pg_is_in_recovery() and pg_get_wal_replay_pause_state() <> 'paused' as recovers,
+            (select setting from pg_settings
+              where name = 'recovery_target_time' and nullif(setting, '')::timestamptz <> $1::timestamptz) as other`,
+    [at],
   );
-  const names = rows.length > 0 ? rows.map(({ name }) => name) : [databaseName];
-  return [...new Set([...names, `${prefix}_warm_${id}`])]; // earlier builds renamed a warm database
+  const wrong = 'The server whose URL RECOVERY_COMMAND has printed';
+  if (rows[0]?.recovers) throw new OperatorError(`${wrong} is still recovering: nothing was changed`);
+  if (rows[0]?.other)
+    throw new OperatorError(`${wrong} was recovered to ${rows[0].other}, not to ${at}: nothing was changed`);
+  if (lastChange && lastChange > parseMoment(at).date)
+    throw new OperatorError(
+      `${wrong} has a change of ${lastChange.toISOString()}, which is later than ${at}: nothing was changed`,
+    );
+}
+
+/** Returns the time of the newest entry of the audit log: about that of the last change. */
+async function readLastChange(from: pg.Client): Promise<Date | undefined> {
+  const { rows } = await from.query<{ at: Date }>('select created_at as at from audit_log order by id desc limit 1');
+  return rows[0]?.at;
+}
+
+/** Returns the names of all databases that a tenant has had at any time. */
+export async function namesOf({ statements }: Installation, { id, server: { prefix } }: Tenant): Promise<string[]> {
+  const rows = await statements.execute<{ name: string }[]>(
+    'select database_name as name from tenant_databases where tenant_id = ?',
+    [id],
+  );
+  return [...rows.map(({ name }) => name), `${prefix}_warm_${id}`]; // earlier builds renamed a warm database
 }
 
 /** @throws {OperatorError} unless exactly one of the databases with these names is the tenant's */
