@@ -22,7 +22,7 @@ select pg_backup_start('base backup', fast => true) \g /dev/null
 \o | cat > "$run/backup_label"
 select labelfile from pg_backup_stop();
 \o | cat > "$run/time"
-select to_char(clock_timestamp() at time zone 'UTC' + interval '1 second', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
+select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
 SQL
 [ -f "$run/copied" ] || { cat "$run/log" >&2; exit 1; } # 1 is the code of tar when a file has changed meanwhile
 mv "$run" "$folder/base/$(cat "$run/time")"

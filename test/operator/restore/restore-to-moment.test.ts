@@ -116,7 +116,7 @@ describe('restore of a tenant to a moment with the command for a host of its own
     const lost = { ...environment, RECOVERY_DIR: await copyWithoutNewLog(join(server.folder, 'default', 'wal')) };
     const { stderr } = await runCommand('scripts/tenant.ts', ['restore', 'acme', '--at', moment, '--json'], lost);
     expect(JSON.parse(stderr.split('\n')[0] ?? '').error.message).to.match(
-      /^RECOVERY_COMMAND: The archived write-ahead log of default ends before /,
+      /^RECOVERY_COMMAND: The archived write-ahead log ends before that moment/,
     );
     expect(await leftovers()).to.deep.equal([]);
     await rm(lost.RECOVERY_DIR, { recursive: true });

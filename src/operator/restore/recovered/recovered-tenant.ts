@@ -54,7 +54,7 @@ export async function restoreRecovered<T>(
  * less than PostgreSQL does.
  * @throws {OperatorError} when it still recovers, or was recovered to another moment
  */
-async function requireRecoveredTo(from: pg.Client, at: string, lastChange: Date | undefined): Promise<void> {
+export async function requireRecoveredTo(from: pg.Client, at: string, lastChange: Date | undefined): Promise<void> {
   const { rows } = await from.query<{ recovers: boolean; other: string | null }>(
     `select pg_is_in_recovery() and pg_get_wal_replay_pause_state() <> 'paused' as recovers,
             (select setting from pg_settings
