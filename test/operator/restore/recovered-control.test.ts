@@ -13,7 +13,10 @@ describe('restore of the control database from a recovered server', () => {
 
   const run = async (script: 'tenant' | 'control', args: string[], input = '') => {
     const result = await runCommand(`scripts/${script}.ts`, [...args, '--json'], environment, input);
-    return { ...result, message: result.code === 0 ? '' : JSON.parse(result.stderr.split('\n')[0] ?? '').error.message };
+    return {
+      ...result,
+      message: result.code === 0 ? '' : JSON.parse(result.stderr.split('\n')[0] ?? '').error.message,
+    };
   };
 
   before(async () => {
@@ -71,6 +74,7 @@ describe('restore of the control database from a recovered server', () => {
   it('a server without the control database, or of another master key, is refused, and nothing is changed', async () => {
     await server.sql('drop database office with (force)');
     const foreign = await createDedicatedServer();
+    await foreign.provision('initech');
     expect((await run('control', ['restore', '--from'], foreign.url)).code).to.equal(1);
     await foreign.sql('drop database office with (force)');
     const { message } = await run('control', ['restore', '--from'], foreign.url);
