@@ -75,7 +75,7 @@ async function chooseSource(
   if (archive !== undefined) throw new OperatorError('Give either --from or --archive', { usage: true });
   const { recoveredControl } = await import('../restore/control/recovered-control.ts');
   const { databaseNameOf } = await import('../restore/control/restoring-database.ts');
-  const { parseServerUrl } = await import('../tenants/server-url.ts');
+  const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
   return recoveredControl(parseServerUrl(from), databaseNameOf(controlUrl));
 }
 

@@ -51,7 +51,7 @@ export async function restoreData<T>(
   }
   if (from !== undefined) {
     const { namesOf, restoreRecovered } = await import('../restore/recovered/recovered-tenant.ts');
-    const { parseServerUrl } = await import('../tenants/server-url.ts');
+    const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
     const url = parseServerUrl(from);
     let description = '';
     const restored = await restoreRecovered(

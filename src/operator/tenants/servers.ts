@@ -6,8 +6,8 @@ import { connectFailure, OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
 import { requireOwnSession } from '../../postgres/session-probe.ts';
+import { parseServerUrl } from './parse-server-url.ts';
 import { listServers, noSuchServer, type ServerSummary } from './read-servers.ts';
-import { parseServerUrl } from './server-url.ts';
 
 /**
  * Adds a server that tenants can be placed on, or changes the URL of the same server, such as its password. Its
