@@ -17,6 +17,9 @@ export const count = z
   .regex(/^[1-9]\d{0,5}$/, 'must be a whole number above 0')
   .transform(Number);
 
+/** The absolute path of a program, which runs without a shell. */
+export const program = z.string().refine(isAbsolute, 'must be the absolute path of a program, without arguments');
+
 /** A number of processes; `auto` is one for each core that this process may use. */
 export const processes = z.string().transform((text, context) => {
   if (text.trim() === 'auto') return availableParallelism();
@@ -129,19 +132,5 @@ export const retention = z.string().transform((text, context): Retention => {
   for (const item of items) if (item) kept[units[item[2] as keyof typeof units]] = Number(item[1]);
   if (items.every(Boolean) && Object.values(kept).some(count => count > 0)) return kept;
   context.addIssue('must be numbers of hours, days, weeks and months, such as 24h,7d,5w,12m');
-  return z.NEVER;
-});
-
-/** How many base backups of a server are kept, or for how long every moment can be restored. */
-export type BaseRetention =
-  | { readonly count: number; readonly hours?: undefined }
-  | { readonly hours: number; readonly count?: undefined };
-
-/** A number of base backups, such as `2`, or a time, such as `48h`, `7d` or `2w`. */
-export const baseRetention = z.string().transform((text, context): BaseRetention => {
-  const [, digits, unit] = /^([1-9]\d{0,3})([hdw]?)$/.exec(text.trim()) ?? [];
-  if (digits !== undefined && unit === '') return { count: Number(digits) };
-  if (digits !== undefined) return { hours: Number(digits) * { h: 1, d: 24, w: 168 }[unit as 'h' | 'd' | 'w'] };
-  context.addIssue('must be a number of base backups, such as 2, or a time, such as 48h, 7d or 2w');
   return z.NEVER;
 });

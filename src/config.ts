@@ -1,4 +1,4 @@
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import type { z } from 'zod';
 import { ConfigError } from './config-error.ts';
 import { controlConnections, variables } from './config-variables.ts';
@@ -17,8 +17,8 @@ export type Config = Readonly<ReturnType<typeof toConfig>>;
  */
 export function readConfig(values: NodeJS.ProcessEnv = environment()): Config {
   const set = setVariables(values);
-  const renamed = Object.entries(renamedVariables).filter(([old]) => set[old] !== undefined);
-  if (renamed.length > 0) throw new ConfigError(renamed.map(([old, now]) => `${old} is now called ${now}`).join('; '));
+  const former = Object.entries(formerVariables).filter(([name]) => set[name] !== undefined);
+  if (former.length > 0) throw new ConfigError(former.map(each => each.join(' ')).join('; '));
   const { values: secrets, errors } = readSecretFiles(set);
   if (errors.length > 0) throw new ConfigError(errors.join('; '));
   const parsed = variables.safeParse({ ...set, ...secrets });
@@ -42,8 +42,13 @@ function setVariables(values: NodeJS.ProcessEnv): Record<string, string | undefi
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value?.trim()));
 }
 
-/** New names of variables by old names. An old name is an error, because an ignored setting misleads operators. */
-const renamedVariables = { KEPT_ANSWERS_MB: 'RESPONSE_CACHE_MB' };
+const goneText = 'is not used any more: unset it. RECOVERY_COMMAND recovers a server to a moment';
+/** What became of former variables. One that is set is an error, because an ignored setting misleads operators. */
+const formerVariables = {
+  KEPT_ANSWERS_MB: 'is now called RESPONSE_CACHE_MB',
+  BASE_BACKUP_DIR: goneText,
+  BASE_BACKUP_KEEP: goneText,
+};
 
 /** The names of all settings. A secret can be in a file instead (`secretVariables`). */
 export const settingNames = Object.keys(variables.shape);
@@ -66,10 +71,8 @@ function toConfig(env: z.output<typeof variables>) {
     previousMasterKey: env.MASTER_KEY_PREVIOUS,
     /** Absolute path of the folder for the embedded PostgreSQL, its master key and mails without a mail server. */
     dataDir: resolve(env.DATA_DIR),
-    /** Absolute path of the folder for base backups and the archived write-ahead log of servers. */
-    baseBackupDir: resolve(env.BASE_BACKUP_DIR ?? join(env.DATA_DIR, 'base-backups')),
-    /** Which base backups are kept. */
-    baseBackupKeep: env.BASE_BACKUP_KEEP,
+    /** The program that recovers a server to a moment, for `restore --at`; undefined = there is none. */
+    recoveryCommand: env.RECOVERY_COMMAND,
     /**
      * The address under which clients reach the service, for links in mails and examples, without a slash at the end.
      */

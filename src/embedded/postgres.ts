@@ -64,7 +64,7 @@ export async function startEmbeddedPostgres(
 
 /**
  * Leaves the databases `postgres` and `template1` to the superuser. Discards the write-ahead log, which the server
- * would keep for ever otherwise, until a base backup lets it be archived.
+ * would keep for ever otherwise, until an operator lets it be archived.
  */
 async function prepareServer(client: pg.Client): Promise<void> {
   await client.query(

@@ -17,7 +17,7 @@ const defaultSettings = [
   'timezone=UTC',
   'log_timezone=UTC',
   'log_parameter_max_length=0', // values of slow statements may be secrets, such as password hashes
-  'archive_mode=on', // only a restart changes it; until the first base backup nothing is archived
+  'archive_mode=on', // only a restart changes it; without an archive_command nothing is archived
 ];
 
 const logFile = (folder: string): string => join(folder, 'postgres.log');

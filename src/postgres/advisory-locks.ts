@@ -10,8 +10,6 @@ export const lockSpaces = {
   run: 727_110,
   /** Runs of backups, and drills: one of each at a time. */
   backup: 727_112,
-  /** Base backups of a server: one at a time. In the database `postgres` of that server. */
-  base: 727_113,
   /** The users and roles of a tenant. */
   people: 727_111,
 };

@@ -16,6 +16,7 @@ const checks: Record<Check, true> = {
   server_unreachable: true,
   server_version: true,
   server_setting: true,
+  wal_not_archived: true,
   unverified_tls: true,
   too_few_connections: true,
   old_transaction_ids: true,

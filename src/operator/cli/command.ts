@@ -1,4 +1,5 @@
 import { Command, type CommanderError } from 'commander';
+import { withoutUrls } from '../../describe-error.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { printError, wantsDocuments } from './output.ts';
 
@@ -6,12 +7,14 @@ import { printError, wantsDocuments } from './output.ts';
 export const exitUsage = 2;
 
 /**
- * Creates a command that exits with 2 on wrong usage. Make subcommands with its `command` method: they inherit that.
+ * Creates a command that exits with 2 on wrong usage, and shows no URL then. Make subcommands with its `command` method: they inherit that.
  */
 export function createCommand(name: string): Command {
   return new Command(name)
     .showHelpAfterError('(add --help for the usage)')
-    .configureOutput(wantsDocuments() ? { writeErr: () => {} } : {})
+    .configureOutput(
+      wantsDocuments() ? { writeErr: () => {} } : { outputError: (text, write) => write(withoutUrls(text)) },
+    )
     .exitOverride(error => {
       if (error.exitCode === 0) process.exit(0);
       if (wantsDocuments()) printError(new OperatorError(usageText(error), { usage: true }));
@@ -19,7 +22,12 @@ export function createCommand(name: string): Command {
     });
 }
 
-/** The text of a usage error; commander has none when a command is missing. */
+/**
+ * The text of a usage error; commander has none when a command is missing. It repeats the arguments, among which somebody
+ * may have put a URL that holds a password.
+ */
 function usageText({ code, message }: CommanderError): string {
-  return code === 'commander.help' ? 'Name a command. Add --help to see them' : message.replace(/^error: /, '');
+  return code === 'commander.help'
+    ? 'Name a command. Add --help to see them'
+    : withoutUrls(message).replace(/^error: /, '');
 }

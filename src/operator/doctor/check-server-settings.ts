@@ -15,6 +15,9 @@ export interface ServerSettings {
   /** `max_slot_wal_keep_size` in MB; -1: no limit. */
   slotWal: number;
   walLevel: string;
+  archiveMode: string;
+  /** The time of the last failure to archive the write-ahead log, if nothing was archived since; null: none. */
+  archiveFailedAt: Date | null;
   databases: number;
   /** Replication slots of all databases. */
   slots: number;
@@ -37,7 +40,9 @@ export async function readServerSettings(client: pg.Client): Promise<ServerSetti
            current_setting('recovery_init_sync_method') as "initSync",
            exists (select from settings where name = 'recovery_init_sync_method') and version() like '%linux%' as "hasSyncfs",
            (select setting::int from settings where name = 'max_slot_wal_keep_size') as "slotWal",
-           current_setting('wal_level') as "walLevel",
+           current_setting('wal_level') as "walLevel", current_setting('archive_mode') as "archiveMode",
+           (select last_failed_time from pg_stat_archiver
+             where last_failed_time > coalesce(last_archived_time, '-infinity')) as "archiveFailedAt",
            (select count(*)::int from pg_database) as databases,
            (select count(*)::int from pg_replication_slots) as slots,
            oldest.name as oldest, oldest.age as "oldestAge"
@@ -107,7 +112,29 @@ export function checkServerSettings(settings: ServerSettings, connectionBudget?:
       problem: 'the server can be neither archived continuously nor replicated: wal_level is minimal',
       remedy: `Run on the server, then restart it: alter system set wal_level = 'replica';`,
     });
+  reports.push(...checkArchive(settings));
   return reports;
+}
+
+function checkArchive({ walLevel, archiveMode, archiveFailedAt }: ServerSettings): Report[] {
+  if (archiveMode === 'off' && walLevel !== 'minimal')
+    return [
+      {
+        check: 'wal_not_archived',
+        problem: 'the write-ahead log is not archived, so no tenant can be restored to a moment: archive_mode is off',
+        remedy: "Unless another tool reads it, set archive_mode = 'on' and archive_command, and restart the server.",
+      },
+    ];
+  if (archiveMode === 'off' || !archiveFailedAt) return [];
+  return [
+    {
+      check: 'wal_not_archived',
+      problem:
+        `the write-ahead log could not be archived at ${archiveFailedAt.toISOString()}, nor since: no later moment can ` +
+        'be restored, and the log fills the disk of the server',
+      remedy: 'Correct archive_command, or make room in the archive. The log of the server has the reason.',
+    },
+  ];
 }
 
 /** Seconds between the starts of two workers: each database has its turn once in `naptime`. */

@@ -29,6 +29,7 @@ export type Check =
   | 'server_version'
   | 'server_setting'
   | 'unverified_tls'
+  | 'wal_not_archived'
   | 'too_few_connections'
   | 'old_transaction_ids'
   | 'shared_sessions'
@@ -80,6 +81,7 @@ const warnings: ReadonlySet<Check> = new Set([
   'old_template',
   'leftover_database',
   'server_setting',
+  'wal_not_archived',
   'readable_guid',
   'unverified_tls',
 ]);

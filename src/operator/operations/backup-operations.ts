@@ -1,6 +1,5 @@
 import { OperatorError } from '../../operator-error.ts';
 import { countText } from '../count-text.ts';
-import { baseBackupOperation } from './backup-base-operation.ts';
 import { initOperation } from './backup-init-operation.ts';
 import { pruneOperation } from './backup-prune-operation.ts';
 import { archiveRow, checkText, drillText, outcomeText, reportText } from './backup-text.ts';
@@ -131,4 +130,4 @@ const drill = defineOperation({
   },
 });
 
-export const operations = [initOperation, run, list, verify, drill, pruneOperation, baseBackupOperation];
+export const operations = [initOperation, run, list, verify, drill, pruneOperation];

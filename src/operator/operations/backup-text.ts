@@ -4,7 +4,6 @@ import type { ArchiveSummary } from '../backup/list-archives.ts';
 import type { BackupReport } from '../backup/run-backup.ts';
 import type { ArchiveCheck } from '../backup/verify-archives.ts';
 import { countText } from '../count-text.ts';
-import type { PrunedBases } from '../restore/moment/prune-base-backups.ts';
 import { sizeText } from './size-text.ts';
 
 const controlName = '(control database)';
@@ -54,9 +53,4 @@ export function checkText({ slug, file, fault, message }: ArchiveCheck): string 
 export function drillText({ slug, file, state, rows, ms, error }: DrillOutcome): string {
   if (state === 'failed') return `${slug}: ${file}: failed: ${error}`;
   return `${slug}: proved, ${countText(rows, 'row')} restored and compared (${ms} ms)`;
-}
-
-/** Returns the sentence about a base backup that stays only because a restore reads it. */
-export function heldText({ id, pid }: PrunedBases['held'][number]): string {
-  return `Base backup ${id} stays, because process ${pid} restores from it: run backup prune --base afterwards.`;
 }

@@ -3,6 +3,7 @@ import { summarise } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { defineOperation } from './operation.ts';
 import { argument, option } from './operation-fields.ts';
+import { fromField, restoreData } from './restore-data.ts';
 import { fieldsText } from './text-table.ts';
 
 const clone = defineOperation({
@@ -13,30 +14,24 @@ const clone = defineOperation({
     slug: argument('slug'),
     newSlug: argument('text'),
     archive: option('<id>', 'with the data of this archive, in place of the present data; latest: the newest one'),
-    at: option('<time>', 'with the data of that moment; needs backup base'),
+    at: option('<time>', 'with the data of that moment; needs RECOVERY_COMMAND'),
+    from: fromField,
   },
   examples: ['clone acme acme-test', 'clone acme acme-old --archive latest # look at archived data over HTTP'],
   access: 'installation',
   effect: 'changes',
-  async run({ slug, newSlug, archive, at }, { installation, output, progress }) {
+  async run({ slug, newSlug, ...values }, { installation, output, progress }) {
     const { createPasswords } = await import('../../auth/passwords.ts');
     const { cloneTenant } = await import('../provisioning/clone.ts');
     progress.step(`cloning ${slug}`);
     const clone = (data?: EarlierData) => cloneTenant(installation, createPasswords(), slug, newSlug, data);
-    if (archive === undefined && at === undefined) {
+    if (Object.values(values).every(value => value === undefined)) {
       const summary = summarise(await clone());
       output.result(summary, () => fieldsText(summary));
       return;
     }
-    const { restoreData } = await import('./restore-data.ts');
     const source = await findTenant(installation, slug);
-    const { restored, ...facts } = await restoreData(
-      installation,
-      source,
-      { at, archive, destination: '' },
-      progress,
-      clone,
-    );
+    const { restored, ...facts } = await restoreData(installation, source, values, progress, clone);
     const document = { ...summarise(restored), ...facts };
     output.result(document, () => fieldsText(document));
   },

@@ -7,12 +7,13 @@ import type { PurgedTenants } from '../restore/control/remove-purged.ts';
 import { defineOperation } from './operation.ts';
 import { flag, option, type Values } from './operation-fields.ts';
 import { parsePositive } from './parse-positive.ts';
+import { fromField } from './restore-data.ts';
 import { restoreEach } from './restore-lost-fleet.ts';
 import { withBudget } from './with-budget.ts';
 
 const fields = {
   archive: option('<file>', 'file of the archive, or a part of its name (default: the newest)'),
-  at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs backup base'),
+  from: fromField,
   all: flag('also every tenant whose database is missing'),
   concurrency: option('<n>', 'tenants restored at the same time', { parse: parsePositive, default: 4 }),
 };
@@ -24,16 +25,16 @@ export const restoreControlOperation = defineOperation({
   examples: [
     'control restore # the control database is lost, the tenants are not',
     'control restore --all # everything is lost: a new machine, the archives and the master key',
-    'control restore --at 2026-11-21T14:05:00Z # its state of that moment; needs backup base',
+    'control restore --from < url-file # its state on a recovered copy of its server',
   ],
-  help: `Restores the newest archive of the control database in BACKUP_TARGET, or with --at its state of a moment, into an empty
-control database, with the MASTER_KEY that the installation had, and makes it safe as after-restore does. With --all, then
+  help: `Restores the newest archive of the control database in BACKUP_TARGET, or with --from its state on a recovered server, into
+an empty control database, with the MASTER_KEY that the installation had, and makes it safe as after-restore does. With --all, then
 restores every tenant whose database is missing. Run it again after an interruption: it continues. Start the service
 afterwards, with the same MASTER_KEY.`,
   access: 'unchecked',
   effect: 'changes',
   json: 'print JSON lines on stdout, the last one with the totals',
-  async run({ all, concurrency, ...moment }, context) {
+  async run({ all, concurrency, ...chosen }, context) {
     const { installation, output, progress } = context;
     const { readConfig } = await import('../../config.ts');
     const { openTarget } = await import('../backup/targets/open-target.ts');
@@ -44,7 +45,7 @@ afterwards, with the same MASTER_KEY.`,
     const onStep = (step: string): void => progress.step(step);
     const target = openTarget(readConfig().backup);
     const access = await openControlArchives(target, installation.secrets);
-    const source = await chooseSource(installation, access, moment, onStep);
+    const source = await chooseSource(installation, access, chosen);
     const { file, report } = await restoreControl(installation, access, source, onStep);
     const { differencesText } = await import('../restore/control/differences-text.ts');
     output.part({ file, ...report }, () =>
@@ -63,19 +64,19 @@ afterwards, with the same MASTER_KEY.`,
 });
 
 async function chooseSource(
-  installation: Installation,
+  { controlUrl }: Installation,
   access: ControlArchiveAccess,
-  { archive, at }: Pick<Values<typeof fields>, 'archive' | 'at'>,
-  onStep: (step: string) => void,
+  { archive, from }: Pick<Values<typeof fields>, 'archive' | 'from'>,
 ): Promise<ControlSource> {
-  if (at === undefined) {
+  if (from === undefined) {
     const { archivedControl } = await import('../restore/control/control-source.ts');
     return archivedControl(access, archive);
   }
-  if (archive !== undefined) throw new OperatorError('Give either --at or --archive', { usage: true });
-  const { readConfig } = await import('../../config.ts');
-  const { controlAtMoment } = await import('../restore/control/control-at-moment.ts');
-  return controlAtMoment(installation, { root: readConfig().baseBackupDir, at, onStep });
+  if (archive !== undefined) throw new OperatorError('Give either --from or --archive', { usage: true });
+  const { recoveredControl } = await import('../restore/control/recovered-control.ts');
+  const { databaseNameOf } = await import('../restore/control/restoring-database.ts');
+  const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
+  return recoveredControl(parseServerUrl(from), databaseNameOf(controlUrl));
 }
 
 function restoredText(file: string, { removed, withheld }: PurgedTenants = { removed: [], withheld: [] }): string {

@@ -1,19 +1,20 @@
 import { OperatorError } from '../../operator-error.ts';
-import type { SwitchKind, SwitchResult } from '../databases/switch-database.ts';
 import { summarise } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { moveInterrupt, observeRun, parseHours } from './move-results.ts';
-import { defineOperation, type Operation } from './operation.ts';
+import { observeRun } from './move-results.ts';
+import { defineOperation } from './operation.ts';
 import type { Context } from './operation-context.ts';
 import { argument, flag, option, optionalArgument, type Values } from './operation-fields.ts';
 import { parsePositive } from './parse-positive.ts';
-import { restoreData } from './restore-data.ts';
-import { fieldsText, tableText } from './text-table.ts';
+import { fromField, restoreData } from './restore-data.ts';
+import { restoredOperations } from './restored-operations.ts';
+import { fieldsText } from './text-table.ts';
 
 const fields = {
   slug: optionalArgument('slug', { neededUnless: 'lost' }),
   archive: option('<id>', 'the archive to restore, or the beginning of its id; latest: the newest one'),
-  at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs backup base'),
+  at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs RECOVERY_COMMAND'),
+  from: fromField,
   lost: flag('the server has lost the database of the tenant: restore it in a new one, and serve it'),
   server: option('<name>', 'with --lost: every tenant of this server whose database is lost', { kind: 'server' }),
   all: flag('with --lost: every tenant whose database is lost'),
@@ -33,7 +34,8 @@ const restore = defineOperation({
     'restore acme # undo delete: serve the tenant again',
     'restore acme --archive latest # its newest archive, beside its present data',
     'restore acme --archive 0b7e # an older archive: backup list acme',
-    'restore acme --at 2026-11-21T14:05:00Z # its data of that moment; needs backup base',
+    'restore acme --at 2026-11-21T14:05:00Z # its data of that moment: restore moments acme',
+    'restore acme --from < url-file # its data on a recovered copy of its server: see the handbook',
     'restore acme --lost # its database is lost: put its newest archive in place',
     'restore --lost --server second # those of all tenants of a server that is new and empty',
   ],
@@ -42,7 +44,7 @@ and removed since, restore swap puts the restored data in place, and restore bac
 over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: databases drop acme <database>.`,
   access: values => (isUndelete(values) ? 'statements' : 'installation'),
   effect: 'changes',
-  isPatient: ({ archive, at, lost }) => !lost && (archive !== undefined || at !== undefined),
+  isPatient: values => !values.lost && !isUndelete(values),
   json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
   async run(values, { installation, ...context }) {
     const { slug } = values;
@@ -62,17 +64,17 @@ over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: dat
 });
 
 /** @throws {OperatorError} unless the fields name a tenant, or the lost ones of a server or of all, and no data of one */
-function requireOneScope({ slug, at, archive, lost, server, all }: RestoreFields): void {
+function requireOneScope({ slug, at, archive, from, lost, server, all }: RestoreFields): void {
   const isFleet = server !== undefined || all;
   if (isFleet && !lost) throw new OperatorError('Give --server and --all together with --lost', { usage: true });
   if (isFleet && slug !== undefined)
     throw new OperatorError('Give either a tenant, or --server or --all', { usage: true });
-  if (isFleet && [at, archive].some(value => value !== undefined))
-    throw new OperatorError('Give --archive and --at together with a tenant', { usage: true });
+  if (isFleet && [at, archive, from].some(value => value !== undefined))
+    throw new OperatorError('Give --archive, --from and --at together with a tenant', { usage: true });
 }
 
-function isUndelete({ at, archive, lost }: RestoreFields): boolean {
-  return !lost && [at, archive].every(value => value === undefined);
+function isUndelete({ at, archive, from, lost }: RestoreFields): boolean {
+  return !lost && [at, archive, from].every(value => value === undefined);
 }
 
 async function undelete(slug: string, { installation, output }: Context<'statements'>): Promise<void> {
@@ -93,12 +95,11 @@ async function undelete(slug: string, { installation, output }: Context<'stateme
   );
 }
 
-async function restoreAside({ slug, at, archive }: OneTenant, context: Context<'installation'>) {
+async function restoreAside({ slug, ...values }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
   const { restoreBeside } = await import('../databases/restore-database.ts');
   const source = await findTenant(installation, slug);
-  const from = { at, archive, destination: '' };
-  const { restored, ...facts } = await restoreData(installation, source, from, progress, data =>
+  const { restored, ...facts } = await restoreData(installation, source, values, progress, data =>
     restoreBeside(installation, slug, data, observeRun(context)),
   );
   const document = { slug, database: restored.database, server: restored.server.name, ...facts };
@@ -107,93 +108,36 @@ async function restoreAside({ slug, at, archive }: OneTenant, context: Context<'
   );
 }
 
-async function restoreLostOne({ slug, at, archive }: OneTenant, context: Context<'installation'>) {
+async function restoreLostOne({ slug, ...values }: OneTenant, context: Context<'installation'>) {
   const { installation, output, progress } = context;
   const { requireLost, restoreLost } = await import('../databases/restore-database.ts');
   const source = await findTenant(installation, slug);
   await requireLost(installation, source);
-  const from = { at, archive, destination: '--lost' };
-  const { restored: _, ...facts } = await restoreData(installation, source, from, progress, data =>
+  const { restored: _, ...facts } = await restoreData(installation, source, values, progress, data =>
     restoreLost(installation, slug, data, observeRun(context)),
   );
   const document = { ...summarise(await findTenant(installation, slug)), ...facts };
   output.result(document, () => fieldsText(document));
 }
 
-const chosen = {
-  slug: argument('slug'),
-  database: option('<name>', 'the restored database, if there are several: databases <slug>', { kind: 'database' }),
-};
-
-const diff = defineOperation({
-  name: 'restore diff',
-  description: 'show the rows that a tenant has added, changed and removed since its restored data',
-  fields: chosen,
-  examples: ['restore diff acme'],
+const moments = defineOperation({
+  name: 'restore moments',
+  description: 'list the moments that the data of a tenant can be restored to, by RECOVERY_COMMAND',
+  fields: { slug: argument('slug') },
+  examples: ['restore moments acme'],
   access: 'installation',
   effect: 'reads',
-  async run({ slug, database }, { installation, output, progress }) {
-    const { diffDatabases } = await import('../databases/diff-databases.ts');
-    progress.step(`comparing ${slug} with its restored data`);
-    const document = await diffDatabases(installation, slug, database);
-    output.result(document, () =>
-      tableText(
-        document.tables.map(({ keys: _, ...counts }) => counts),
-        `${slug} and ${document.database} have the same data.`,
-      ),
-    );
+  isList: true,
+  async run({ slug }, { installation, output }) {
+    const { readConfig } = await import('../../config.ts');
+    const { readMoments } = await import('../restore/recovered/restore-to-moment.ts');
+    const tenant = await findTenant(installation, slug);
+    output.list(await readMoments(installation, tenant, readConfig().recoveryCommand), {
+      row: range => range,
+      name: ({ server }) => server,
+      empty: `No moment of ${slug} can be restored.`,
+    });
   },
 });
 
-const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'examples'>): Operation =>
-  defineOperation({
-    ...more,
-    name: `restore ${kind}`,
-    fields: {
-      ...chosen,
-      keep: option('<hours>', 'how long the present data is kept', { parse: parseHours, default: 720 }),
-    },
-    access: 'installation',
-    effect: 'destroys',
-    interrupt: moveInterrupt,
-    async plan({ slug, database }, { installation }) {
-      const { planSwitch } = await import('../databases/switch-database.ts');
-      const { target, isCurrent } = await planSwitch(installation, slug, kind, database);
-      const which = kind === 'swap' ? `its data of ${target.origin}` : 'its former data';
-      const document = { tenant: slug, database: target.database, origin: target.origin, isCurrent, state: 'planned' };
-      return {
-        document,
-        text: () =>
-          isCurrent
-            ? `${slug} has ${which} already.`
-            : `${slug} would get ${which}, in ${target.database}. What it has now would be kept.`,
-        confirm: { name: slug, consequence: `gets ${which}; what it has now is kept` },
-      };
-    },
-    async run({ slug, database, keep }, context) {
-      const { switchDatabase } = await import('../databases/switch-database.ts');
-      const request = { kind, database, keepSeconds: keep * 3_600 };
-      const result = await switchDatabase(context.installation, slug, request, observeRun(context));
-      context.output.result(result, () => switchText(kind, result));
-    },
-  });
-
-export const operations = [
-  restore,
-  diff,
-  defineSwitch('swap', {
-    description: 'put the restored data of a tenant in place; its requests wait meanwhile',
-    examples: ['restore swap acme --reason "wrong import on Monday"'],
-  }),
-  defineSwitch('back', {
-    description: 'undo swap: give a tenant its former data back',
-    examples: ['restore back acme'],
-  }),
-];
-
-function switchText(kind: SwitchKind, { tenant, pauseMs }: SwitchResult): string {
-  const waited = `Its requests waited for ${Math.round(pauseMs)} ms.`;
-  return kind === 'swap'
-    ? `${tenant} has the restored data. ${waited} The former data is kept; undo it: npx backoffice restore back ${tenant}`
-    : `${tenant} has its former data. ${waited}`;
-}
+export const operations = [restore, moments, ...restoredOperations];

@@ -8,7 +8,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../databases/fill-database.ts';
 import { copyFrom } from '../tenants/purging.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { copyData } from './copy-data.ts';
+import { copyData, inSnapshot } from './copy-data.ts';
 import { checkManifest } from './manifest.ts';
 import { lockProvisioning, provision } from './provision.ts';
 
@@ -71,7 +71,7 @@ async function populate(
 async function copyPresent(url: string, to: Connection, slug: string): Promise<void> {
   await withConnection(url, async from => {
     await requireSameVersion(from, to, slug);
-    await copyData(from, to);
+    await inSnapshot(from, () => copyData(from, to));
   });
 }
 

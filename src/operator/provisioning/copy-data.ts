@@ -7,9 +7,19 @@ import { copyList, type DataTable, identityTables, listDataTables } from '../ten
 /** Imports belong to the tenant that received their files, and are not copied to another one. */
 const importTables = ['imports', 'import_chunks'];
 
+/** Runs `work`, during which the connected database is read as it is at one moment, and nothing is written to it. */
+export async function inSnapshot<T>(source: pg.Client, work: () => Promise<T>): Promise<T> {
+  await source.query('begin isolation level repeatable read read only');
+  try {
+    return await work();
+  } finally {
+    await source.query('rollback').catch(() => {}); // the connection is lost: what was read says so
+  }
+}
+
 /**
- * Replaces all data of one tenant database by the data that another one with the same schema has at one moment. The
- * source is only read and is served meanwhile; the target changes in the caller's transaction.
+ * Replaces all data of one database by the data that another one with the same schema has. The source is only read, in
+ * the caller's snapshot; the target changes in the caller's transaction.
  * @param except tables that stay empty
  */
 export async function copyData(
@@ -17,18 +27,13 @@ export async function copyData(
   target: pg.Client,
   except: readonly string[] = importTables,
 ): Promise<void> {
-  await source.query('begin isolation level repeatable read read only');
-  try {
-    const tables = await listDataTables(source, [...identityTables, ...except]);
-    const quoted = tables.map(({ name }) => quoteIdentifier(name));
-    // The copy is not a change by a user: it writes no audit entries, and replaces the rows of append-only tables.
-    for (const table of quoted) await target.query(`alter table ${table} disable trigger user`);
-    await target.query(`truncate ${quoted.join(', ')} cascade`);
-    for (const table of tables) await copyTable(source, target, table);
-    for (const table of quoted) await target.query(`alter table ${table} enable trigger user`);
-  } finally {
-    await source.query('rollback');
-  }
+  const tables = await listDataTables(source, [...identityTables, ...except]);
+  const quoted = tables.map(({ name }) => quoteIdentifier(name));
+  // The copy is not a change by a user: it writes no audit entries, and replaces the rows of append-only tables.
+  for (const table of quoted) await target.query(`alter table ${table} disable trigger user`);
+  await target.query(`truncate ${quoted.join(', ')} cascade`);
+  for (const table of tables) await copyTable(source, target, table);
+  for (const table of quoted) await target.query(`alter table ${table} enable trigger user`);
 }
 
 async function copyTable(source: pg.Client, target: pg.Client, table: DataTable): Promise<void> {

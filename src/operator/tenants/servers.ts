@@ -6,12 +6,13 @@ import { connectFailure, OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
 import { requireOwnSession } from '../../postgres/session-probe.ts';
+import { parseServerUrl } from './parse-server-url.ts';
 import { listServers, noSuchServer, type ServerSummary } from './read-servers.ts';
 
 /**
  * Adds a server that tenants can be placed on, or changes the URL of the same server, such as its password. Its
  * capacity then stays, unless one is given.
- * @param url of any database on the server, with a login that may create databases and roles
+ * @param urlText URL of any database on the server, with a login that may create databases and roles
  * @param capacity maximum number of tenants that are placed there automatically; null for no limit
  * @returns true if the server was there already
  * @throws {OperatorError} when the server cannot be used, or the name is that of another server
@@ -19,7 +20,7 @@ import { listServers, noSuchServer, type ServerSummary } from './read-servers.ts
 export async function addServer(
   installation: Installation,
   name: string,
-  url: string,
+  urlText: string,
   capacity: number | null,
 ): Promise<boolean> {
   const { control, secrets } = installation;
@@ -28,8 +29,7 @@ export async function addServer(
       'The name of a server consists of up to 31 lower-case letters, digits and hyphens, beginning with a letter',
       { usage: true },
     );
-  if (!URL.canParse(url) || !/^postgres(ql)?:$/.test(new URL(url).protocol))
-    throw new OperatorError('Give the URL of the server on stdin, beginning with postgresql://', { usage: true });
+  const url = parseServerUrl(urlText);
   const identity = await requireUsable(url).catch(cause => {
     const reason = connectFailure(cause);
     if (reason === undefined) throw cause;

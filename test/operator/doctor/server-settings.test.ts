@@ -25,6 +25,8 @@ describe('doctor on the settings of a server', () => {
     hasSyncfs: true,
     slotWal: -1,
     walLevel: 'replica',
+    archiveMode: 'on',
+    archiveFailedAt: null,
     databases: 100,
     slots: 0,
     oldest: 'postgres',
@@ -52,6 +54,8 @@ describe('doctor on the settings of a server', () => {
       [{ databases: 1_000 }, 'server_setting', /starts a worker every 0.1 s/, /naptime = '500s'/],
       [{ databases: 200 }, 'server_setting', /recovery_init_sync_method is fsync/, /= 'syncfs'; select pg_reload_conf/],
       [{ slots: 1 }, 'server_setting', /max_slot_wal_keep_size has no limit/, /max_slot_wal_keep_size = '10GB'/],
+      [{ archiveMode: 'off' }, 'wal_not_archived', /archive_mode is off/, /archive_mode = 'on'/],
+      [{ archiveFailedAt: new Date(0) }, 'wal_not_archived', /at 1970-01-01T/, /archive_command/],
       [{ walLevel: 'minimal' }, 'server_setting', /wal_level is minimal/, /wal_level = 'replica'/],
     ];
     expect(findingsOf({})).to.deep.equal([]);

@@ -10,6 +10,7 @@ export const operationTable: Readonly<Record<string, string>> = {
   delete: 'destroys, with a plan',
   restore:
     'changes, no plan: serves a deleted tenant again, or adds a database beside its own; --lost is refused while the database is there',
+  'restore moments': 'reads',
   'restore diff': 'reads',
   'restore swap': 'destroys, with a plan',
   'restore back': 'destroys, with a plan',
@@ -74,7 +75,6 @@ export const operationTable: Readonly<Record<string, string>> = {
   'backup verify': 'reads',
   'backup drill': 'reads',
   'backup prune': 'changes, with a plan',
-  'backup base': 'changes, no plan: adds a base backup; backup prune --base has the plan of what it removes',
   retention: 'reads, changes with activity, audit, people',
   'retention apply': 'changes, with a plan',
   'retention log': 'reads',

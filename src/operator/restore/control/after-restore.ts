@@ -93,7 +93,7 @@ async function makeSafe(
 }
 
 /** The newest times that the service and the operators write; before the changes of this run. */
-async function readNewestChange(client: pg.Client): Promise<string | null> {
+export async function readNewestChange(client: pg.Client): Promise<string | null> {
   const { rows } = await client.query<{ at: Date | null }>(
     `select greatest((select max(updated_at) from tenants), (select max(created_at) from audit_log),
                      (select max(greatest(created_at, refreshed_at, revoked_at)) from sessions)) as at`,

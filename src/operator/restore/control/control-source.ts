@@ -4,7 +4,7 @@ import { type ControlArchiveAccess, listControlArchives, loadControlArchive } fr
 
 /** A state of the control database that can be restored. */
 export interface ControlSource {
-  /** The file of the archive, or the moment. */
+  /** The file of the archive, or what was recovered. */
   readonly description: string;
   /** The time of the state. */
   readonly at: Date;

@@ -26,7 +26,7 @@ import {
 import { storeKeys } from './store-keys.ts';
 
 export interface RestoredControl {
-  /** The archive, or the moment. */
+  /** The archive, or what was recovered. */
   file: string;
   /** Undefined when an earlier run has done it. */
   report: (AfterRestoreReport & { purged: PurgedTenants }) | undefined;

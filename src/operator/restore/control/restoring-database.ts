@@ -28,8 +28,8 @@ const readyComment = (description: string): string => `restored from ${descripti
 
 /** Returns the command that ends the restore of a control database. @param restoredFrom `ControlSource.description` */
 export function repeatCommand(restoredFrom: string): string {
-  const option = restoredFrom.startsWith('control/') ? '--archive' : '--at';
-  return `npx backoffice control restore ${option} ${restoredFrom}`;
+  const options = restoredFrom.startsWith('control/') ? `--archive ${restoredFrom}` : '--from < url-file';
+  return `npx backoffice control restore ${options}`;
 }
 
 /** Returns from what a control database was restored, by the comment of its table `tenants`. */

@@ -1,12 +1,14 @@
 import type pg from 'pg';
+import { OperatorError } from '../../../operator-error.ts';
 import { copyData } from '../../provisioning/copy-data.ts';
 import { differingTables, readTableChecksums } from '../../table-checksums.ts';
 import { listDataTables } from '../../tenant-tables.ts';
 
 /**
- * Copies all tables of a database of a scratch server in one transaction, and compares them. Nobody else uses the
- * scratch server.
+ * Copies all tables of a database in one transaction of the target, and compares them. Both connections have
+ * `canonicalTextSettings`, and that of the source is within a snapshot.
  * @param except tables that are not copied
+ * @throws {OperatorError} when the copy differs from the original
  */
 export async function copyAll(from: pg.Client, target: pg.Client, except: readonly string[]): Promise<void> {
   await target.query('begin');
@@ -14,6 +16,7 @@ export async function copyAll(from: pg.Client, target: pg.Client, except: readon
   const tables = await listDataTables(from, except);
   const [expected, found] = [await readTableChecksums(from, tables), await readTableChecksums(target, tables)];
   const different = differingTables(expected, found);
-  if (different.length > 0) throw new Error(`the copies of these tables are not equal: ${different.join(', ')}`);
+  if (different.length > 0)
+    throw new OperatorError(`The copy differs from the original in these tables: ${different.join(', ')}`);
   await target.query('commit');
 }

@@ -1,0 +1,85 @@
+import { rm } from 'node:fs/promises';
+import { expect } from 'chai';
+import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
+import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
+
+describe('restore of the control database from a recovered server', () => {
+  let server: DedicatedServer;
+  let archives: string;
+  let environment: Record<string, string>;
+  let recovered: CopiedServer;
+
+  const run = async (script: 'tenant' | 'control', args: string[], input = '') => {
+    const result = await runCommand(`scripts/${script}.ts`, [...args, '--json'], environment, input);
+    return {
+      ...result,
+      message: result.code === 0 ? '' : JSON.parse(result.stderr.split('\n')[0] ?? '').error.message,
+    };
+  };
+
+  before(async () => {
+    server = await createDedicatedServer();
+    archives = await makeServerFolder('archives');
+    environment = { ...server.environment, BACKUP_TARGET: archives };
+    for (const slug of ['acme', 'globex']) await server.provision(slug);
+    for (const name of ['nora', 'otto'])
+      await run('tenant', ['user', 'add', 'acme', `${name}@acme.test`, '--role', 'Member']);
+    recovered = await copyServer(server.url);
+    await run('tenant', ['user', 'add', 'acme', 'paul@acme.test', '--role', 'Member']);
+    await run('tenant', ['user', 'disable', 'acme', 'otto@acme.test']);
+    await run('tenant', ['backup', 'init']);
+    const { code, stdout } = await run('tenant', ['backup', 'run', '--all']);
+    expect(code, stdout).to.equal(0);
+  });
+  after(async () => {
+    await recovered.close();
+    await server.close();
+    await rm(archives, { recursive: true, force: true });
+  });
+
+  it('a control database with tenants is not replaced', async () => {
+    const { code, message } = await run('control', ['restore', '--from'], recovered.url);
+    expect(code).to.equal(1);
+    expect(message).to.match(/^The control database has 2 tenants\./);
+  });
+
+  it('has the users of then, no session, and what a later archive knows as disabled', async () => {
+    const before = await server.control('select id, database_name from tenants order by id');
+    await server.sql('drop database office with (force)');
+    const { code, stdout, stderr } = await run('control', ['restore', '--from'], recovered.url);
+    expect(code, stderr).to.equal(0);
+    expect(stdout + stderr).not.to.include(new URL(recovered.url).password);
+    const restored = JSON.parse(stdout.split('\n')[0] ?? '');
+    expect(restored.file).to.match(/^recovered office, last change \d{4}-/);
+    expect(restored.replayed).to.include({ users: 1, clients: 0, tenants: 0 });
+    const users = await server.control(
+      `select split_part(email, '@', 1) as name, disabled_at is null as active from users
+        where email like '%@acme.test' and email not like 'admin%' order by email`,
+    );
+    expect(users).to.deep.equal([
+      { name: 'nora', active: true },
+      { name: 'otto', active: false },
+    ]);
+    expect(await server.control('select id, database_name from tenants order by id')).to.deep.equal(before);
+    expect(await server.control('select from sessions where revoked_at is null')).to.deep.equal([]);
+    const doctor = await run('tenant', ['doctor']);
+    const errors = JSON.parse(doctor.stdout).findings.filter(
+      ({ severity }: { severity: string }) => severity === 'error',
+    );
+    expect(errors).to.deep.equal([]);
+  });
+
+  it('a server without the control database, or of another master key, is refused, and nothing is changed', async () => {
+    await server.sql('drop database office with (force)');
+    const foreign = await createDedicatedServer();
+    await foreign.provision('initech');
+    expect((await run('control', ['restore', '--from'], foreign.url)).code).to.equal(1);
+    await foreign.sql('drop database office with (force)');
+    const { message } = await run('control', ['restore', '--from'], foreign.url);
+    expect(message).to.equal('The recovered server has no control database office: nothing was changed.');
+    expect(await server.sql(`select from pg_database where datname = 'office'`)).to.deep.equal([]);
+    await foreign.close();
+  });
+});

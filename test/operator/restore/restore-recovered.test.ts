@@ -1,0 +1,148 @@
+import { expect } from 'chai';
+import { databaseUrl } from '../../../src/control/server-urls.ts';
+import { closedStamp } from '../../../src/operator/databases/database-guard.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
+import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+
+describe('restore of a tenant from a recovered server', () => {
+  let server: DedicatedServer;
+  /** A copy of the server, before a currency of acme was deleted. */
+  let recovered: CopiedServer;
+  /** What every command has printed. */
+  const printed: string[] = [];
+
+  const tenant = async (args: string[], input = '') => {
+    const { environment } = server;
+    const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', [...args, '--json'], environment, input);
+    printed.push(stdout, stderr);
+    return { code, document: code === 0 ? JSON.parse(stdout) : JSON.parse(stderr.split('\n')[0] ?? '').error };
+  };
+  const restoreFrom = (slug: string, url: string, ...options: string[]) =>
+    tenant(['restore', slug, '--from', ...options], url);
+  const databaseOf = async (slug: string): Promise<string> =>
+    (await server.control<{ name: string }>(`select database_name as name from tenants where slug = '${slug}'`))[0]
+      ?.name ?? '';
+  const codesIn = async (database: string): Promise<string[]> =>
+    (await server.sql<{ code: string }>('select code from currencies order by id', database)).map(({ code }) => code);
+  const addCurrency = async (slug: string, code: string): Promise<void> =>
+    void (await server.sql(
+      `insert into currencies (code, name) values ('${code}', '${code}')`,
+      await databaseOf(slug),
+    ));
+  const databases = () => server.control('select database_name, state from tenant_databases order by id');
+  const passwordOf = (url: string): string => new URL(url).password;
+
+  before(async () => {
+    server = await createDedicatedServer();
+    for (const slug of ['acme', 'globex']) await server.provision(slug);
+    for (const code of ['EUR', 'CHF']) await addCurrency('acme', code);
+    await addCurrency('globex', 'USD');
+    recovered = await copyServer(server.url);
+    await server.sql(`delete from currencies where code = 'CHF'`, await databaseOf('acme'));
+    await addCurrency('globex', 'CAD');
+  });
+  after(async () => {
+    await recovered.close();
+    await server.close();
+  });
+
+  it('a tenant gets the data of the recovered server beside its own, and another tenant keeps what it has', async () => {
+    const { code, document } = await restoreFrom('acme', recovered.url);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document).to.include({ slug: 'acme', server: 'default' });
+    expect(document.restoredFrom).to.match(/^recovered office_tenant_\d+, last change \d{4}-/);
+    expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
+    expect(await codesIn(await databaseOf('acme'))).to.deep.equal(['EUR']);
+    expect(await codesIn(await databaseOf('globex'))).to.deep.equal(['USD', 'CAD']);
+    const diff = await tenant(['restore', 'diff', 'acme']);
+    const table = diff.document.tables.find((each: { table: string }) => each.table === 'currencies');
+    expect(table).to.include({ added: 0, changed: 0, gone: 1 });
+  });
+
+  it('the recovered server stays as it is, and the former name of a tenant is found after a swap', async () => {
+    const former = await databaseOf('acme');
+    const swap = await tenant(['restore', 'swap', 'acme', '--yes']);
+    expect(swap.code, JSON.stringify(swap.document)).to.equal(0);
+    const { code, document } = await restoreFrom('acme', recovered.url);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document.restoredFrom).to.include(former);
+    expect(await codesIn(document.database)).to.deep.equal(['EUR', 'CHF']);
+    expect(await databaseOf('acme')).not.to.equal(former);
+  });
+
+  it('a clone gets the data of the recovered server, and is a tenant of its own', async () => {
+    const { code, document } = await tenant(['clone', 'globex', 'globex-then', '--from'], recovered.url);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(await codesIn(await databaseOf('globex-then'))).to.deep.equal(['USD']);
+  });
+
+  it('a lost database comes back from the recovered server, and is served', async () => {
+    await server.sql(`drop database "${await databaseOf('globex')}" with (force)`);
+    const { code, document } = await restoreFrom('globex', recovered.url, '--lost');
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document).to.include({ slug: 'globex', status: 'active' });
+    expect(await codesIn(await databaseOf('globex'))).to.deep.equal(['USD']);
+  });
+
+  it('a tenant whose database was closed at the moment is found by what a closed database is stamped with', async () => {
+    const [{ guid } = { guid: '' }] = await server.control<{ guid: string }>(
+      `select guid from tenants where slug = 'globex'`,
+    );
+    const database = await databaseOf('globex');
+    const copy = await copyServer(server.url);
+    await withConnection(databaseUrl(copy.url, database), client =>
+      client.query('update tenant_identity set guid = $1', [closedStamp(guid)]),
+    );
+    const { code, document } = await restoreFrom('globex', copy.url);
+    expect(code, JSON.stringify(document)).to.equal(0);
+    expect(document.restoredFrom).to.include(database);
+    expect(await codesIn(document.database)).to.deep.equal(['USD']);
+    await copy.close();
+  });
+
+  it('a server of another installation is refused by the stamp of its database, and nothing is changed', async () => {
+    const foreign = await createDedicatedServer();
+    await foreign.provision('acme'); // with the same name of its database
+    const before = await databases();
+    const { code, document } = await restoreFrom('acme', foreign.url);
+    expect(code).to.equal(1);
+    expect(document.message).to.match(/has no database of acme that can be read: nothing was changed\.$/);
+    expect(document.hint).to.match(/belongs to another tenant, or to another installation\.$/);
+    expect(await databases()).to.deep.equal(before);
+    await foreign.close();
+  });
+
+  it('a server that has no database of the tenant is refused, with the names that were looked for', async () => {
+    const { document: made } = await tenant(['provision', 'initech', '--name', 'Initech', '--admin', 'a@initech.test']);
+    const { code, document } = await restoreFrom('initech', recovered.url);
+    expect(code, JSON.stringify(made)).to.equal(1);
+    expect(`${document.message} ${document.hint}`).to.include(await databaseOf('initech'));
+  });
+
+  it('a URL is refused as an argument, and when it is no PostgreSQL URL or cannot be used, without being shown', async () => {
+    const wrong = new URL(recovered.url);
+    wrong.password = 'wrong-and-secret';
+    const asArgument = await tenant(['restore', 'acme', '--from', wrong.href]);
+    expect([asArgument.code, asArgument.document.code]).to.deep.equal([2, 'usage']);
+    const noUrl = await restoreFrom('acme', 'https://wrong-and-secret@db.test');
+    expect([noUrl.code, noUrl.document.code]).to.deep.equal([2, 'usage']);
+    const refused = await restoreFrom('acme', wrong.href);
+    expect(refused.document.message).to.equal('The recovered server cannot be used: the password is wrong.');
+    const both = await restoreFrom('acme', recovered.url, '--archive', 'latest');
+    expect(both.document).to.include({ code: 'usage', message: 'Give one of --at, --archive and --from.' });
+  });
+
+  it('no output, record of an action, or origin of a database has the password of the recovered server', async () => {
+    const stored = await server.control('select * from operator_actions');
+    const origins = await server.control('select * from tenant_databases');
+    const log = await server.log();
+    expect(stored.length).to.be.greaterThan(5);
+    for (const secret of [passwordOf(recovered.url), 'wrong-and-secret']) {
+      expect(secret).not.to.equal('');
+      expect(JSON.stringify(printed)).not.to.include(secret);
+      expect(JSON.stringify([stored, origins, log])).not.to.include(secret);
+    }
+  });
+});
