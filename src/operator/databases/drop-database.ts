@@ -9,7 +9,7 @@ import { readSchemaState } from '../schema/schema-steps.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';
 import { closedStamp, nobody } from './database-guard.ts';
 import type { TenantDatabase } from './database-store.ts';
-import { isRoleOf } from './role-stamp.ts';
+import { isOwnRole, type RoleOwners, warmStamp } from './role-stamp.ts';
 
 type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
 
@@ -23,7 +23,7 @@ type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
  * @throws {OperatorError} when the database lets the tenant in, and must not
  */
 export async function dropDatabase(
-  { servers }: Pick<Installation, 'servers'>,
+  { servers, control }: Pick<Installation, 'servers' | 'control'>,
   { server, database, role }: Condemned,
   guid: string | undefined,
   mayBeOpen = false,
@@ -32,7 +32,7 @@ export async function dropDatabase(
   await withConnection(adminUrl, async admin => {
     const facts = await readFacts(admin, database, role);
     const found = facts.isOpen ? (await withConnection(databaseUrl(adminUrl, database), readSchemaState)).guid : null;
-    if (!isOwn(found, facts, guid)) return;
+    if (!isOwn(found, facts, role, { guid, warm: await warmStamp(control) })) return;
     if (found !== null && found === guid && !mayBeOpen)
       throw new OperatorError(
         `Database ${database} on server ${server.name} was not dropped: it is not closed, and may have newer data. It was ` +
@@ -69,13 +69,15 @@ async function readFacts(admin: pg.Client, database: string, role: string): Prom
 }
 
 /**
- * Returns whether a database and a role with these names were made for the tenant, or for nobody yet.
+ * Returns whether a database and a role with these names were made for the tenant, or are a warm database of this
+ * installation. Without a comment of the role, the stamp in the database counts.
  * @param found the guid in its stamp
  */
-function isOwn(found: string | null, { owner, isOpen }: Facts, guid: string | undefined): boolean {
-  if (owner !== null) return guid !== undefined && isRoleOf(owner, guid);
-  if (!isOpen) return true;
-  return found === null || found === nobody || (guid !== undefined && [guid, closedStamp(guid)].includes(found));
+function isOwn(found: string | null, { owner }: Facts, role: string, owners: RoleOwners): boolean {
+  if (isOwnRole(role, owner, owners)) return true;
+  const { guid } = owners;
+  const stamps = guid === undefined ? [nobody] : [nobody, guid, closedStamp(guid)];
+  return owner === null && found !== null && stamps.includes(found);
 }
 
 async function stampNobody(client: pg.Client): Promise<void> {
