@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import type { Command } from 'commander';
@@ -21,6 +21,17 @@ describe('commands in deploy/', () => {
           command.options.map(({ long }) => long),
           words.join(' '),
         ).to.include(option);
+    }
+  });
+
+  it('a unit of systemd that runs a command with a fence lets its second process live when the command is killed', async () => {
+    const folder = join(root, 'deploy');
+    const units = (await readdir(folder, { recursive: true })).filter(name => name.endsWith('.service'));
+    expect(units).to.include('databases/backoffice-databases.service');
+    for (const unit of units) {
+      const text = await readDeploy(unit);
+      const closesFence = /^ExecStart=.* (move|server drain|restore) /m.test(text);
+      expect(!closesFence || /^KillMode=process$/m.test(text), unit).to.equal(true);
     }
   });
 });

@@ -11,7 +11,7 @@ import { eventually } from './eventually.ts';
 import { seeProcesses } from './processes.ts';
 import type { World } from './world.ts';
 
-/** A command that waits in the control database, before it records that a database is complete, or the tenant's. */
+/** A command that waits in the control database. */
 export interface StoppedCommand {
   /** Kills its guard process, which would put the tenant back into service, and then the command, as kill -9 does. */
   kill(): Promise<void>;
@@ -20,34 +20,44 @@ export interface StoppedCommand {
   goOn(): Promise<ScriptResult>;
 }
 
-/** The key of the advisory lock that a stopped command waits for. */
-const key = 4711;
+/**
+ * Where a command waits: before it records that a database is complete, or the tenant's; or before it lifts its fence. Each
+ * has the key of an advisory lock, which the command waits for, and a trigger.
+ */
+const stops = {
+  change: {
+    key: 4711,
+    on: `update of state on tenant_databases for each row
+         when (old.state <> new.state and new.state in ('filled', 'kept', 'current'))`,
+  },
+  lift: { key: 4712, on: 'delete on tenant_fences for each row' },
+} as const;
 const script = 'scripts/tenant.ts';
-const stop = `
-  create function stop_command() returns trigger language plpgsql as $$
+const stopFunction = `
+  create or replace function stop_command() returns trigger language plpgsql as $$
   begin
-    perform pg_advisory_xact_lock_shared(${key});
-    return new;
-  end $$;
-  create trigger stop_command before update of state on tenant_databases for each row
-    when (old.state <> new.state and new.state in ('filled', 'kept', 'current')) execute function stop_command()`;
+    perform pg_advisory_xact_lock_shared(tg_argv[0]::int);
+    return case tg_op when 'DELETE' then old else new end;
+  end $$`;
 
 /**
  * Starts a command, and returns when it waits: a restore has filled its database then, and a move or swap is behind its
  * fence, before the exchange.
- * @param launcher a program with arguments that starts the command
+ * @param options `launcher`: a program with arguments that starts the command; `at`: where it waits, if not there
  */
 export async function stopCommand(
   { installation, environment }: Pick<World, 'installation' | 'environment'>,
   args: string[],
-  { more = {}, launcher }: { more?: Record<string, string>; launcher?: readonly [string, ...string[]] } = {},
+  options: { more?: Record<string, string>; launcher?: readonly [string, ...string[]]; at?: keyof typeof stops } = {},
 ): Promise<StoppedCommand> {
+  const { more = {}, launcher, at = 'change' } = options;
+  const { key, on } = stops[at];
   const holder = new pg.Client(installation.controlUrl);
   await holder.connect();
   const { rows: locks } = await holder.query<{ locked: boolean }>('select pg_try_advisory_lock($1) as locked', [key]);
   if (!locks[0]?.locked) throw new Error('another command is stopped');
-  const { rows: made } = await holder.query(`select from pg_trigger where tgname = 'stop_command'`);
-  if (made.length === 0) await holder.query(stop);
+  await holder.query(stopFunction);
+  await holder.query(`create or replace trigger stop_command before ${on} execute function stop_command(${key})`);
   const waiting = async (): Promise<number[]> => {
     const { rows } = await holder.query<{ pid: number }>(
       'select pid from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))',

@@ -12,30 +12,30 @@ import { scramVerifier } from '../../postgres/scram.ts';
 import { ensureTemplate, migrationSettings, tenantGroup } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import type { TenantDatabase } from './database-store.ts';
-import { isRoleOf, roleComment } from './role-stamp.ts';
+import { isOwnRole, type RoleOwners, roleComment, warmStamp } from './role-stamp.ts';
 
-type Access = Pick<Installation, 'servers' | 'secrets'>;
+type Access = Pick<Installation, 'servers' | 'secrets' | 'control'>;
 
 /**
  * Creates the login role and the database that are reserved for a tenant, without a stamp. The role cannot log in.
  * @param version the last migration that the database gets; undefined: that of this build
+ * @throws {OperatorError} when somebody else has the names
  */
 export async function createDatabase(
-  { servers, secrets }: Access,
+  { servers, secrets, control }: Access,
   { server, database, role, password }: TenantDatabase,
   guid: string,
   version: string | undefined,
 ): Promise<void> {
   const adminUrl = servers.adminUrl(server);
   const isAtHead = version === undefined || version === (await tenantHead());
+  const owners = { guid, warm: await warmStamp(control) };
   await withConnection(adminUrl, async admin => {
-    const makeOwnRole = () => makeRole(admin, { role, guid, server }, openPassword(secrets, password, guid));
-    if (isAtHead) await copyTemplate(admin, server, adminUrl, database, makeOwnRole);
-    else {
-      await ensureTemplate(server, adminUrl); // makes the group of the role
-      await makeOwnRole();
-      await admin.query(`create database ${quote(database)} template template0 encoding 'UTF8'`);
-    }
+    await ensureTemplate(server, adminUrl); // makes the group of the role
+    const isWarm = await requireOwnNames(admin, { server, database, role }, owners);
+    await makeRole(admin, { role, guid, server, exists: isWarm }, openPassword(secrets, password, guid));
+    if (!isAtHead) await admin.query(`create database ${quote(database)} template template0 encoding 'UTF8'`);
+    else if (!isWarm || !(await hasWarm(admin, database))) await copyTemplate(admin, server, adminUrl, database);
     await admin.query(`${limitConnect(database, role)}; alter database ${quote(database)} allow_connections true`);
   });
   if (isAtHead) return;
@@ -50,27 +50,49 @@ function openPassword(secrets: SecretBox, sealed: Buffer | null, guid: string): 
 }
 
 /**
- * Copies the template, unless the copy exists and is not half dropped. It is closed to connections, because the privileges on it are not set
- * yet.
- * @param before runs before each attempt, when the template exists
+ * Checks that nobody else has these names.
+ * @returns true if the role exists, and is own: that of a warm database
+ * @throws {OperatorError} when the role, or a database without a role, belongs to another tenant or installation
  */
+export async function requireOwnNames(
+  admin: pg.Client,
+  { server, database, role }: Pick<TenantDatabase, 'server' | 'database' | 'role'>,
+  owners: RoleOwners,
+): Promise<boolean> {
+  const { rows } = await admin.query<{ comment: string | null }>(
+    `select shobj_description(oid, 'pg_authid') as comment from pg_roles where rolname = $1`,
+    [role],
+  );
+  const { rowCount } = await admin.query('select from pg_database where datname = $1', [database]);
+  const isOwn = rows[0] ? isOwnRole(role, rows[0].comment, owners) : rowCount === 0;
+  if (isOwn) return rows.length > 0;
+  const what = rows[0] ? `the login role ${role}` : `the database ${database}`;
+  throw new OperatorError(
+    `${what} on server ${server.name} belongs to another tenant or installation: nothing was changed. Does another ` +
+      'installation there have the same prefix?',
+  );
+}
+
+/** Returns whether a warm database exists; first drops one that is half dropped. */
+async function hasWarm(admin: pg.Client, database: string): Promise<boolean> {
+  const { rows } = await admin.query<{ isWhole: boolean }>(
+    'select datconnlimit <> -2 as "isWhole" from pg_database where datname = $1',
+    [database],
+  );
+  if (rows[0]?.isWhole === false) await admin.query(`drop database ${quote(database)}`);
+  return rows[0]?.isWhole ?? false;
+}
+
+/** Copies the template. The copy is closed to connections, because the privileges on it are not set yet. */
 export async function copyTemplate(
   client: pg.Client,
   server: Pick<Server, 'name' | 'prefix'>,
   adminUrl: string,
   name: string,
-  before = async () => {},
 ): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     const template = await ensureTemplate(server, adminUrl);
-    await before();
     try {
-      const { rows } = await client.query<{ isWhole: boolean }>(
-        'select datconnlimit <> -2 as "isWhole" from pg_database where datname = $1',
-        [name],
-      );
-      if (rows[0]?.isWhole) return; // a warm one
-      if (rows[0]) await client.query(`drop database ${quote(name)}`); // a warm one that is half dropped
       await client.query(
         `create database ${quote(name)} template ${quote(template)} strategy wal_log allow_connections false`,
       );
@@ -97,28 +119,19 @@ export function tenantVerifier(password: string): string {
   return scramVerifier(password, 1);
 }
 
-interface RoleOwner {
+interface NewRole {
   readonly role: string;
   readonly guid: string;
   readonly server: Pick<Server, 'name' | 'prefix'>;
+  readonly exists: boolean;
 }
 
 /**
  * Creates the login role of a database, or gives that of a warm one to a tenant. It cannot log in until the database is
  * opened, can connect to that one only, owns nothing, and has the privileges of the group of all tenants.
- * @throws {OperatorError} when the role belongs to another tenant, whose password must not change
  */
-async function makeRole(client: pg.Client, { role, guid, server }: RoleOwner, password: string): Promise<void> {
-  const { rows } = await client.query<{ owner: string | null }>(
-    `select shobj_description(oid, 'pg_authid') as owner from pg_roles where rolname = $1`,
-    [role],
-  );
-  const owner = rows[0]?.owner ?? null;
-  if (owner !== null && !isRoleOf(owner, guid)) {
-    const what = `the login role ${role} on server ${server.name} belongs to another tenant`;
-    throw new OperatorError(`${what}: nothing was changed. Does another installation there have the same prefix?`);
-  }
-  const make = `${rows[0] ? 'alter' : 'create'} role ${quote(role)} nologin password ${quoteLiteral(tenantVerifier(password))}`;
+async function makeRole(client: pg.Client, { role, guid, server, exists }: NewRole, password: string): Promise<void> {
+  const make = `${exists ? 'alter' : 'create'} role ${quote(role)} nologin password ${quoteLiteral(tenantVerifier(password))}`;
   await client.query(`
     ${make}; ${roleComment({ role, guid })}; grant ${quote(tenantGroup(server))} to ${quote(role)}`);
 }

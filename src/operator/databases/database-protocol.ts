@@ -40,7 +40,10 @@ export type DatabaseStep =
   | 'claim target'
   /** Brings an older target to the version of this build. */
   | 'upgrade target'
-  /** Lets every process prepare for the fence. Fails when one does not confirm. */
+  /**
+   * Lets every process prepare for the fence. Fails when one does not confirm. Requests go on until the fence is closed,
+   * also when that takes hours.
+   */
   | 'announce fence'
   /** Copies what was written since `fill`. Fails when the pause would be too long. */
   | 'copy ahead'
@@ -89,7 +92,8 @@ export type DatabaseStep =
  * I4 (writes) What was acknowledged before `exchange` is in the former database: it was closed, and its sessions had
  *     ended. In a move it is in the new one too: `copy changes` follows, and fails unless the two are equal.
  * I5 (fence) A closed fence stays closed until a run has opened the database that the control database says. A retreat
- *     needs the server of that one only: the other one was never opened, or is closed.
+ *     needs the server of that one only: the other one was never opened, or is closed. The next run lifts also a fence
+ *     that was only announced.
  * I6 (drop) Only what is condemned is dropped. The database of a tenant is condemned only to purge it, when it is lost,
  *     or while it is new. No step leads from there back to another state, and by I1 a run that has lost its lock
  *     condemns nothing.
@@ -123,7 +127,9 @@ export function* databaseProtocol(
       yield 'condemn leftovers';
       yield* place();
       yield 'claim current';
-      yield* closeFence('copy ahead');
+      yield 'announce fence';
+      yield 'copy ahead';
+      yield* closeFence();
       yield 'close current';
       yield 'end sessions';
       yield 'copy changes';
@@ -133,6 +139,7 @@ export function* databaseProtocol(
       yield 'claim current';
       yield 'claim target';
       yield 'upgrade target';
+      yield 'announce fence';
       yield* closeFence();
       yield 'close current';
       yield 'end sessions';
@@ -140,7 +147,9 @@ export function* databaseProtocol(
       return;
     case 'replace':
       yield 'condemn leftovers';
-      yield* place();
+      yield 'reserve';
+      yield 'announce fence'; // early: the restore may take hours
+      yield* makeTarget();
       yield* closeFence();
       yield 'require lost';
       yield* exchange();
@@ -160,13 +169,15 @@ export function* databaseProtocol(
 /** The steps of a new database. */
 function* place(): Generator<DatabaseStep, void, void> {
   yield 'reserve';
+  yield* makeTarget();
+}
+
+function* makeTarget(): Generator<DatabaseStep, void, void> {
   yield 'create';
   yield 'fill';
 }
 
-function* closeFence(last?: 'copy ahead'): Generator<DatabaseStep, void, void> {
-  yield 'announce fence';
-  if (last) yield last;
+function* closeFence(): Generator<DatabaseStep, void, void> {
   yield 'close fence';
   yield 'wait for processes';
 }

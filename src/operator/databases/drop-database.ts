@@ -9,7 +9,7 @@ import { readSchemaState } from '../schema/schema-steps.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';
 import { closedStamp, nobody } from './database-guard.ts';
 import type { TenantDatabase } from './database-store.ts';
-import { isRoleOf } from './role-stamp.ts';
+import { isOwnRole, type RoleOwners, warmStamp } from './role-stamp.ts';
 
 type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
 
@@ -23,7 +23,7 @@ type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
  * @throws {OperatorError} when the database lets the tenant in, and must not, or is opened meanwhile
  */
 export async function dropDatabase(
-  { servers }: Pick<Installation, 'servers'>,
+  { servers, control }: Pick<Installation, 'servers' | 'control'>,
   condemned: Condemned,
   guid: string | undefined,
   mayBeOpen = false,
@@ -32,9 +32,10 @@ export async function dropDatabase(
   const adminUrl = servers.adminUrl(server);
   await withConnection(adminUrl, async admin => {
     const facts = await readFacts(admin, database, role);
+    const owners = { guid, warm: await warmStamp(control) };
     const stampIfOwn = async (client: pg.Client): Promise<boolean> => {
       const { guid: found } = await readSchemaState(client);
-      if (!isOwn(found, facts, guid)) return false;
+      if (!isOwn(found, facts, role, owners)) return false;
       if (found === null) return true; // a warm one, or a run was killed before it had a stamp
       if (found === guid && !mayBeOpen) throw notClosed(condemned);
       const { rowCount } = await client.query('update tenant_identity set guid = $1 where guid = $2', [nobody, found]);
@@ -43,7 +44,7 @@ export async function dropDatabase(
     };
     const mayDrop = facts.isOpen
       ? await withConnection(databaseUrl(adminUrl, database), stampIfOwn)
-      : isOwn(null, facts, guid);
+      : isOwn(null, facts, role, owners);
     if (!mayDrop) return;
     // Dropping the database ends the sessions of the role, which only a superuser or a member of the role may do.
     if (facts.hasRole) await becomeMember(admin, role);
@@ -104,13 +105,15 @@ async function readFacts(admin: pg.Client, database: string, role: string): Prom
 }
 
 /**
- * Returns whether a database and a role with these names were made for the tenant, or for nobody yet.
+ * Returns whether a database and a role with these names were made for the tenant, or are a warm database of this
+ * installation. Without a comment of the role, the stamp in the database counts.
  * @param found the guid in its stamp
  */
-function isOwn(found: string | null, { owner, isOpen }: Facts, guid: string | undefined): boolean {
-  if (owner !== null) return guid !== undefined && isRoleOf(owner, guid);
-  if (!isOpen) return true;
-  return found === null || found === nobody || (guid !== undefined && [guid, closedStamp(guid)].includes(found));
+function isOwn(found: string | null, { owner }: Facts, role: string, owners: RoleOwners): boolean {
+  if (isOwnRole(role, owner, owners)) return true;
+  const { guid } = owners;
+  const stamps = guid === undefined ? [nobody] : [nobody, guid, closedStamp(guid)];
+  return owner === null && found !== null && stamps.includes(found);
 }
 
 /** An operator has granted the role rights on objects of another database. */

@@ -8,6 +8,7 @@ import { readServerIdentity } from '../../postgres/server-address.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { noSuchServer } from '../tenants/read-servers.ts';
 import { findTenant } from '../tenants/tenants.ts';
+import { recordFacts } from './database-store.ts';
 import { retreatIfFenced } from './retreat-tenant.ts';
 import { type RunObservers, type RunResult, runDatabases } from './run-databases.ts';
 import { withTenant } from './with-tenant.ts';
@@ -15,6 +16,8 @@ import { withTenant } from './with-tenant.ts';
 export interface MoveRequest {
   /** The name of the server. */
   to: string;
+  /** True if that is the server that it was moved from. */
+  isBack?: boolean;
   /** How long the former database is kept, in seconds. */
   keepSeconds: number;
   /** Maximum estimated wait of requests, in ms. */
@@ -28,7 +31,7 @@ export interface MoveSummary {
   to: string;
   rows: number;
   bytes: number;
-  /** How long requests waited, in ms. */
+  /** How long requests waited, in ms. 0 if a killed run has moved it. */
   pauseMs: number;
   switchedAt: string;
   /** Until then `--back` is possible. */
@@ -39,27 +42,57 @@ export interface MoveSummary {
 
 /**
  * Moves a tenant to another server, with everything that is written meanwhile. The former database is kept for some
- * time; those of earlier moves are dropped.
+ * time; those of earlier moves are dropped. What a killed run has moved there is not moved again, but reported.
  * @throws {OperatorError} when the tenant cannot be moved there, or a server refuses or breaks off a step
  */
 export async function moveTenant(
   installation: Installation,
   slug: string,
-  { to, keepSeconds, maxPauseMs }: MoveRequest,
+  { to, isBack = false, keepSeconds, maxPauseMs }: MoveRequest,
   observers: RunObservers = {},
 ): Promise<MoveSummary> {
   return withTenant(installation, slug, async (control, tenant) => {
     await retreatIfFenced({ installation, control, tenant }); // a killed move may be over, with its fence still there
     const found = await findTenant(installation, slug);
+    const killed = await readUnreported(installation, found.id);
+    if (killed && found.server.name === to) {
+      await recordFacts(control, killed.target.id, { pauseMs: 0 });
+      return readSummary(control, slug, killed);
+    }
     const server = await requireTarget(installation, found, to);
-    const placement = { server, origin: `move from ${found.server.name}` };
+    const placement = { server, origin: `${isBack ? backFrom : 'move from'} ${found.server.name}` };
     const plan = { placement, keptBy: 'move', keepSeconds, maxPauseMs } as const;
     const result = await runDatabases({ installation, control, tenant }, 'move', plan, observers);
     return readSummary(control, slug, result);
   });
 }
 
-async function readSummary(control: pg.Client, slug: string, { former, target }: RunResult): Promise<MoveSummary> {
+const backFrom = 'move back from';
+
+/** A move whose run was killed when the tenant had its new database, and has reported nothing. */
+interface UnreportedMove {
+  readonly former: { readonly id: number };
+  readonly target: { readonly id: number };
+  readonly isBack: boolean;
+}
+
+/** A run that ends records how long requests have waited. Databases of earlier builds have no time of a copy either. */
+async function readUnreported({ statements }: Installation, tenantId: number): Promise<UnreportedMove | undefined> {
+  const [move] = await statements.execute<{ former: number; target: number; origin: string }[]>(
+    `select o.id::float8 as former, n.id::float8 as target, n.origin
+       from tenant_databases n join tenant_databases o using (tenant_id)
+      where tenant_id = ? and n.state = 'current' and n.copy_ms is not null and n.pause_ms is null
+        and o.state = 'kept' and o.kept_by = 'move'`,
+    [tenantId],
+  );
+  return move && { former: { id: move.former }, target: { id: move.target }, isBack: move.origin.startsWith(backFrom) };
+}
+
+async function readSummary(
+  control: pg.Client,
+  slug: string,
+  { former, target }: Pick<UnreportedMove, 'former' | 'target'> | RunResult,
+): Promise<MoveSummary> {
   const { rows } = await control.query<MoveSummary>(
     `select $3 as slug, f.name as from, s.name as to, coalesce(n.rows, 0)::float8 as rows,
             coalesce(n.bytes, 0)::float8 as bytes, coalesce(n.pause_ms, 0) as "pauseMs",
@@ -74,11 +107,12 @@ async function readSummary(control: pg.Client, slug: string, { former, target }:
 }
 
 /**
- * Returns the server that a tenant can be moved back to.
+ * Returns the server that a tenant can be moved back to, or that a killed run has moved it back to.
  * @throws {OperatorError} when the time for that has passed
  */
 export async function reversibleTarget(installation: Installation, slug: string): Promise<string> {
-  const { id } = await findTenant(installation, slug);
+  const { id, server } = await findTenant(installation, slug);
+  if ((await readUnreported(installation, id))?.isBack) return server.name;
   const [kept] = await installation.statements.execute<{ from: string; open: boolean; until: string | null }[]>(
     `select s.name as from, keep_until > now() as open, ${isoTime('keep_until')} as until
        from tenant_databases d join servers s on s.id = server_id

@@ -1,9 +1,16 @@
 import { createHash } from 'node:crypto';
+import type { ControlDatabase } from '../../control/database.ts';
+import { readInstallationIdentity } from '../../control/installation-id.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
 
+/*
+ * Two installations on one server may give the same names to databases and login roles. So each role has a comment that
+ * says whose it is, and a database belongs to the owner of the role with its name: the role is created first, and dropped
+ * last. Every login of the server can read the comment, so it has a digest.
+ */
+
 /**
- * Returns SQL that records the owner of a login role in its comment: two installations may use the same names. Every
- * login of the server can read the comment, so it has a digest of the guid, which cannot be guessed.
+ * Returns SQL that records in the comment of a login role to which tenant it belongs.
  * @param run the epoch of the run that opens or closes the role: no earlier run does either afterwards
  */
 export function roleComment({ role, guid }: { role: string; guid: string }, run?: number): string {
@@ -13,10 +20,34 @@ export function roleComment({ role, guid }: { role: string; guid: string }, run?
 
 /** Returns the comments that a login role of a tenant can have: that of this build, and that of earlier ones. */
 export function roleStamps(guid: string): [stamp: string, former: string] {
-  return [createHash('sha256').update(guid).digest('hex'), guid];
+  return [digest(guid), guid];
 }
 
-/** Returns whether a role with that comment is one of a tenant. */
-export function isRoleOf(comment: string, guid: string): boolean {
-  return roleStamps(guid).includes(comment.split(' ')[0] ?? '');
+/** Who may own a role. */
+export interface RoleOwners {
+  /** The tenant; undefined: none has the role yet. */
+  readonly guid: string | undefined;
+  /** What `warmStamp` returns. */
+  readonly warm: string;
+}
+
+/** Returns the comment of the login role of a warm database: the digest of the id of the installation. */
+export async function warmStamp(control: ControlDatabase): Promise<string> {
+  return digest(`installation ${(await readInstallationIdentity(control)).id}`);
+}
+
+/** Returns SQL that records in the comment of a login role that it is that of a warm database. */
+export function warmComment(role: string, stamp: string): string {
+  return `comment on role ${quoteIdentifier(role)} is ${quoteLiteral(stamp)}`;
+}
+
+/** Returns whether a role with that comment belongs to the tenant, or to a warm database of this installation. */
+export function isOwnRole(role: string, comment: string | null, { guid, warm }: RoleOwners): boolean {
+  if (comment === null) return /_warm_\d+$/.test(role); // of an earlier build
+  const stamps = guid === undefined ? [warm] : [warm, ...roleStamps(guid)];
+  return stamps.includes(comment.split(' ')[0] ?? '');
+}
+
+function digest(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
 }

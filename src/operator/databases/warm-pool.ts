@@ -10,10 +10,11 @@ import { errorText } from '../error-text.ts';
 import { runConcurrently } from '../run-concurrently.ts';
 import { dropOldTemplates, ensureTemplate, migrationsDigest, tenantGroup } from '../schema/template.ts';
 import { forgetDatabase } from './condemn-databases.ts';
-import { copyTemplate, limitConnect } from './create-database.ts';
+import { copyTemplate, limitConnect, requireOwnNames } from './create-database.ts';
 import { dropDatabase } from './drop-database.ts';
 import { physicalName } from './physical-names.ts';
 import { insertDatabase } from './reserve-database.ts';
+import { warmComment, warmStamp } from './role-stamp.ts';
 
 /*
  * A warm database is a copy of the template that is made before a tenant needs it, so that a new tenant does not wait
@@ -52,6 +53,7 @@ export async function fillPool(installation: Installation, size: number): Promis
 async function fillServer(installation: Installation, server: Server, size: number, filled: FillResult): Promise<void> {
   const adminUrl = installation.servers.adminUrl(server);
   const digest = await migrationsDigest();
+  const stamp = await warmStamp(installation.control);
   await withPool(installation, server, async control => {
     await ensureTemplate(server, adminUrl);
     await withConnection(adminUrl, admin => dropOldTemplates(admin, server));
@@ -65,7 +67,7 @@ async function fillServer(installation: Installation, server: Server, size: numb
     const missing = Array.from({ length: Math.max(0, size - filled.ready) });
     await runConcurrently(missing, copyConcurrency, () =>
       withConnection(adminUrl, async admin => {
-        await makeWarm(control, admin, server, adminUrl, digest);
+        await makeWarm(control, admin, server, { adminUrl, digest, stamp });
         filled.ready++;
         filled.made++;
       }),
@@ -135,16 +137,16 @@ async function makeWarm(
   control: Queryable,
   admin: pg.Client,
   server: Server,
-  adminUrl: string,
-  digest: string,
+  { adminUrl, digest, stamp }: { adminUrl: string; digest: string; stamp: string },
 ): Promise<void> {
   const id = await insertDatabase(control, { server, origin: 'template', digest });
   const name = physicalName(server, id);
-  await copyTemplate(admin, server, adminUrl, name);
+  await requireOwnNames(admin, { server, database: name, role: name }, { guid: undefined, warm: stamp });
   await admin.query(`
-    create role ${quote(name)} nologin;
-    grant ${quote(tenantGroup(server))} to ${quote(name)};
-    ${limitConnect(name, name)}`);
+    create role ${quote(name)} nologin; ${warmComment(name, stamp)};
+    grant ${quote(tenantGroup(server))} to ${quote(name)}`);
+  await copyTemplate(admin, server, adminUrl, name);
+  await admin.query(limitConnect(name, name));
   await control.query(
     `update tenant_databases set state = 'filled', filled_at = now() where id = $1 and state = 'reserved'`,
     [id],

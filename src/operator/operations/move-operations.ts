@@ -39,7 +39,8 @@ A move that fails or is killed leaves the tenant in the database that it had. Ru
     const { installation, output } = context;
     const { slug, to } = direction(values);
     const { moveTenant, reversibleTarget } = await import('../databases/move-tenant.ts');
-    const request = { ...moveRequest(values), to: to ?? (await reversibleTarget(installation, slug)) };
+    const isBack = to === undefined;
+    const request = { ...moveRequest(values), to: to ?? (await reversibleTarget(installation, slug)), isBack };
     returnMove(output, await moveTenant(installation, slug, request, observeMove(context)));
   },
 });

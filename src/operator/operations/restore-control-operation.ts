@@ -49,7 +49,13 @@ afterwards, with the same MASTER_KEY.`,
     const { file, report } = await restoreControl(installation, access, source, onStep);
     const { differencesText } = await import('../restore/control/differences-text.ts');
     output.part({ file, ...report }, () =>
-      [restoredText(file, report?.purged), differencesText(report?.replayed?.differences ?? [])].join('\n').trimEnd(),
+      [
+        restoredText(file, report?.purged),
+        ...(report?.givenUp ?? []),
+        differencesText(report?.replayed?.differences ?? []),
+      ]
+        .join('\n')
+        .trimEnd(),
     );
     const tenants = all
       ? await withBudget(installation, output.warn, () => restoreEach(context, target, { concurrency }))

@@ -21,6 +21,8 @@ const without = (name: string, step: string, seed: number, before = ''): Fault =
 
 const inCase = (goal: string): string => `case '${goal}':\n      `;
 
+const switchTargets = "yield 'claim current';\n      yield 'claim target';\n      ";
+
 /** Faults that are planted in the protocol of databases, or in what it relies on. */
 export const databaseMutants: readonly Mutant[] = [
   ...plantIn(runs, [
@@ -52,12 +54,45 @@ export const databaseMutants: readonly Mutant[] = [
     without('what has changed since the first copy is not copied', 'copy changes', 1),
     without('running requests are not waited for', 'wait for processes', 1),
     without('the processes do not learn of the fence', 'close fence', 1),
-    without('the processes do not prepare for the fence', 'announce fence', 1),
-    ['what has changed is not copied ahead', 'if (last) yield last;', '', 1],
+    without(
+      'the processes do not prepare for the fence of a move',
+      'announce fence',
+      1,
+      "yield 'claim current';\n      ",
+    ),
+    without(
+      'the processes do not prepare for the fence of a switch',
+      'announce fence',
+      1,
+      "yield 'upgrade target';\n      ",
+    ),
+    without(
+      'the processes do not prepare for the fence of a replacement',
+      'announce fence',
+      1,
+      "yield 'reserve';\n      ",
+    ),
+    [
+      'a lost database is restored before the processes prepare',
+      "yield 'reserve';\n      yield 'announce fence'; // early: the restore may take hours\n      yield* makeTarget();",
+      "yield* place();\n      yield 'announce fence';",
+      1,
+    ],
+    without('what has changed is not copied ahead', 'copy ahead', 1),
     ['a fence that a killed run has left stays', "if (hasFence || goal === 'retreat')", "if (goal === 'retreat')", 1],
     ['only a tenant behind its fence is opened', "if (hasFence || goal === 'retreat')", 'if (hasFence)', 500],
-    without('the database is not closed in a move', 'close current', 1, "yield* closeFence('copy ahead');\n      "),
-    without('the database is not closed in a switch', 'close current', 1, 'yield* closeFence();\n      '),
+    without(
+      'the database is not closed in a move',
+      'close current',
+      1,
+      "yield 'copy ahead';\n      yield* closeFence();\n      ",
+    ),
+    without(
+      'the database is not closed in a switch',
+      'close current',
+      1,
+      "yield 'announce fence';\n      yield* closeFence();\n      ",
+    ),
     ['the sessions are not ended in a move', "yield 'end sessions';\n      yield 'copy", "yield 'copy", 2],
     ['the sessions are not ended in a switch', "yield 'end sessions';\n      yield*", 'yield*', 1],
     [
@@ -68,8 +103,8 @@ export const databaseMutants: readonly Mutant[] = [
     ],
     [
       'a move does not claim the database',
-      "yield 'claim current';\n      yield* closeFence(",
-      'yield* closeFence(',
+      "yield 'claim current';\n      yield 'announce fence';",
+      "yield 'announce fence';",
       49,
     ],
     without('a switch does not claim the database of the tenant', 'claim current', 47, inCase('switch')),
@@ -80,12 +115,7 @@ export const databaseMutants: readonly Mutant[] = [
       8,
       '* retreat(): Generator<DatabaseStep, void, void> {\n  ',
     ),
-    [
-      'the tenant gets a database of another version',
-      "yield 'upgrade target';\n      yield* closeFence();",
-      'yield* closeFence();',
-      1,
-    ],
+    without('the tenant gets a database of another version', 'upgrade target', 1, switchTargets),
     without('what a new tenant has is not dropped before another one is placed', 'drop leftovers', 109),
     without('a new tenant keeps what another run has reserved', 'condemn leftovers', 10, inCase('provision')),
     without(
@@ -96,7 +126,7 @@ export const databaseMutants: readonly Mutant[] = [
     ),
     without('a move leaves what a killed run has reserved', 'condemn leftovers', 1, inCase('move')),
     without('a replacement leaves what a killed run has reserved', 'condemn leftovers', 2, inCase('replace')),
-    without('names are not recorded', 'reserve', 1),
+    without('names are not recorded', 'reserve', 1, '* place(): Generator<DatabaseStep, void, void> {\n  '),
     without('no database is created', 'create', 1),
     without('the tenant gets a database that is not filled', 'fill', 1),
     without('it is not recorded that a database is complete', 'complete', 1),

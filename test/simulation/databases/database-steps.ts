@@ -41,7 +41,9 @@ export const controlEffects: Effects = {
     target.isOutdated = run.world.random.chance(0.5); // at some time, a later build
   },
   'announce fence': run => {
-    const { control, processes, scheduler } = run.world;
+    const { control, processes, scheduler, fail } = run.world;
+    if (run.goal === 'replace' && targetOf(run).exists)
+      fail('a lost database is restored before the processes prepare');
     if (control.fence === 'none') {
       control.announce();
       run.waitUntil = scheduler.now + maxAnnounceMs;

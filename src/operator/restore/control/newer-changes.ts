@@ -3,9 +3,9 @@ import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { withConnection } from '../../../postgres/connection.ts';
 import { ArchiveFault } from '../../backup/archive/archive-fault.ts';
-import { migrateControl } from '../../migrations/migrate-control.ts';
 import { type ControlArchiveAccess, listControlArchives, loadControlArchive } from './control-archive.ts';
 import { type LaterChanges, readLaterChanges } from './later-changes.ts';
+import { migrateRestored } from './migrate-restored.ts';
 import { createEmpty, databaseNameOf, dropDatabase, restoringName } from './restoring-database.ts';
 
 /**
@@ -38,7 +38,7 @@ export async function takeNewerChanges(
         },
       );
       if (!isLoaded) continue;
-      await migrateControl(url);
+      await migrateRestored(url);
       return await withConnection(url, async later => {
         await withConnection(restored, target => replaceLedger(later, target));
         return readLaterChanges(later);

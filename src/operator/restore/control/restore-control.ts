@@ -11,6 +11,7 @@ import { type AfterRestoreReport, afterRestore } from './after-restore.ts';
 import type { ControlArchiveAccess } from './control-archive.ts';
 import type { ControlSource } from './control-source.ts';
 import { matchLedger } from './match-ledger.ts';
+import { migrateRestored } from './migrate-restored.ts';
 import { takeNewerChanges } from './newer-changes.ts';
 import { type PurgedTenants, removePurged } from './remove-purged.ts';
 import {
@@ -29,7 +30,7 @@ export interface RestoredControl {
   /** The archive, or what was recovered. */
   file: string;
   /** Undefined when an earlier run has done it. */
-  report: (AfterRestoreReport & { purged: PurgedTenants }) | undefined;
+  report: (AfterRestoreReport & { purged: PurgedTenants; givenUp: string[] }) | undefined;
 }
 
 /** The steps of a restore of the control database, in this order. */
@@ -120,7 +121,7 @@ async function restoreAside(
   onStep('load data');
   await source.load(url);
   onStep('migrate');
-  await migrateControl(url);
+  const givenUp = await migrateRestored(url);
   await withConnection(url, client => requireMasterKey(statementsOf(client), secrets));
   onStep('store keys');
   await storeKeys(url, keys, secrets);
@@ -135,7 +136,7 @@ async function restoreAside(
   await withConnection(url, client => matchLedger(client, access));
   onStep('mark as ready');
   await markReady(url, source.description);
-  return { ...report, purged };
+  return { ...report, purged, givenUp };
 }
 
 /** The login of the service is named after the control database: it gets its rights under the final name. */
