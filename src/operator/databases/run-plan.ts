@@ -3,7 +3,7 @@ import type { KeptBy, TenantDatabase } from './database-store.ts';
 import type { Fill } from './fill-database.ts';
 
 /** A new database: where, what of, and how it is filled. */
-export interface Placement {
+interface Placement {
   readonly server: Server;
   readonly origin: string;
   /** The last migration of its data; undefined: that of this build. */
