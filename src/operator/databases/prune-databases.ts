@@ -84,8 +84,8 @@ async function servedRow({ control, tenant: { id, slug } }: RunContext): Promise
  * fence. A tenant that another command works on is left out, unless it is named. A tenant that is named with the scope
  * `overdue` is put back into service also without a fence (`retreatAlways`).
  * @returns what was dropped, and what serves its tenant again
- * @throws {OperatorError} when the named tenant is worked on; when a database is not closed, or a server cannot be used,
- *   after the others
+ * @throws {OperatorError} when the named tenant is worked on; when a database is not closed, or a server cannot be
+ *   used, after the others
  */
 export async function pruneDatabases(
   installation: Installation,

@@ -26,7 +26,8 @@ export async function retreatIfFenced(context: RunContext, observers: RunObserve
 
 /**
  * Lets the database that a tenant has serve it, also without a fence: a control database of an earlier time does not
- * know the fence behind which that database was closed. Changes nothing for a tenant that is being provisioned or purged.
+ * know the fence behind which that database was closed. Changes nothing for a tenant that is being provisioned or
+ * purged.
  * @returns false if it was served already
  * @throws {OperatorError} when that database is closed and another one lets the tenant in, which may have newer data
  */
@@ -61,8 +62,8 @@ async function requireNoneNewer({ installation, control, tenant }: RunContext): 
     if ((await readStamp(installation, { server, database })) !== tenant.guid) continue;
     const kind = keptBy === 'swap' ? 'back' : 'swap';
     throw new OperatorError(
-      `${database} of ${tenant.slug} may have newer data than its current one, which is closed: the control database is ` +
-        `of an earlier time. Put it in place: npx backoffice restore ${kind} ${tenant.slug} --database ${database}`,
+      `${database} of ${tenant.slug} may have newer data than its current one, which is closed: the control database ` +
+        `is of an earlier time. Put it in place: npx backoffice restore ${kind} ${tenant.slug} --database ${database}`,
     );
   }
 }

@@ -163,7 +163,7 @@ export const databaseMutants: readonly Mutant[] = [
       'a replaced run fills what it has created when another one had dropped it',
       "this.#mayBegin = !beginsInControl.includes(step) || (this.isConnected && this.#run.target?.state === 'reserved');",
       '',
-      1,
+      6,
     ],
     ['a run opens the database that the tenant had before', "if (step === 'exchange')", 'if (false)', 1],
   ]),
