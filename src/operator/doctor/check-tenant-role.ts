@@ -53,8 +53,7 @@ function checkNeeds(role: RoleFacts, { slug, databaseName, roleName }: CheckedTe
       check: 'missing_rights',
       tenant: slug,
       problem: `role ${roleName} may not log in`,
-      remedy: `Allow role ${roleName} to log in`,
-      statements: [`alter role ${quote(roleName)} login`],
+      remedy: `It may belong to a closed database. Open the database that serves the tenant: npx backoffice databases prune ${slug}`,
     });
   if (!role.groups.includes(group))
     report({

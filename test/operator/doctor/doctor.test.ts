@@ -127,6 +127,11 @@ describe('doctor', () => {
   const forget = (name: string) => server.control(`delete from tenant_databases where database_name = '${name}'`);
 
   /** Faults that an intruder or a mistake may cause, with their titles. */
+  async function openAcme(): Promise<void> {
+    const { code, stderr } = await runCommand('scripts/tenant.ts', ['databases', 'prune', 'acme'], server.environment);
+    expect(code, stderr).to.equal(0);
+  }
+
   const faults: [string, Fault][] = [
     [
       "CONNECT on another tenant's database",
@@ -280,14 +285,7 @@ describe('doctor', () => {
         },
         findings: [['unfinished_switch', 'acme']],
         problem: /the database is closed, as by a move or a swap after the time of the control database/,
-        restore: async () => {
-          const { code, stderr } = await runCommand(
-            'scripts/tenant.ts',
-            ['databases', 'prune', 'acme'],
-            server.environment,
-          );
-          expect(code, stderr).to.equal(0);
-        },
+        restore: openAcme,
       },
     ],
     [
@@ -299,6 +297,7 @@ describe('doctor', () => {
           ['login_fails', 'acme'],
         ],
         problem: /may not log in/,
+        restore: openAcme,
       },
     ],
     [
