@@ -31,8 +31,8 @@ export async function createDatabase(
   const isAtHead = version === undefined || version === (await tenantHead());
   const owners = { guid, warm: await warmStamp(control) };
   await withConnection(adminUrl, async admin => {
-    await ensureTemplate(server, adminUrl); // makes the group of the role
     const isWarm = await requireOwnNames(admin, { server, database, role }, owners);
+    if (!isWarm) await ensureTemplate(server, adminUrl); // makes the group of the role
     await makeRole(admin, { role, guid, server, exists: isWarm }, openPassword(secrets, password, guid));
     if (!isAtHead) await admin.query(`create database ${quote(database)} template template0 encoding 'UTF8'`);
     else if (!isWarm || !(await hasWarm(admin, database))) await copyTemplate(admin, server, adminUrl, database);
