@@ -77,6 +77,7 @@ describe('rate limits over worker processes, without Redis', function () {
     const agents = [1, 2].map(() => new Agent({ keepAlive: true, maxSockets: 1 }));
     for (const agent of agents) await getStatuses(service.url, {}, agent);
     for (const pid of service.workerPids().slice(-2)) process.kill(pid, 'SIGUSR2');
+    await eventually(() => countOf('patience_ended') === 2);
     service.process.kill('SIGSTOP');
     try {
       for (const agent of agents) {

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import type { EntityManager } from '@mikro-orm/postgresql';
-import type pg from 'pg';
 import { normaliseEmail } from '../../auth/email.ts';
 import type { Passwords } from '../../auth/passwords.ts';
 import { type Server, Tenant } from '../../control/fleet-entities.ts';
@@ -66,7 +65,6 @@ export async function provision(
     let logins: Provisioned['logins'] = [];
     const fill = async ({ server, database: databaseName }: FillTarget): Promise<object> => {
       const tenant = await findTenant(installation, slug);
-      await requireOwnTurn(control, tenant, databaseName);
       logins = await populate(Object.assign(tenant, { server, databaseName }));
       return {};
     };
@@ -74,16 +72,6 @@ export async function provision(
     await runDatabases({ installation, control, tenant: { id, guid, slug } }, 'provision', { placement });
     return { tenant: await findTenant(installation, slug), created: true, logins };
   });
-}
-
-/** @throws {OperatorError} when another run has completed the tenant: its users and its data are not touched */
-async function requireOwnTurn(control: pg.Client, { id, slug }: Tenant, database: string): Promise<void> {
-  const { rowCount } = await control.query(
-    `select from tenants t join tenant_databases d on d.tenant_id = t.id
-      where t.id = $1 and status = 'provisioning' and d.database_name = $2 and d.state = 'reserved'`,
-    [id, database],
-  );
-  if (!rowCount) throw new OperatorError(`another run has provisioned ${slug} meanwhile: this one has stopped`);
 }
 
 /**

@@ -83,7 +83,7 @@ describe('log of operators', () => {
     const printing = leaves(program, '').filter(([, { options }]) => options.some(({ long }) => long === '--json'));
     const without = printing.filter(([, { options }]) => options.every(({ long }) => long !== '--reason'));
     const reading =
-      /(^| )(list|show|status|processes|usage|logs?|diff|databases|rebalance|watch)$|^backup (run|verify|drill)$/;
+      /(^| )(list|show|status|processes|usage|logs?|diff|databases|rebalance|watch|moments)$|^backup (run|verify|drill)$/;
     expect(without.map(([path]) => path).filter(path => !reading.test(path))).to.deep.equal([]);
     expect(printing.length - without.length).to.be.greaterThan(30);
   });
