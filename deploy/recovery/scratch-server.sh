@@ -27,7 +27,8 @@ serve_scratch() {
   [ -z "${RECOVERY_LISTEN:-}" ] || echo 'host all all all scram-sha-256' >> "$scratch/data/pg_hba.conf"
   off='-c archive_mode=off -c hot_standby=off -c autovacuum=off -c fsync=off -c ssl=off -c shared_preload_libraries='
   "$pg_ctl" -D "$scratch/data" -l "$scratch/log" -o "$off -c listen_addresses=${RECOVERY_LISTEN:-} \
-    -c unix_socket_directories=$scratch -c unix_socket_permissions=0700 -c max_prepared_transactions=64" start > /dev/null 3<&- || true
+    -c unix_socket_directories=$scratch -c unix_socket_permissions=0700 -c max_prepared_transactions=64" \
+    start > /dev/null 3<&- || true
   until grep -qs '^ready' "$scratch/data/postmaster.pid"; do # it says so at the end of the recovery
     if [ ! -f "$scratch/data/postmaster.pid" ]; then
       if grep -qs 'recovery ended before configured recovery target' "$scratch/log"; then
