@@ -4,7 +4,14 @@ import { expect } from 'chai';
 import ts from 'typescript';
 import { root } from '../support/command-line.ts';
 import { compile } from '../support/compile.ts';
-import { filesOfKubernetes, type Manifest, manifestFiles, podTemplate, readDeploy, readManifests } from './read-deploy.ts';
+import {
+  filesOfKubernetes,
+  type Manifest,
+  manifestFiles,
+  podTemplate,
+  readDeploy,
+  readManifests,
+} from './read-deploy.ts';
 
 /** The module that has the schema and the type of a kind. */
 function moduleOf({ apiVersion, kind }: Manifest): string {
@@ -149,7 +156,9 @@ describe('manifests of Kubernetes', () => {
     for (const { spec } of clusters) {
       const [{ name, isWALArchiver, parameters }] = spec.plugins;
       expect([name, isWALArchiver]).to.deep.equal(['barman-cloud.cloudnative-pg.io', true]);
-      expect(script).to.include(`parameters: { barmanObjectName: ${parameters.barmanObjectName}, serverName: $cluster }`);
+      expect(script).to.include(
+        `parameters: { barmanObjectName: ${parameters.barmanObjectName}, serverName: $cluster }`,
+      );
     }
     for (const { spec, name } of pods)
       for (const secret of secrets) expect(JSON.stringify(spec), name).to.not.include(secret);

@@ -35,6 +35,7 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     await writeFile(join(folder, name), `#!/bin/sh\necho "${name} $*" >> "$CALLS"\n${commands}\n`);
     await chmod(join(folder, name), 0o755);
   }
+  afterEach(() => rm(join(folder, 'calls'), { force: true }));
   async function calls(): Promise<string> {
     const text = await readFile(join(folder, 'calls'), 'utf8');
     await rm(join(folder, 'calls'));
@@ -79,7 +80,6 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
       'RECOVERY_COMMAND: pgBackRest could not restore stanza second: ERROR: [075]: unable to find backup set',
     );
     expect(await readdir(join(folder, 'scratch'))).to.deep.equal([]);
-    await calls();
   });
 
   it('cloudnativepg.sh recovers a second cluster to the time, forwards its port, and deletes it afterwards', async () => {
@@ -137,7 +137,9 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     const environment = { RECOVERY_DIR: folder, RECOVERY_SERVER: 'second', POSTGRES_USER: 'operator' };
     const file = { POSTGRES_PASSWORD_FILE: join(folder, 'password') };
     const backUp = () =>
-      run(script('container-base-backups.sh'), [], { env: { ...process.env, ...environment, ...file } }).catch(() => {});
+      run(script('container-base-backups.sh'), [], { env: { ...process.env, ...environment, ...file } }).catch(
+        () => {},
+      );
     const given = `chown postgres:postgres ${folder}\n`;
     const made = `gosu postgres ${script('host-base-backup.sh')} second\n`;
     await backUp();
@@ -156,7 +158,9 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     const [unit, settings] = await Promise.all(
       ['backoffice-base-backup@.service', 'archive.conf'].map(name => readDeploy(`base-backup/${name}`)),
     );
-    const called = [...`${unit}${settings}`.matchAll(/\/opt\/backoffice\/deploy\/recovery\/(\S+)/g)].map(match => match[1]);
+    const called = [...`${unit}${settings}`.matchAll(/\/opt\/backoffice\/deploy\/recovery\/(\S+)/g)].map(
+      match => match[1],
+    );
     expect(called).to.deep.equal(['host-base-backup.sh', 'host-archive.sh']);
     for (const name of called) await access(script(name ?? ''), constants.X_OK);
   });

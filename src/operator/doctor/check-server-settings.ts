@@ -132,7 +132,14 @@ const noArchiver = /^(|:|true|\/(usr\/)?bin\/true|exit 0)$/;
  * The problem names no time that changes from one attempt to the next: `diagnose` reports what it finds twice. The
  * embedded server discards the log until an operator lets it be archived: it is for development only.
  */
-function checkArchive({ walLevel, archiveMode, archiver, archivedAt, archiveFails, embedded }: ServerSettings): Report[] {
+function checkArchive({
+  walLevel,
+  archiveMode,
+  archiver,
+  archivedAt,
+  archiveFails,
+  embedded,
+}: ServerSettings): Report[] {
   const last = archivedAt ? `since ${archivedAt.toISOString()}` : 'so far';
   if (archiveMode === 'off')
     return walLevel === 'minimal' ? [] : [notArchived(`nothing was archived ${last}: archive_mode is off`)];

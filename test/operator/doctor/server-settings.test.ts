@@ -67,7 +67,12 @@ describe('doctor on the settings of a server', () => {
       ],
       [{ archiver: '' }, 'wal_not_archived', /archive_command is '', which archives nothing/, /archive_command/],
       [{ archiver: '/bin/true' }, 'wal_not_archived', /is '\/bin\/true', which archives nothing/, /archive_command/],
-      [{ archiveFails: true }, 'wal_not_archived', /cannot be archived, .* since 1970-01-01T/, /Correct archive_command/],
+      [
+        { archiveFails: true },
+        'wal_not_archived',
+        /cannot be archived, .* since 1970-01-01T/,
+        /Correct archive_command/,
+      ],
       [{ archiveFails: true, embedded: true, archivedAt: null }, 'wal_not_archived', /nothing was so far/, /make room/],
       [{ walLevel: 'minimal' }, 'server_setting', /wal_level is minimal/, /wal_level = 'replica'/],
     ];
@@ -99,7 +104,11 @@ describe('doctor on the settings of a server', () => {
 
   it('an embedded server that discards the write-ahead log is no finding, and one that fails to archive it is', async () => {
     const { archiver, archiveFails, embedded } = await withConnection(server.url, readServerSettings);
-    expect({ archiver, archiveFails, embedded }).to.deep.equal({ archiver: 'true', archiveFails: false, embedded: true });
+    expect({ archiver, archiveFails, embedded }).to.deep.equal({
+      archiver: 'true',
+      archiveFails: false,
+      embedded: true,
+    });
     expect((await diagnose(server.installation)).findings).to.deep.equal([]);
     const archiveWith = async (command: string): Promise<void> => {
       await server.sql(`alter system set archive_command = '${command}'`);

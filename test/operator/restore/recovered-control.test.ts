@@ -77,7 +77,9 @@ describe('restore of the control database from a recovered server', () => {
     const foreign = await createDedicatedServer();
     const messageOf = async () => (await run('control', ['restore', '--from'], foreign.url)).message;
     // It has no tenant and no sealed secret, so that any master key fits.
-    expect(await messageOf()).to.match(/ office of the recovered server is of another installation .*: nothing was changed\.$/);
+    expect(await messageOf()).to.match(
+      / office of the recovered server is of another installation .*: nothing was changed\.$/,
+    );
     await foreign.provision('initech');
     await foreign.control(`update installation set id = '${own?.id}'`);
     expect(await messageOf()).to.match(/^MASTER_KEY is not the master key of this control database/);

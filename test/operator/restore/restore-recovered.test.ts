@@ -168,7 +168,9 @@ describe('restore of a tenant from a recovered server', () => {
       return document.message;
     };
     const elsewhere = await copyServer(server.url, { extraSettings: ['recovery_target_time=2026-01-01 00:00:00+00'] });
-    expect(await refusalOf(elsewhere)).to.match(/ was recovered to 2026-01-01 00:00:00\+00, not to .*: nothing was changed/);
+    expect(await refusalOf(elsewhere)).to.match(
+      / was recovered to 2026-01-01 00:00:00\+00, not to .*: nothing was changed/,
+    );
     const recovering = await copyServer(server.url, { recovers: true });
     expect(await refusalOf(recovering)).to.match(/ is still recovering: nothing was changed/);
   });
