@@ -1,7 +1,7 @@
 #!/bin/sh
 # Copies the files of a running PostgreSQL server, as the start of every recovery by host.sh. Run it by a timer, on the
 # machine of the server, as the login that owns its files: host-base-backup.sh SERVER
-# The server archives its write-ahead log: archive_mode = on, archive_command = 'cp %p RECOVERY_DIR/SERVER/wal/%f'.
+# The server archives its write-ahead log with host-archive.sh.
 #   RECOVERY_DIR    folder for base backups and the archived log, on another disk than that of the server
 #   RECOVERY_KEEP   number of base backups that stay (2); the log since the oldest of them stays, too
 #   PGHOST, PGPORT, PGUSER, PGPASSFILE   login of a superuser, as psql takes it
@@ -29,6 +29,6 @@ mv "$run" "$folder/base/$(cat "$run/time")"
 
 ls "$folder/base" | head -n "-${RECOVERY_KEEP:-2}" | while read -r old; do rm -rf "$folder/base/$old"; done
 first=$(sed -n 's/^START WAL.*file \([0-9A-F]*\).*/\1/p' "$folder/base/$(ls "$folder/base" | head -n 1)/backup_label")
-find "$folder/wal" -type f ! -name '*.history' | while read -r segment; do
+find "$folder/wal" -type f -name '[0-9A-F]*' ! -name '*.history' | while read -r segment; do
   if expr "$(basename "$segment")" '<' "$first" > /dev/null; then rm "$segment"; fi
 done

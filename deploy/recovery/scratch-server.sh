@@ -1,8 +1,9 @@
 # Functions of host.sh and pgbackrest.sh: a PostgreSQL server on recovered files, which listens on a socket in a private
-# folder only, and is gone when the standard input closes.
+# folder, and is gone when the standard input closes.
 #   RECOVERY_SCRATCH  folder with room for all files of the server (/tmp)
 #   RECOVERY_PG_CTL   pg_ctl of the same major version as the server (pg_ctl); it refuses to run as root
 #   RECOVERY_USER     name of the superuser of the server (postgres)
+#   RECOVERY_LISTEN   addresses on which it also listens, with the passwords of the server (none)
 set -eu
 umask 077
 pg_ctl=${RECOVERY_PG_CTL:-pg_ctl}
@@ -23,9 +24,11 @@ make_scratch() {
 serve_scratch() {
   touch "$scratch/data/postgresql.conf" "$scratch/data/pg_ident.conf"
   echo 'local all all trust' > "$scratch/data/pg_hba.conf" # no other login can open the folder of the socket
+  [ -z "${RECOVERY_LISTEN:-}" ] || echo 'host all all all scram-sha-256' >> "$scratch/data/pg_hba.conf"
   off='-c archive_mode=off -c hot_standby=off -c autovacuum=off -c fsync=off -c ssl=off -c shared_preload_libraries='
-  "$pg_ctl" -D "$scratch/data" -l "$scratch/log" -o "$off -c listen_addresses= -c unix_socket_directories=$scratch \
-    -c unix_socket_permissions=0700 -c max_prepared_transactions=64" start > /dev/null 3<&- || true
+  "$pg_ctl" -D "$scratch/data" -l "$scratch/log" -o "$off -c listen_addresses=${RECOVERY_LISTEN:-} \
+    -c unix_socket_directories=$scratch -c unix_socket_permissions=0700 -c max_prepared_transactions=64" \
+    start > /dev/null 3<&- || true
   until grep -qs '^ready' "$scratch/data/postmaster.pid"; do # it says so at the end of the recovery
     if [ ! -f "$scratch/data/postmaster.pid" ]; then
       if grep -qs 'recovery ended before configured recovery target' "$scratch/log"; then

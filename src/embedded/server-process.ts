@@ -6,11 +6,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { postgresBinaries, type Runner, runBinary } from './binaries.ts';
 import { pathExists } from './cluster.ts';
 import { findServer, isServerOf, pidFile } from './pid-file.ts';
+import { embeddedCluster } from './server-url.ts';
 
 const pollMs = 15;
 const stopDeadlineMs = 30_000;
 
 const defaultSettings = [
+  `cluster_name=${embeddedCluster}`,
   'listen_addresses=127.0.0.1',
   'unix_socket_directories=',
   'max_connections=200',

@@ -4,7 +4,14 @@ import { expect } from 'chai';
 import ts from 'typescript';
 import { root } from '../support/command-line.ts';
 import { compile } from '../support/compile.ts';
-import { filesOfKubernetes, type Manifest, manifestFiles, podTemplate, readManifests } from './read-deploy.ts';
+import {
+  filesOfKubernetes,
+  type Manifest,
+  manifestFiles,
+  podTemplate,
+  readDeploy,
+  readManifests,
+} from './read-deploy.ts';
 
 /** The module that has the schema and the type of a kind. */
 function moduleOf({ apiVersion, kind }: Manifest): string {
@@ -12,7 +19,7 @@ function moduleOf({ apiVersion, kind }: Manifest): string {
   return `${isPrometheus ? '@kubernetes-models/prometheus-operator' : 'kubernetes-models'}/${apiVersion}/${kind}`;
 }
 
-const isCluster = ({ apiVersion }: Manifest): boolean => apiVersion === 'postgresql.cnpg.io/v1';
+const isOfCloudNativePg = ({ apiVersion }: Manifest): boolean => apiVersion.endsWith('cnpg.io/v1');
 
 describe('manifests of Kubernetes', () => {
   let manifests: { file: string; manifest: Manifest }[];
@@ -36,15 +43,15 @@ describe('manifests of Kubernetes', () => {
   });
 
   it('every manifest has the fields and values of its kind in the schema of Kubernetes, and no unknown field', async () => {
-    for (const { file, manifest } of manifests.filter(each => !isCluster(each.manifest))) {
+    for (const { file, manifest } of manifests.filter(each => !isOfCloudNativePg(each.manifest))) {
       const { [manifest.kind]: Kind } = await import(moduleOf(manifest));
       expect(() => new Kind(manifest).validate(), file).to.not.throw();
     }
     // The validation above accepts unknown fields; the compiler refuses them in a literal of the type.
     const literals = manifests.map(({ manifest }, number) => {
       const { kind } = manifest;
-      const [type, module] = isCluster(manifest)
-        ? [kind, join(root, 'test/deploy/cluster.ts')]
+      const [type, module] = isOfCloudNativePg(manifest)
+        ? [kind, join(root, 'test/deploy/cloud-native-pg.ts')]
         : [`I${kind}`, moduleOf(manifest)];
       const value = JSON.stringify(manifest, null, 1);
       return `import type { ${type} as Kind${number} } from '${module}';\nexport const manifest${number}: Kind${number} = ${value};`;
@@ -134,6 +141,27 @@ describe('manifests of Kubernetes', () => {
         'Deployment backoffice',
       ].map(name => waves.get(name)),
     ).to.deep.equal([-3, -2, -1, 0]);
+  });
+
+  it('every PostgreSQL server is archived where the recovery looks for it, has a base backup each night, and its pods read no other secret', async () => {
+    const ofKind = (wanted: string) => manifests.map(each => each.manifest).filter(({ kind }) => kind === wanted);
+    const [store] = ofKind('ObjectStore');
+    expect(store?.spec.retentionPolicy).to.match(/^[1-9]\d*[dwm]$/);
+    const secrets = Object.values<{ name: string }>(store?.spec.configuration.s3Credentials).map(({ name }) => name);
+    const script = await readDeploy('recovery/cloudnativepg.sh');
+    expect(script).to.include(`get objectstore ${store?.metadata.name} `);
+    const backups = ofKind('ScheduledBackup').map(({ spec }) => [spec.cluster.name, spec.schedule.split(' ').length]);
+    const clusters = ofKind('Cluster');
+    expect(backups).to.have.deep.members(clusters.map(({ metadata }) => [metadata.name, 6]));
+    for (const { spec } of clusters) {
+      const [{ name, isWALArchiver, parameters }] = spec.plugins;
+      expect([name, isWALArchiver]).to.deep.equal(['barman-cloud.cloudnative-pg.io', true]);
+      expect(script).to.include(
+        `parameters: { barmanObjectName: ${parameters.barmanObjectName}, serverName: $cluster }`,
+      );
+    }
+    for (const { spec, name } of pods)
+      for (const secret of secrets) expect(JSON.stringify(spec), name).to.not.include(secret);
   });
 
   it('only the ingress controller reaches the port of the API, and only Prometheus that of metrics', () => {

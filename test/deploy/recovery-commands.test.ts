@@ -1,11 +1,12 @@
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { access, chmod, constants, mkdir, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
 import { withRecoveryCommand } from '../../src/operator/restore/recovered/recovery-command.ts';
 import { makeServerFolder } from '../support/server-folder.ts';
+import { readDeploy } from './read-deploy.ts';
 
 const run = promisify(execFile);
 const script = (name: string): string => fileURLToPath(new URL(`../../deploy/recovery/${name}`, import.meta.url));
@@ -34,6 +35,7 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     await writeFile(join(folder, name), `#!/bin/sh\necho "${name} $*" >> "$CALLS"\n${commands}\n`);
     await chmod(join(folder, name), 0o755);
   }
+  afterEach(() => rm(join(folder, 'calls'), { force: true }));
   async function calls(): Promise<string> {
     const text = await readFile(join(folder, 'calls'), 'utf8');
     await rm(join(folder, 'calls'));
@@ -56,6 +58,18 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     expect(await readdir(join(folder, 'scratch'))).to.deep.equal([]);
   });
 
+  it('a recovered server listens on the addresses of RECOVERY_LISTEN, with the passwords of the server', async () => {
+    await standIn('pgbackrest', ':');
+    await standIn('pg_ctl', 'case "$*" in *start) echo "ready" > "$2/postmaster.pid" ;; esac');
+    process.env.RECOVERY_LISTEN = '0.0.0.0';
+    await withRecoveryCommand(script('pgbackrest.sh'), ['second', 'office_tenant_7', time], async () => {
+      const [name = ''] = await readdir(join(folder, 'scratch'));
+      const rules = await readFile(join(folder, 'scratch', name, 'data/pg_hba.conf'), 'utf8');
+      expect(rules).to.equal('local all all trust\nhost all all all scram-sha-256\n');
+    }).finally(() => delete process.env.RECOVERY_LISTEN);
+    expect(await calls()).to.include(' -c listen_addresses=0.0.0.0 ');
+  });
+
   it('pgbackrest.sh says why a restore fails', async () => {
     await standIn('pgbackrest', 'echo "ERROR: [075]: unable to find backup set"; exit 75');
     await standIn('pg_ctl', ':');
@@ -66,7 +80,6 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
       'RECOVERY_COMMAND: pgBackRest could not restore stanza second: ERROR: [075]: unable to find backup set',
     );
     expect(await readdir(join(folder, 'scratch'))).to.deep.equal([]);
-    await calls();
   });
 
   it('cloudnativepg.sh recovers a second cluster to the time, forwards its port, and deletes it afterwards', async () => {
@@ -97,5 +110,58 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     await standIn('kubectl', ':');
     const failed = await run(script('cloudnativepg.sh'), ['--list', 'second']).catch(error => error);
     expect([failed.code, failed.stdout]).to.deep.equal([1, 'The object store has no backup of backoffice-second.\n']);
+  });
+
+  it('host-archive.sh archives a file once, accepts the same file again, and refuses another one of its name', async () => {
+    const [wal, segment] = [join(folder, 'default/wal'), join(folder, 'segment')];
+    await mkdir(wal, { recursive: true });
+    const archive = () =>
+      run(script('host-archive.sh'), ['default', segment, '000000010000000000000001'], {
+        env: { ...process.env, RECOVERY_DIR: folder },
+      });
+    await writeFile(join(wal, '.000000010000000000000001'), 'a part, from before a crash');
+    for (const content of ['first', 'first']) {
+      await writeFile(segment, content);
+      await archive();
+    }
+    await writeFile(segment, 'other');
+    expect((await archive().catch(error => error)).code).to.equal(1);
+    expect(await readdir(wal)).to.deep.equal(['000000010000000000000001']);
+    expect(await readFile(join(wal, '000000010000000000000001'), 'utf8')).to.equal('first');
+  });
+
+  it('container-base-backups.sh makes a base backup as the login of the server, unless there is one of this day', async () => {
+    await writeFile(join(folder, 'password'), 'secret');
+    for (const name of ['chown', 'gosu']) await standIn(name, ':');
+    await standIn('sleep', 'exit 1'); // ends the loop
+    const environment = { RECOVERY_DIR: folder, RECOVERY_SERVER: 'second', POSTGRES_USER: 'operator' };
+    const file = { POSTGRES_PASSWORD_FILE: join(folder, 'password') };
+    const backUp = () =>
+      run(script('container-base-backups.sh'), [], { env: { ...process.env, ...environment, ...file } }).catch(
+        () => {},
+      );
+    const given = `chown postgres:postgres ${folder}\n`;
+    const made = `gosu postgres ${script('host-base-backup.sh')} second\n`;
+    await backUp();
+    expect(await calls()).to.equal(`${given}${made}sleep 600\n`);
+    await mkdir(join(folder, 'second/base/unfinished'), { recursive: true });
+    const latest = join(folder, 'second/base/2026-11-21T14:05:00.000000Z');
+    await mkdir(latest);
+    await backUp();
+    expect(await calls()).to.equal(`${given}sleep 600\n`);
+    await utimes(latest, new Date(), Date.now() / 1_000 - 90_000);
+    await backUp();
+    expect(await calls()).to.equal(`${given}${made}sleep 600\n`);
+  });
+
+  it('the unit and the settings for a host call programs that can be run', async () => {
+    const [unit, settings] = await Promise.all(
+      ['backoffice-base-backup@.service', 'archive.conf'].map(name => readDeploy(`base-backup/${name}`)),
+    );
+    const called = [...`${unit}${settings}`.matchAll(/\/opt\/backoffice\/deploy\/recovery\/(\S+)/g)].map(
+      match => match[1],
+    );
+    expect(called).to.deep.equal(['host-base-backup.sh', 'host-archive.sh']);
+    for (const name of called) await access(script(name ?? ''), constants.X_OK);
   });
 });

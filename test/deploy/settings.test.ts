@@ -24,8 +24,8 @@ const deliberatelyAbsent: Record<string, string> = {
   ...Object.fromEntries(Object.keys(tracingVariables).map(name => [name, 'deploy/ has no collector of traces'])),
 };
 
-/** Variables of other programs, and of Node. */
-const foreign = /^(POSTGRES_|GF_|NODE_EXTRA_CA_CERTS$)/;
+/** Variables of other programs, of the commands of deploy/recovery, and of Node. */
+const foreign = /^(POSTGRES_|PGHOST$|RECOVERY_(DIR|SERVER|USER|LISTEN)$|GF_|NODE_EXTRA_CA_CERTS$)/;
 
 describe('settings in deploy/', () => {
   let used: string[];

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -8,9 +8,10 @@ import { createDedicatedServer, type DedicatedServer } from './dedicated-server.
 import { makeServerFolder } from './server-folder.ts';
 
 const run = promisify(execFile);
-const script = (name: string): string => fileURLToPath(new URL(`../../deploy/recovery/${name}`, import.meta.url));
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const script = (name: string): string => join(root, 'deploy/recovery', name);
 
-/** A server whose write-ahead log is archived, and that `deploy/recovery/host.sh` recovers. */
+/** A server whose write-ahead log is archived as `deploy/base-backup` does, and that `deploy/recovery/host.sh` recovers. */
 export interface ArchivedServer extends DedicatedServer {
   /** Has the base backups, the archived log, and below `scratch` what recoveries use. */
   readonly folder: string;
@@ -26,7 +27,7 @@ export async function createArchivedServer(extraSettings: string[] = []): Promis
   const folder = await makeServerFolder('archived');
   const [wal, scratch] = [join(folder, 'default', 'wal'), join(folder, 'scratch')];
   for (const path of [wal, scratch]) await mkdir(path, { recursive: true });
-  await server.sql(`alter system set archive_command = 'cp %p ${wal}/.%f && mv ${wal}/.%f ${wal}/%f'`);
+  await server.sql(`alter system set archive_command = '${await archiveCommand(folder)}'`);
   await server.sql('select pg_reload_conf()');
   const recovery = {
     RECOVERY_DIR: folder,
@@ -53,6 +54,13 @@ export async function createArchivedServer(extraSettings: string[] = []): Promis
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** Returns the command of `deploy/base-backup/archive.conf`, which archives into a folder. */
+async function archiveCommand(folder: string): Promise<string> {
+  const settings = await readFile(join(root, 'deploy/base-backup/archive.conf'), 'utf8');
+  const command = /^archive_command = '(.*)'$/m.exec(settings)?.[1] ?? '';
+  return command.replace('/mnt/backup', folder).replace('/opt/backoffice', root);
 }
 
 /** Makes a program of `pg_ctl`, which also root can run. */

@@ -1,7 +1,11 @@
 import { cp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { createRunner } from '../../src/embedded/binaries.ts';
+import { findServer } from '../../src/embedded/pid-file.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import { launchServer } from '../../src/embedded/server-process.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { eventually } from './eventually.ts';
 import { makeServerFolder } from './server-folder.ts';
 import { quickSettings } from './test-server.ts';
 
@@ -12,8 +16,18 @@ export interface CopiedServer {
   close(): Promise<void>;
 }
 
+interface CopyOptions {
+  /** Further settings of the copy, `name=value`. */
+  extraSettings?: string[];
+  /** True if the copy stays in recovery, and waits for more of the write-ahead log. */
+  recovers?: boolean;
+}
+
 /** Copies the files of a server on this machine while it is used, and starts a server on the copy. */
-export async function copyServer(url: string): Promise<CopiedServer> {
+export async function copyServer(
+  url: string,
+  { extraSettings = [], recovers = false }: CopyOptions = {},
+): Promise<CopiedServer> {
   const folder = await makeServerFolder('copied');
   const data = join(folder, 'postgres');
   await withConnection(url, async client => {
@@ -29,7 +43,13 @@ export async function copyServer(url: string): Promise<CopiedServer> {
     await cp(join(source, 'pg_wal'), join(data, 'pg_wal'), { recursive: true });
     await writeFile(join(data, 'backup_label'), stopped[0]?.label ?? '', { mode: 0o600 });
   });
-  const postgres = await startEmbeddedPostgres(folder, { settings: quickSettings });
+  const settings = [...quickSettings, ...extraSettings];
+  if (recovers) {
+    await writeFile(join(data, 'standby.signal'), '');
+    await launchServer(data, folder, await createRunner(data), settings);
+    await eventually(async () => (await findServer(data))?.port || undefined);
+  }
+  const postgres = await startEmbeddedPostgres(folder, { settings });
   return {
     url: postgres.url,
     close: async () => {

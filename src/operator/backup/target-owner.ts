@@ -63,6 +63,12 @@ async function requireOwnMarker(control: Queryable, target: BackupTarget, { inst
     throw foreignTarget(target, await hasTenants(control), installation);
 }
 
+/** Returns whether a target has the marker of another installation than that of a control database. */
+export async function isForeign(control: Queryable, target: BackupTarget): Promise<boolean> {
+  const marker = await readMarker(target);
+  return marker !== undefined && marker.installation !== (await readInstallationId(control));
+}
+
 /** @param installation undefined: of an earlier build, which has left no marker */
 function foreignTarget(target: BackupTarget, hasTenants: boolean, installation?: string): OperatorError {
   const owner = installation ? `installation ${installation}` : 'another installation';

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { embeddedCluster } from '../../embedded/server-url.ts';
 import type { Report } from './finding.ts';
 
 /** The settings of a server that depend on what an installation does with it, and what they are compared with. */
@@ -16,8 +17,14 @@ export interface ServerSettings {
   slotWal: number;
   walLevel: string;
   archiveMode: string;
-  /** The time of the last failure to archive the write-ahead log, if nothing was archived since; null: none. */
-  archiveFailedAt: Date | null;
+  /** `archive_library` or `archive_command`: what archives the write-ahead log. */
+  archiver: string;
+  /** When the server has last archived a part of the write-ahead log; null: never. */
+  archivedAt: Date | null;
+  /** True if the last attempt to archive a part of it has failed. */
+  archiveFails: boolean;
+  /** True if the project has started the server, on a machine without one. */
+  embedded: boolean;
   databases: number;
   /** Replication slots of all databases. */
   slots: number;
@@ -41,12 +48,14 @@ export async function readServerSettings(client: pg.Client): Promise<ServerSetti
            exists (select from settings where name = 'recovery_init_sync_method') and version() like '%linux%' as "hasSyncfs",
            (select setting::int from settings where name = 'max_slot_wal_keep_size') as "slotWal",
            current_setting('wal_level') as "walLevel", current_setting('archive_mode') as "archiveMode",
-           (select last_failed_time from pg_stat_archiver
-             where last_failed_time > coalesce(last_archived_time, '-infinity')) as "archiveFailedAt",
+           trim(concat(current_setting('archive_library', true), current_setting('archive_command'))) as archiver,
+           last_archived_time as "archivedAt",
+           coalesce(last_failed_time > coalesce(last_archived_time, '-infinity'), false) as "archiveFails",
+           current_setting('cluster_name') = '${embeddedCluster}' as embedded,
            (select count(*)::int from pg_database) as databases,
            (select count(*)::int from pg_replication_slots) as slots,
            oldest.name as oldest, oldest.age as "oldestAge"
-      from oldest`);
+      from oldest, pg_stat_archiver`);
   const [settings] = rows;
   if (!settings) throw new Error('the server has no databases');
   return settings;
@@ -116,25 +125,44 @@ export function checkServerSettings(settings: ServerSettings, connectionBudget?:
   return reports;
 }
 
-function checkArchive({ walLevel, archiveMode, archiveFailedAt }: ServerSettings): Report[] {
-  if (archiveMode === 'off' && walLevel !== 'minimal')
-    return [
-      {
-        check: 'wal_not_archived',
-        problem: 'the write-ahead log is not archived, so no tenant can be restored to a moment: archive_mode is off',
-        remedy: "Unless another tool reads it, set archive_mode = 'on' and archive_command, and restart the server.",
-      },
-    ];
-  if (archiveMode === 'off' || !archiveFailedAt) return [];
+/** Commands that report success and archive nothing. */
+const noArchiver = /^(|:|true|\/(usr\/)?bin\/true|exit 0)$/;
+
+/**
+ * The problem names no time that changes from one attempt to the next: `diagnose` reports what it finds twice. The
+ * embedded server discards the log until an operator lets it be archived: it is for development only.
+ */
+function checkArchive({
+  walLevel,
+  archiveMode,
+  archiver,
+  archivedAt,
+  archiveFails,
+  embedded,
+}: ServerSettings): Report[] {
+  const last = archivedAt ? `since ${archivedAt.toISOString()}` : 'so far';
+  if (archiveMode === 'off')
+    return walLevel === 'minimal' ? [] : [notArchived(`nothing was archived ${last}: archive_mode is off`)];
+  if (noArchiver.test(archiver))
+    return embedded ? [] : [notArchived(`archive_command is '${archiver}', which archives nothing`)];
+  if (!archiveFails) return [];
   return [
     {
       check: 'wal_not_archived',
       problem:
-        `the write-ahead log could not be archived at ${archiveFailedAt.toISOString()}, nor since: no later moment can ` +
-        'be restored, and the log fills the disk of the server',
+        `the write-ahead log cannot be archived, and nothing was ${last}: no later moment can be restored, and the log ` +
+        'fills the disk of the server',
       remedy: 'Correct archive_command, or make room in the archive. The log of the server has the reason.',
     },
   ];
+}
+
+function notArchived(reason: string): Report {
+  return {
+    check: 'wal_not_archived',
+    problem: `the write-ahead log is not archived, so no tenant can be restored to a moment: ${reason}`,
+    remedy: "Unless another tool reads it, set archive_mode = 'on' and archive_command, and restart the server.",
+  };
 }
 
 /** Seconds between the starts of two workers: each database has its turn once in `naptime`. */

@@ -82,7 +82,7 @@ async function chooseSource(
   const { recoveredControl } = await import('../restore/control/recovered-control.ts');
   const { databaseNameOf } = await import('../restore/control/restoring-database.ts');
   const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
-  return recoveredControl(parseServerUrl(from), databaseNameOf(controlUrl));
+  return recoveredControl(parseServerUrl(from), databaseNameOf(controlUrl), access.target);
 }
 
 function restoredText(file: string, { removed, withheld }: PurgedTenants = { removed: [], withheld: [] }): string {

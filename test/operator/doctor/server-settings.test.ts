@@ -7,6 +7,7 @@ import {
 import { diagnose } from '../../../src/operator/doctor/doctor.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { eventually } from '../../support/eventually.ts';
 import { runCommand } from '../../support/run-command.ts';
 
 describe('doctor on the settings of a server', () => {
@@ -26,7 +27,10 @@ describe('doctor on the settings of a server', () => {
     slotWal: -1,
     walLevel: 'replica',
     archiveMode: 'on',
-    archiveFailedAt: null,
+    archiver: '/opt/archive %p %f',
+    archivedAt: new Date(0),
+    archiveFails: false,
+    embedded: false,
     databases: 100,
     slots: 0,
     oldest: 'postgres',
@@ -54,8 +58,22 @@ describe('doctor on the settings of a server', () => {
       [{ databases: 1_000 }, 'server_setting', /starts a worker every 0.1 s/, /naptime = '500s'/],
       [{ databases: 200 }, 'server_setting', /recovery_init_sync_method is fsync/, /= 'syncfs'; select pg_reload_conf/],
       [{ slots: 1 }, 'server_setting', /max_slot_wal_keep_size has no limit/, /max_slot_wal_keep_size = '10GB'/],
-      [{ archiveMode: 'off' }, 'wal_not_archived', /archive_mode is off/, /archive_mode = 'on'/],
-      [{ archiveFailedAt: new Date(0) }, 'wal_not_archived', /at 1970-01-01T/, /archive_command/],
+      [{ archiveMode: 'off' }, 'wal_not_archived', /since 1970-01-01T.*archive_mode is off/, /archive_mode = 'on'/],
+      [
+        { archiveMode: 'off', archivedAt: null, embedded: true },
+        'wal_not_archived',
+        /nothing was archived so far/,
+        /restart/,
+      ],
+      [{ archiver: '' }, 'wal_not_archived', /archive_command is '', which archives nothing/, /archive_command/],
+      [{ archiver: '/bin/true' }, 'wal_not_archived', /is '\/bin\/true', which archives nothing/, /archive_command/],
+      [
+        { archiveFails: true },
+        'wal_not_archived',
+        /cannot be archived, .* since 1970-01-01T/,
+        /Correct archive_command/,
+      ],
+      [{ archiveFails: true, embedded: true, archivedAt: null }, 'wal_not_archived', /nothing was so far/, /make room/],
       [{ walLevel: 'minimal' }, 'server_setting', /wal_level is minimal/, /wal_level = 'replica'/],
     ];
     expect(findingsOf({})).to.deep.equal([]);
@@ -71,6 +89,7 @@ describe('doctor on the settings of a server', () => {
       findingsOf({ databases: 5_000, naptime: 2_500, initSync: 'syncfs', slots: 2, slotWal: 10_240 }),
     ).to.deep.equal([]);
     expect(findingsOf({ databases: 5_000, naptime: null, hasSyncfs: false })).to.deep.equal([]);
+    expect(findingsOf({ archivedAt: null })).to.deep.equal([]);
   });
 
   it('the settings of a server are read as the server has them', async () => {
@@ -81,6 +100,29 @@ describe('doctor on the settings of a server', () => {
     expect(rest.version).to.be.greaterThan(160_000);
     const [found] = await server.sql<{ count: number }>('select count(*)::int from pg_database');
     expect([rest.initSync, rest.databases]).to.deep.equal(['fsync', found?.count]);
+  });
+
+  it('an embedded server that discards the write-ahead log is no finding, and one that fails to archive it is', async () => {
+    const { archiver, archiveFails, embedded } = await withConnection(server.url, readServerSettings);
+    expect({ archiver, archiveFails, embedded }).to.deep.equal({
+      archiver: 'true',
+      archiveFails: false,
+      embedded: true,
+    });
+    expect((await diagnose(server.installation)).findings).to.deep.equal([]);
+    const archiveWith = async (command: string): Promise<void> => {
+      await server.sql(`alter system set archive_command = '${command}'`);
+      await server.sql('select pg_reload_conf()');
+    };
+    await archiveWith('false');
+    await server.sql('select pg_current_xact_id(), pg_switch_wal()');
+    const [found] = await eventually(async () => {
+      const { findings } = await diagnose(server.installation);
+      return findings.length > 0 && findings;
+    }, 30_000);
+    expect([found?.check, found?.severity]).to.deep.equal(['wal_not_archived', 'warning']);
+    await archiveWith('true');
+    await eventually(async () => (await diagnose(server.installation)).findings.length === 0, 30_000);
   });
 
   it('doctor exits with 1 for too few connections, and with 0 for a replication slot that may fill the disk', async () => {

@@ -1,3 +1,5 @@
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { closedStamp } from '../../../src/operator/databases/database-guard.ts';
@@ -5,6 +7,7 @@ import { withConnection } from '../../../src/postgres/connection.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
 import { runCommand } from '../../support/run-command.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
 
 describe('restore of a tenant from a recovered server', () => {
   let server: DedicatedServer;
@@ -13,8 +16,8 @@ describe('restore of a tenant from a recovered server', () => {
   /** What every command has printed. */
   const printed: string[] = [];
 
-  const tenant = async (args: string[], input = '') => {
-    const { environment } = server;
+  const tenant = async (args: string[], input = '', command?: string) => {
+    const environment = { ...server.environment, ...(command && { RECOVERY_COMMAND: command }) };
     const { code, stdout, stderr } = await runCommand('scripts/tenant.ts', [...args, '--json'], environment, input);
     printed.push(stdout, stderr);
     return { code, document: code === 0 ? JSON.parse(stdout) : JSON.parse(stderr.split('\n')[0] ?? '').error };
@@ -132,6 +135,44 @@ describe('restore of a tenant from a recovered server', () => {
     expect(refused.document.message).to.equal('The recovered server cannot be used: the password is wrong.');
     const both = await restoreFrom('acme', recovered.url, '--archive', 'latest');
     expect(both.document).to.include({ code: 'usage', message: 'Give one of --at, --archive and --from.' });
+  });
+
+  it('a moment without RECOVERY_COMMAND is refused, and says what to set and what to do without it', async () => {
+    for (const args of [
+      ['restore', 'acme', '--at', '2026-01-01T00:00:00Z'],
+      ['restore', 'moments', 'acme'],
+    ]) {
+      const { code, document } = await tenant(args);
+      expect([code, document.message]).to.deep.equal([
+        1,
+        'RECOVERY_COMMAND is not set, so no server can be recovered to a moment.',
+      ]);
+      expect(document.hint).to.match(/^Set it to the path of a program that does, .*restore <slug> --from < url-file/);
+    }
+  });
+
+  it('a server that was recovered to another time, or still recovers, is refused, nothing is changed, and its command ends', async () => {
+    const [{ at } = { at: '' }] = await server.sql<{ at: string }>(
+      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at`,
+    );
+    const before = await databases();
+    const refusalOf = async (copy: CopiedServer): Promise<string> => {
+      const folder = await makeServerFolder('command');
+      const [command, ended] = [join(folder, 'recover'), join(folder, 'ended')];
+      await writeFile(command, `#!/bin/sh\necho '${copy.url}'; cat > /dev/null; touch ${ended}\n`, { mode: 0o755 });
+      const { code, document } = await tenant(['restore', 'acme', '--at', at], '', command);
+      expect([code, await readFile(ended, 'utf8')]).to.deep.equal([1, '']);
+      expect(await databases()).to.deep.equal(before);
+      await copy.close();
+      await rm(folder, { recursive: true });
+      return document.message;
+    };
+    const elsewhere = await copyServer(server.url, { extraSettings: ['recovery_target_time=2026-01-01 00:00:00+00'] });
+    expect(await refusalOf(elsewhere)).to.match(
+      / was recovered to 2026-01-01 00:00:00\+00, not to .*: nothing was changed/,
+    );
+    const recovering = await copyServer(server.url, { recovers: true });
+    expect(await refusalOf(recovering)).to.match(/ is still recovering: nothing was changed/);
   });
 
   it('no output, record of an action, or origin of a database has the password of the recovered server', async () => {

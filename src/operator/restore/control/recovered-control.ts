@@ -2,6 +2,8 @@ import { OperatorError } from '../../../operator-error.ts';
 import { withConnection } from '../../../postgres/connection.ts';
 import { sqlState } from '../../../postgres/database-error.ts';
 import { notArchived } from '../../backup/archive-control.ts';
+import { isForeign } from '../../backup/target-owner.ts';
+import type { BackupTarget } from '../../backup/targets/backup-target.ts';
 import { canonicalTextSettings } from '../../table-checksums.ts';
 import { copyAll } from '../recovered/copy-all.ts';
 import { onRecoveredServer } from '../recovered/recovered-server.ts';
@@ -14,10 +16,16 @@ import type { ControlSource } from './control-source.ts';
  * up in later archives.
  * @param url of any database of the server, with a login that may read all tables
  * @param database the name of the control database
- * @throws {OperatorError} when the server has no such control database
+ * @param target of the backups of the installation
+ * @throws {OperatorError} when the server has no such control database, or that of another installation
  */
-export async function recoveredControl(url: string, database: string): Promise<ControlSource> {
+export async function recoveredControl(url: string, database: string, target: BackupTarget): Promise<ControlSource> {
   const { version, newest } = await onRecoveredServer(url, database, async from => {
+    if (await isForeign(from, target))
+      throw new OperatorError(
+        `The control database ${database} of the recovered server is of another installation than the archives in ` +
+          `${target.description}: nothing was changed`,
+      );
     const { rows } = await from.query<{ name: string }>('select name from migrations order by id desc limit 1');
     return { version: rows[0]?.name ?? '', newest: await readNewestChange(from) };
   }).catch(cause => {
