@@ -3,6 +3,7 @@ import { Server } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import { firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
@@ -121,9 +122,9 @@ async function bringToHead({ control }: Installation, server: Server, adminUrl: 
   await headFingerprint(control, server, adminUrl); // reads the objects of the template, if nobody has yet
   const migrate = async (database: pg.Client): Promise<void> => {
     const { applied } = await readSchemaState(database);
-    await database.query('begin');
-    for (const step of await readSchemaSteps()) if (!applied.includes(step.name)) await applyStep(database, step);
-    await database.query('commit');
+    await inTransaction(database, async () => {
+      for (const step of await readSchemaSteps()) if (!applied.includes(step.name)) await applyStep(database, step);
+    });
     const difference = firstDifference(await schemaObjects(database), await headObjects(control, server));
     if (difference)
       throw new ArchiveFault('wrong_contents', `migrated, its schema differs from the template: ${difference}`);

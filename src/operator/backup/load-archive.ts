@@ -1,6 +1,7 @@
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { from as copyFrom } from 'pg-copy-streams';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
 import { differingTables, readTableChecksums } from '../table-checksums.ts';
 import { copyList } from '../tenant-tables.ts';
@@ -17,8 +18,7 @@ import type { ArchiveReader } from './archive/read-archive.ts';
 export async function loadArchive(client: pg.Client, archive: ArchiveReader): Promise<void> {
   const { tables } = archive.manifest;
   const quoted = tables.map(({ name }) => quoteIdentifier(name));
-  await client.query('begin');
-  try {
+  await inTransaction(client, async () => {
     // The copy is not a change by a user: it writes no audit entries, and replaces the rows of append-only tables.
     await client.query(quoted.map(table => `alter table ${table} disable trigger user`).join(';'));
     if (quoted.length > 0) await client.query(`truncate ${quoted.join(', ')} cascade`);
@@ -34,11 +34,7 @@ export async function loadArchive(client: pg.Client, archive: ArchiveReader): Pr
         'wrong_contents',
         `restored, these tables differ from its manifest: ${different.join(', ')}`,
       );
-    await client.query('commit');
-  } catch (error) {
-    await client.query('rollback').catch(() => {});
-    throw error;
-  }
+  });
 }
 
 function setSequences({ sequences }: ArchivedTable): string[] {

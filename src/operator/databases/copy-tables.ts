@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { OperatorError } from '../../operator-error.ts';
 import { readTableFingerprints } from '../../postgres/change-counters.ts';
 import { sqlState } from '../../postgres/database-error.ts';
+import { inSnapshot } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { addChecksums, emptyChecksum, type TableChecksum } from '../table-checksums.ts';
 import { type DataTable, identityTables, listDataTables } from '../tenant-tables.ts';
@@ -44,14 +45,11 @@ export async function copyAll(sides: Sides): Promise<CopiedTables> {
     else fingerprints.delete(name);
   }
   const durations = new Map<string, number>();
-  await source.query('begin isolation level repeatable read read only');
-  try {
+  return inSnapshot(source, async () => {
     const checksums = await guardedChange(target, run, () => replaceTables(sides, others, durations));
     await target.query('analyze');
     return { tables, numbered, prefixes, fingerprints, checksums, durations };
-  } finally {
-    await source.query('rollback').catch(() => {});
-  }
+  });
 }
 
 /** Copies rows that were appended meanwhile, until few are missing. The tenant is served. */

@@ -7,16 +7,6 @@ import { copyList, type DataTable, identityTables, listDataTables } from '../ten
 /** Imports belong to the tenant that received their files, and are not copied to another one. */
 const importTables = ['imports', 'import_chunks'];
 
-/** Runs `work`, during which the connected database is read as it is at one moment, and nothing is written to it. */
-export async function inSnapshot<T>(source: pg.Client, work: () => Promise<T>): Promise<T> {
-  await source.query('begin isolation level repeatable read read only');
-  try {
-    return await work();
-  } finally {
-    await source.query('rollback').catch(() => {}); // the connection is lost: what was read says so
-  }
-}
-
 /**
  * Replaces all data of one database by the data that another one with the same schema has. The source is only read, in
  * the caller's snapshot; the target changes in the caller's transaction.

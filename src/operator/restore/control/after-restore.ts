@@ -5,6 +5,7 @@ import { owners } from '../../../control/secret-box.ts';
 import type { Installation } from '../../../installation.ts';
 import { acquireLock, lockSpaces } from '../../../postgres/advisory-locks.ts';
 import { withConnection } from '../../../postgres/connection.ts';
+import { inTransaction } from '../../../postgres/in-transaction.ts';
 import { quoteLiteral } from '../../../postgres/quote.ts';
 import { keyBytes } from '../../tenants/keys.ts';
 import { type LaterChanges, type ReplayedChanges, replayLaterChanges } from './later-changes.ts';
@@ -51,10 +52,7 @@ export async function afterRestore(
 ): Promise<AfterRestoreReport> {
   return withConnection(installation.controlUrl, async client => {
     await acquireLock(client, lockSpaces.control, 0);
-    await client.query('begin');
-    const report = await makeSafe(client, installation, later);
-    await client.query('commit');
-    return report;
+    return inTransaction(client, () => makeSafe(client, installation, later));
   });
 }
 
