@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Installation } from '../../installation.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import { withTenantUnchanged } from '../databases/with-tenant.ts';
 import { errorText } from '../error-text.ts';
 import { runConcurrently } from '../run-concurrently.ts';
 import { archiveControl } from './archive-control.ts';
@@ -22,7 +23,6 @@ import { pruneArchives, removeLeftovers } from './prune.ts';
 import { archiveFile, writtenArchive } from './recorded-archive.ts';
 import { storeKeys } from './target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
-import { withTenantUnchanged } from './tenant-lock.ts';
 
 interface Run {
   readonly installation: Installation;

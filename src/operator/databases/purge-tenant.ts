@@ -2,8 +2,7 @@ import type pg from 'pg';
 import type { Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
-import { withConnection } from '../../postgres/connection.ts';
+import { acquireLock, lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { operatorName } from '../operator-name.ts';
 import type { UnendedPurge } from '../tenants/purge-end.ts';
@@ -30,8 +29,7 @@ export async function purgeTenant(
   slug: string,
   onStep: (step: DatabaseStep) => void = () => {},
 ): Promise<SignedRecord | UnendedPurge> {
-  return withConnection(installation.controlUrl, async control => {
-    await acquireLock(control, lockSpaces.slug, lockKey(slug));
+  return withLock(installation.controlUrl, lockSpaces.slug, lockKey(slug), async control => {
     const { id } = await findTenant(installation, slug);
     await acquireLock(control, lockSpaces.tenant, id);
     const tenant = await findTenant(installation, slug);

@@ -3,8 +3,7 @@ import type pg from 'pg';
 import { changeChannel } from '../../../control/change-topics.ts';
 import { owners } from '../../../control/secret-box.ts';
 import type { Installation } from '../../../installation.ts';
-import { acquireLock, lockSpaces } from '../../../postgres/advisory-locks.ts';
-import { withConnection } from '../../../postgres/connection.ts';
+import { lockSpaces, withLock } from '../../../postgres/advisory-locks.ts';
 import { inTransaction } from '../../../postgres/in-transaction.ts';
 import { quoteLiteral } from '../../../postgres/quote.ts';
 import { keyBytes } from '../../tenants/keys.ts';
@@ -50,10 +49,9 @@ export async function afterRestore(
   installation: Pick<Installation, 'controlUrl' | 'secrets'>,
   later?: LaterChanges,
 ): Promise<AfterRestoreReport> {
-  return withConnection(installation.controlUrl, async client => {
-    await acquireLock(client, lockSpaces.control, 0);
-    return inTransaction(client, () => makeSafe(client, installation, later));
-  });
+  return withLock(installation.controlUrl, lockSpaces.control, 0, client =>
+    inTransaction(client, () => makeSafe(client, installation, later)),
+  );
 }
 
 async function makeSafe(
