@@ -14,9 +14,9 @@ import {
   compareRows,
   copyRows,
   copySequences,
+  type MoveSides,
   replaceTables,
   requireSameTables,
-  type Sides,
   truncate,
   withoutTriggers,
 } from './replace-tables.ts';
@@ -29,7 +29,7 @@ const maxRounds = 10;
  * Replaces the data of the target by those of the source, and compares them. The source is only read, and is served
  * meanwhile. Append-only tables come first, in ranges, as they may be large; all others are those of one moment.
  */
-export async function copyAll(sides: Sides): Promise<CopiedTables> {
+export async function copyAll(sides: MoveSides): Promise<CopiedTables> {
   const { source, target, run } = sides;
   const tables = await listDataTables(source, identityTables);
   await requireSameTables(tables, target);
@@ -53,7 +53,7 @@ export async function copyAll(sides: Sides): Promise<CopiedTables> {
 }
 
 /** Copies rows that were appended meanwhile, until few are missing. The tenant is served. */
-export async function catchUp(sides: Sides, copied: CopiedTables): Promise<CopiedTables> {
+export async function catchUp(sides: MoveSides, copied: CopiedTables): Promise<CopiedTables> {
   const rowsOf = (prefixes: CopiedTables['prefixes']): number =>
     [...prefixes.values()].reduce((sum, { checksum }) => sum + checksum.rows, 0);
   let { prefixes } = copied;
@@ -76,7 +76,7 @@ export async function catchUp(sides: Sides, copied: CopiedTables): Promise<Copie
  * @throws {OperatorError} when another login changes the source, or when too much is missing
  */
 export async function copyMissing(
-  sides: Sides,
+  sides: MoveSides,
   copied: CopiedTables,
   { role, maxMs }: { role: string; maxMs: number },
 ): Promise<Map<string, TableChecksum>> {
