@@ -1,8 +1,10 @@
 import { OperatorError } from '../../operator-error.ts';
+import type { ArchiveCheck } from '../backup/verify-archives.ts';
 import { countText } from '../count-text.ts';
 import { initOperation } from './backup-init-operation.ts';
 import { pruneOperation } from './backup-prune-operation.ts';
 import { archiveRow, checkText, drillText, outcomeText, reportText } from './backup-text.ts';
+import { observeOutcomes } from './observe-outcomes.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 import { defineOperation } from './operation.ts';
 import { argumentList, flag, option, optionalArgument } from './operation-fields.ts';
@@ -82,17 +84,14 @@ const verify = defineOperation({
   effect: 'reads',
   isPatient: () => true,
   json,
-  async run({ slug }, { installation, output, progress }) {
+  async run({ slug }, context) {
+    const { installation, output } = context;
     const target = await openBackupTarget();
     const { verifyArchives } = await import('../backup/verify-archives.ts');
-    const checks = await verifyArchives(installation, target, slug, {
-      onStart: total => progress.start(total),
-      onCheck: check => {
-        progress.advance(check.fault !== null);
-        if (output.wantsDocuments || check.fault !== null) output.part(check, () => checkText(check));
-      },
-    });
-    const faulty = checks.filter(({ fault }) => fault !== null).length;
+    const isFaulty = ({ fault }: ArchiveCheck): boolean => fault !== null;
+    const observers = observeOutcomes(context, { hasFailed: isFaulty, isShown: isFaulty, text: checkText });
+    const checks = await verifyArchives(installation, target, slug, observers);
+    const faulty = checks.filter(isFaulty).length;
     const bytes = checks.reduce((sum, check) => sum + check.bytes, 0);
     const total = { archives: checks.length, faulty, bytes };
     output.part(total, () => `${countText(checks.length, 'archive')} checked, ${faulty} faulty.`);
