@@ -4,7 +4,7 @@ import { countText } from '../count-text.ts';
 import { initOperation } from './backup-init-operation.ts';
 import { pruneOperation } from './backup-prune-operation.ts';
 import { archiveRow, checkText, drillText, outcomeText, reportText } from './backup-text.ts';
-import { observeOutcomes } from './observe-outcomes.ts';
+import { hasFailed, observeOutcomes } from './observe-outcomes.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 import { defineOperation } from './operation.ts';
 import { argumentList, flag, option, optionalArgument } from './operation-fields.ts';
@@ -113,17 +113,13 @@ const drill = defineOperation({
   effect: 'reads',
   isPatient: () => true,
   json,
-  async run({ count }, { installation, output, progress }) {
+  async run({ count }, context) {
+    const { installation, output } = context;
     const target = await openBackupTarget();
     const { drillArchives } = await import('../backup/drill.ts');
-    const outcomes = await drillArchives(installation, target, count, {
-      onStart: total => progress.start(total),
-      onOutcome: outcome => {
-        progress.advance(outcome.state === 'failed');
-        output.part(outcome, () => drillText(outcome));
-      },
-    });
-    const failed = outcomes.filter(({ state }) => state === 'failed').length;
+    const observers = observeOutcomes(context, { hasFailed, text: drillText });
+    const outcomes = await drillArchives(installation, target, count, observers);
+    const failed = outcomes.filter(hasFailed).length;
     output.text(() => `${outcomes.length - failed} proved, ${failed} failed.`);
     return failed === 0;
   },
