@@ -1,4 +1,5 @@
 import { OperatorError } from '../../operator-error.ts';
+import type { BackupOutcome } from '../backup/backup-request.ts';
 import type { ArchiveCheck } from '../backup/verify-archives.ts';
 import { countText } from '../count-text.ts';
 import { initOperation } from './backup-init-operation.ts';
@@ -36,20 +37,16 @@ Exit code: 0 when every database is archived, 1 when one failed, 2 for wrong usa
   isUnrecorded: true,
   json,
   interrupt: { text: 'the running archives' },
-  async run({ slug: slugs, all, concurrency }, { installation, output, progress, signal }) {
+  async run({ slug: slugs, all, concurrency }, context) {
+    const { installation, output } = context;
     const target = await openBackupTarget();
     if (slugs.length === 0 && !all) throw new OperatorError('Name tenants, or give --all', { usage: true });
     const { runBackup } = await import('../backup/run-backup.ts');
     const { readConfig } = await import('../../config.ts');
     const request = { slugs: all ? undefined : slugs, concurrency, keep: readConfig().backup.keep };
-    const report = await runBackup(installation, target, request, {
-      signal,
-      onStart: total => progress.start(total),
-      onOutcome: outcome => {
-        progress.advance(outcome.state === 'failed');
-        if (output.wantsDocuments || outcome.state !== 'unchanged') output.part(outcome, () => outcomeText(outcome));
-      },
-    });
+    const isShown = ({ state }: BackupOutcome): boolean => state !== 'unchanged';
+    const observers = observeOutcomes(context, { hasFailed, isShown, text: outcomeText });
+    const report = await runBackup(installation, target, request, observers);
     output.part({ ...report, target: target.description }, () => reportText(report, target.description));
     return report.failed === 0 && report.missing.length === 0;
   },
