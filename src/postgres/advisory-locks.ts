@@ -44,7 +44,7 @@ export async function withLock<T>(
 type LockMode = 'exclusive' | 'shared';
 const suffixes: Record<LockMode, string> = { exclusive: '', shared: '_shared' };
 
-/** As `acquireLock`, but does not wait. @returns false when a connection holds the lock in a mode that excludes this one */
+/** Acquires a lock as `acquireLock` does, or returns false when another connection has it in an excluding mode. */
 export async function tryLock(
   client: Queryable,
   space: number,

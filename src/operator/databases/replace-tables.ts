@@ -89,7 +89,10 @@ export async function replaceTables(
   return checksums;
 }
 
-/** Deletes all rows of tables, in the transaction of the target. @param more `cascade`: also of those that refer to them */
+/**
+ * Deletes all rows of tables, in the transaction of the target.
+ * @param more `cascade`: also those of the tables that refer to them
+ */
 export async function truncate(
   target: pg.Client,
   tables: readonly Pick<DataTable, 'name'>[],
@@ -130,8 +133,8 @@ export async function compareRows(
 }
 
 /**
- * Sets the sequences of the target to the values that those of the source have: the number of a deleted row is not given
- * again.
+ * Sets the sequences of the target to the values that those of the source have: the number of a deleted row is not
+ * given again.
  */
 export async function copySequences({ source, target }: Sides, tables: readonly DataTable[]): Promise<void> {
   const names = tables.flatMap(({ sequences }) => sequences.map(({ name }) => name));
