@@ -16,9 +16,7 @@ export function outcomeText({ slug, state, from, to, ms, error }: TenantOutcome)
 export function reportText({ state, outcomes, skipped }: RunReport): string {
   if (outcomes.length === 0 && skipped === 0) return 'Nothing to do.';
   const count = (wanted: string) => outcomes.filter(outcome => outcome.state === wanted).length;
-  const failures = outcomes
-    .filter(hasFailed)
-    .map(({ slug, from, error }) => ({ tenant: slug, at: from, error }));
+  const failures = outcomes.filter(hasFailed).map(({ slug, from, error }) => ({ tenant: slug, at: from, error }));
   const counts = [`${count('migrated')} migrated`, `${failures.length} failed`];
   if (count('current') > 0) counts.push(`${count('current')} current`);
   if (skipped > 0) counts.push(`${skipped} not started`);
