@@ -2,8 +2,7 @@ import type pg from 'pg';
 import type { ControlDatabase } from '../control/database.ts';
 import { databaseUrl } from '../control/server-urls.ts';
 import { OperatorError } from '../operator-error.ts';
-import { acquireLock, lockSpaces } from '../postgres/advisory-locks.ts';
-import { withConnection } from '../postgres/connection.ts';
+import { lockSpaces, withLock } from '../postgres/advisory-locks.ts';
 import { quoteIdentifier, quoteLiteral } from '../postgres/quote.ts';
 import { scramVerifier } from '../postgres/scram.ts';
 
@@ -73,8 +72,7 @@ export async function isOperatorLogin(control: ControlDatabase): Promise<boolean
  * @throws {OperatorError} when a login of that name has rights of an operator
  */
 export async function createServiceLogin(controlUrl: string, password: string): Promise<string> {
-  return withConnection(controlUrl, async client => {
-    await acquireLock(client, lockSpaces.control, 0);
+  return withLock(controlUrl, lockSpaces.control, 0, async client => {
     const { rows } = await client.query<{ name: string; exists: boolean; operator: boolean }>(
       `select ${loginName} as name, rolname is not null as exists,
               coalesce(${isOperator}, false) as operator

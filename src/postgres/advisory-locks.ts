@@ -1,4 +1,6 @@
 import type pg from 'pg';
+import { withConnection } from './connection.ts';
+import type { Queryable } from './shared-connection.ts';
 
 /** The first number of an advisory lock: the kind of thing that is locked. The second number identifies the thing. */
 export const lockSpaces = {
@@ -24,4 +26,41 @@ export function lockKey(text: string): number {
 /** Waits for an advisory lock. The lock is held until the connection ends, also when this process is killed. */
 export async function acquireLock(client: pg.Client, space: number, key: number): Promise<void> {
   await client.query('select pg_advisory_lock($1, $2)', [space, key]);
+}
+
+/** Waits for an advisory lock, and runs `work` on the connection that then holds it. */
+export async function withLock<T>(
+  url: string,
+  space: number,
+  key: number,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  return withConnection(url, async client => {
+    await acquireLock(client, space, key);
+    return work(client);
+  });
+}
+
+type LockMode = 'exclusive' | 'shared';
+const suffixes: Record<LockMode, string> = { exclusive: '', shared: '_shared' };
+
+/** Acquires a lock as `acquireLock` does, or returns false when another connection has it in an excluding mode. */
+export async function tryLock(
+  client: Queryable,
+  space: number,
+  key: number,
+  mode: LockMode = 'exclusive',
+): Promise<boolean> {
+  const text = `select pg_try_advisory_lock${suffixes[mode]}($1, $2) as locked`;
+  return (await client.query<{ locked: boolean }>(text, [space, key])).rows[0]?.locked === true;
+}
+
+/** Releases a lock before the connection ends. */
+export async function releaseLock(
+  client: Queryable,
+  space: number,
+  key: number,
+  mode: LockMode = 'exclusive',
+): Promise<void> {
+  await client.query(`select pg_advisory_unlock${suffixes[mode]}($1, $2)`, [space, key]);
 }

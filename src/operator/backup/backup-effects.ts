@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { Installation } from '../../installation.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import { withTenantUnchanged } from '../databases/with-tenant.ts';
 import { errorText } from '../error-text.ts';
 import { runConcurrently } from '../run-concurrently.ts';
+import type { FleetObservers } from '../run-fleet.ts';
 import { archiveControl } from './archive-control.ts';
 import { archiveDatabase } from './archive-database.ts';
 import { type BackupCandidate, findCandidates } from './backup-candidates.ts';
@@ -22,16 +24,12 @@ import { pruneArchives, removeLeftovers } from './prune.ts';
 import { archiveFile, writtenArchive } from './recorded-archive.ts';
 import { storeKeys } from './target-keys.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
-import { withTenantUnchanged } from './tenant-lock.ts';
 
-interface Run {
+interface Run extends Pick<FleetObservers<BackupOutcome>, 'onStart' | 'signal'> {
   readonly installation: Installation;
   readonly control: Queryable;
   readonly target: BackupTarget;
   readonly request: BackupRequest;
-  /** After its abort no further archive is begun. */
-  readonly signal: AbortSignal | undefined;
-  readonly onStart: (total: number) => void;
   readonly report: (outcome: BackupOutcome) => void;
 }
 
@@ -56,7 +54,7 @@ export function createBackupEffects(run: Run): BackupEffects<Subject, Planned, W
     removeLeftovers: () => removeLeftovers(control, target),
     poll: async () => {
       const candidates = await findCandidates(installation, control, request.slugs);
-      onStart(candidates.length + 1);
+      onStart?.(candidates.length + 1); // the control database is one, too
       return candidates.map(candidate => ({ tenant: candidate.guid, counters: candidate.counters, candidate }));
     },
     storeKeys: async () => {

@@ -3,9 +3,11 @@ import { Server } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import { firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
+import { type FleetObservers, runFleet, timed } from '../run-fleet.ts';
 import { applyStep, readSchemaState, readSchemaSteps } from '../schema/schema-steps.ts';
 import { migrationSettings } from '../schema/template.ts';
 import { headFingerprint, headObjects } from '../schema/template-fingerprint.ts';
@@ -29,11 +31,6 @@ export interface DrillOutcome {
   error: string | null;
 }
 
-interface Observers {
-  onStart?: (total: number) => void;
-  onOutcome?: (outcome: DrillOutcome) => void;
-}
-
 /**
  * Proves that archives can be restored: loads the newest archive of each chosen tenant into a scratch database of its
  * schema version, compares rows and checksums of every table, migrates it to head, compares the schema with the
@@ -45,27 +42,22 @@ export async function drillArchives(
   installation: Installation,
   target: BackupTarget,
   count: number,
-  { onStart, onOutcome }: Observers = {},
+  observers: FleetObservers<DrillOutcome>,
 ): Promise<DrillOutcome[]> {
   return withBackupLease(installation.controlUrl, 'drill', async control => {
     const archives = await chooseArchives(control, target, count);
     if (archives.length === 0)
       throw new OperatorError('There is no archive of a tenant. Make one: npx backoffice backup run --all');
-    onStart?.(archives.length);
     const keyring = createKeyring(await readKeys(control), installation.secrets);
     const servers = new Map<string | null, Server>();
     for (const { guid, server } of await readServers(installation, control)) servers.set(guid, server);
     for (const server of new Set(servers.values()))
       await dropScratchDatabases(server, installation.servers.adminUrl(server));
-    const outcomes: DrillOutcome[] = [];
-    for (const archive of archives) {
+    const placed = archives.flatMap(archive => {
       const server = servers.get(archive.tenant);
-      if (!server) continue; // it has been purged meanwhile
-      const outcome = await drill(installation, control, target, keyring, archive, server);
-      outcomes.push(outcome);
-      onOutcome?.(outcome);
-    }
-    return outcomes;
+      return server ? [{ archive, server }] : []; // without a server, it has been purged meanwhile
+    });
+    return runFleet(placed, 1, observers, each => drill(installation, control, target, keyring, each));
   });
 }
 
@@ -94,26 +86,24 @@ async function drill(
   control: Queryable,
   target: BackupTarget,
   keyring: Keyring,
-  archive: LedgerEntry,
-  server: Server,
+  { archive, server }: { archive: LedgerEntry; server: Server },
 ): Promise<DrillOutcome> {
-  const startedAt = performance.now();
   const { id, slug, file, rows } = archive;
-  const ms = () => Math.round(performance.now() - startedAt);
   const adminUrl = installation.servers.adminUrl(server);
-  try {
+  const prove = async (): Promise<void> => {
     await withScratchDatabase(server, adminUrl, archive.schemaVersion ?? '', async url => {
       const load = (client: pg.Client) => openArchive(target, keyring, archive, reader => loadArchive(client, reader));
       await withConnection(url, load, { settings: canonicalTextSettings });
       await bringToHead(installation, server, adminUrl, url);
     });
     await recordProof(control, id, null);
-    return { slug, file, state: 'proved', rows, ms: ms(), error: null };
-  } catch (error) {
-    const message = errorText(error);
-    if (error instanceof ArchiveFault) await recordProof(control, id, message);
-    return { slug, file, state: 'failed', rows, ms: ms(), error: message };
-  }
+  };
+  const recordFault = async (error: unknown): Promise<never> => {
+    if (error instanceof ArchiveFault) await recordProof(control, id, errorText(error));
+    throw error;
+  };
+  const { ms, error } = await timed(() => prove().catch(recordFault));
+  return { slug, file, state: error === null ? 'proved' : 'failed', rows, ms, error };
 }
 
 /** Migrates a scratch database to head. @throws {ArchiveFault} when its schema then differs from the template */
@@ -121,9 +111,9 @@ async function bringToHead({ control }: Installation, server: Server, adminUrl: 
   await headFingerprint(control, server, adminUrl); // reads the objects of the template, if nobody has yet
   const migrate = async (database: pg.Client): Promise<void> => {
     const { applied } = await readSchemaState(database);
-    await database.query('begin');
-    for (const step of await readSchemaSteps()) if (!applied.includes(step.name)) await applyStep(database, step);
-    await database.query('commit');
+    await inTransaction(database, async () => {
+      for (const step of await readSchemaSteps()) if (!applied.includes(step.name)) await applyStep(database, step);
+    });
     const difference = firstDifference(await schemaObjects(database), await headObjects(control, server));
     if (difference)
       throw new ArchiveFault('wrong_contents', `migrated, its schema differs from the template: ${difference}`);

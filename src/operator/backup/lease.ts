@@ -1,5 +1,5 @@
 import { OperatorError } from '../../operator-error.ts';
-import { lockSpaces } from '../../postgres/advisory-locks.ts';
+import { lockSpaces, tryLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
 
@@ -22,14 +22,9 @@ export function withBackupLease<T>(
   work: (control: Queryable) => Promise<T>,
 ): Promise<T> {
   return withConnection(controlUrl, async client => {
-    const { rows } = await client.query<{ locked: boolean }>('select pg_try_advisory_lock($1, $2) as locked', [
-      lockSpaces.backup,
-      leases[lease].key,
-    ]);
-    if (!rows[0]?.locked) {
-      const { noun } = leases[lease];
+    const { key, noun } = leases[lease];
+    if (!(await tryLock(client, lockSpaces.backup, key)))
       throw new OperatorError(`Another ${noun} is in progress: nothing was changed. Wait until it has ended`);
-    }
     return work(shareConnection(client));
   });
 }

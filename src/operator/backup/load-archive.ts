@@ -1,11 +1,11 @@
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { from as copyFrom } from 'pg-copy-streams';
-import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
+import { setSequences, truncate, withoutTriggers } from '../databases/replace-tables.ts';
 import { differingTables, readTableChecksums } from '../table-checksums.ts';
 import { copyList } from '../tenant-tables.ts';
 import { ArchiveFault } from './archive/archive-fault.ts';
-import type { ArchivedTable } from './archive/archive-manifest.ts';
 import type { ArchiveReader } from './archive/read-archive.ts';
 
 /**
@@ -16,16 +16,15 @@ import type { ArchiveReader } from './archive/read-archive.ts';
  */
 export async function loadArchive(client: pg.Client, archive: ArchiveReader): Promise<void> {
   const { tables } = archive.manifest;
-  const quoted = tables.map(({ name }) => quoteIdentifier(name));
-  await client.query('begin');
-  try {
-    // The copy is not a change by a user: it writes no audit entries, and replaces the rows of append-only tables.
-    await client.query(quoted.map(table => `alter table ${table} disable trigger user`).join(';'));
-    if (quoted.length > 0) await client.query(`truncate ${quoted.join(', ')} cascade`);
+  const load = async (): Promise<void> => {
+    await truncate(client, tables, 'cascade');
     for await (const { table, rows } of archive.tables())
       if (table.rows > 0) await pipeline(rows, client.query(copyFrom(`copy ${copyList(table)} from stdin`)));
-    await client.query(tables.flatMap(setSequences).join(';'));
-    await client.query(quoted.map(table => `alter table ${table} enable trigger user`).join(';'));
+  };
+  await inTransaction(client, async () => {
+    await withoutTriggers(client, tables, load, 'foreign keys');
+    const sequences = tables.flatMap(table => table.sequences);
+    await setSequences(client, sequences);
     const loaded = await readTableChecksums(client, tables);
     const archived = new Map(tables.map(({ name, rows, checksum }) => [name, { rows, checksum }]));
     const different = differingTables(archived, loaded);
@@ -34,16 +33,5 @@ export async function loadArchive(client: pg.Client, archive: ArchiveReader): Pr
         'wrong_contents',
         `restored, these tables differ from its manifest: ${different.join(', ')}`,
       );
-    await client.query('commit');
-  } catch (error) {
-    await client.query('rollback').catch(() => {});
-    throw error;
-  }
-}
-
-function setSequences({ sequences }: ArchivedTable): string[] {
-  return sequences.map(
-    ({ name, lastValue, isCalled }) =>
-      `select setval(${quoteLiteral(`public.${quoteIdentifier(name)}`)}, ${BigInt(lastValue)}, ${isCalled})`,
-  );
+  });
 }

@@ -1,6 +1,7 @@
 import type { Installation } from '../../installation.ts';
 import { operatorName } from '../operator-name.ts';
 import { requireMasterKey } from '../require-master-key.ts';
+import type { FleetObservers } from '../run-fleet.ts';
 import { createBackupEffects } from './backup-effects.ts';
 import { runBackupSteps } from './backup-protocol.ts';
 import type { BackupOutcome, BackupRequest } from './backup-request.ts';
@@ -18,14 +19,6 @@ export interface BackupReport extends RunCounts {
   ms: number;
 }
 
-interface Observers {
-  /** Receives the number of databases, the control database included. */
-  onStart?: (total: number) => void;
-  onOutcome?: (outcome: BackupOutcome) => void;
-  /** After its abort no further archive is begun. */
-  signal?: AbortSignal | undefined;
-}
-
 /**
  * Archives each tenant that has changed since its newest archive, and then the control database; removes the archives
  * that the retention does not keep. A tenant that fails does not affect the others. A run can be killed at any point:
@@ -38,7 +31,7 @@ export async function runBackup(
   installation: Installation,
   target: BackupTarget,
   request: BackupRequest,
-  { onStart, onOutcome, signal }: Observers = {},
+  { onOutcome, ...observers }: FleetObservers<BackupOutcome> = {},
 ): Promise<BackupReport> {
   const startedAt = performance.now();
   return withBackupLease(installation.controlUrl, 'archives', async control => {
@@ -52,9 +45,8 @@ export async function runBackup(
       onOutcome?.(outcome);
     };
     const missing = await recordMissing(control, target.description, files);
-    const removed = await runBackupSteps(
-      createBackupEffects({ installation, control, target, request, signal, report, onStart: onStart ?? (() => {}) }),
-    );
+    const effects = createBackupEffects({ installation, control, target, request, report, ...observers });
+    const removed = await runBackupSteps(effects);
     await endBackupRun(control, id, { ...counts, failed: counts.failed + missing.length });
     return { ...counts, removed, missing, ms: Math.round(performance.now() - startedAt) };
   });

@@ -1,7 +1,7 @@
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
-import { runConcurrently } from '../run-concurrently.ts';
+import { type FleetObservers, runFleet } from '../run-fleet.ts';
 import { ArchiveFault, type ArchiveFaultKind } from './archive/archive-fault.ts';
 import { checkRows } from './archive/read-archive.ts';
 import { createKeyring, type Keyring, opensKey, readKeys } from './data-keys.ts';
@@ -23,11 +23,6 @@ export interface ArchiveCheck {
   message: string | null;
 }
 
-interface Observers {
-  onStart?: (total: number) => void;
-  onCheck?: (check: ArchiveCheck) => void;
-}
-
 const concurrentReads = 4;
 
 /**
@@ -40,20 +35,16 @@ export async function verifyArchives(
   { controlUrl, secrets }: Installation,
   target: BackupTarget,
   slug: string | undefined,
-  { onStart, onCheck }: Observers = {},
+  observers: FleetObservers<ArchiveCheck>,
 ): Promise<ArchiveCheck[]> {
   return withConnection(controlUrl, async client => {
     const control = shareConnection(client);
     const archives = await findArchives(control, target, slug);
-    onStart?.(archives.length);
     const keyring = createKeyring(await readTargetKeys(target), secrets);
     const stored = (await readKeys(control)).filter(key => opensKey(secrets, key));
     const known = new Set(stored.map(({ fingerprint }) => fingerprint));
-    return runConcurrently(archives, concurrentReads, async archive => {
-      const check = await checkArchive(control, target, keyring, known, archive);
-      onCheck?.(check);
-      return check;
-    });
+    const check = (archive: LedgerEntry) => checkArchive(control, target, keyring, known, archive);
+    return runFleet(archives, concurrentReads, observers, check);
   });
 }
 

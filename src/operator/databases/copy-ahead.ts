@@ -5,7 +5,7 @@ import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
 import { addChecksums, emptyChecksum, type TableChecksum } from '../table-checksums.ts';
 import { appendOnlyTables, type DataTable } from '../tenant-tables.ts';
 import { guardedChange } from './database-guard.ts';
-import { compareRows, copyRows, type Sides, type TablePart, withoutTriggers } from './replace-tables.ts';
+import { compareRows, copyRows, type MoveSides, type TablePart, withoutTriggers } from './replace-tables.ts';
 
 /** An append-only table whose rows are numbered by a sequence. */
 export interface NumberedTable extends DataTable {
@@ -81,7 +81,7 @@ export async function findNumberedTables(source: pg.Client, tables: readonly Dat
  * @throws {OperatorError} when a transaction does not end
  */
 export async function copyAhead(
-  sides: Sides,
+  sides: MoveSides,
   tables: readonly NumberedTable[],
   copied: ReadonlyMap<string, CopiedPrefix> = new Map(),
 ): Promise<Map<string, CopiedPrefix>> {
@@ -152,7 +152,7 @@ async function endOfRange(source: pg.Client, { name, key }: NumberedTable, after
   return Number(rows[0]?.end ?? bound);
 }
 
-function copyRange(sides: Sides, table: NumberedTable, after: number, upTo: number): Promise<TableChecksum> {
+function copyRange(sides: MoveSides, table: NumberedTable, after: number, upTo: number): Promise<TableChecksum> {
   const column = quoteIdentifier(table.key);
   const part = { ...table, where: `${column} > ${after} and ${column} <= ${upTo}` };
   return guardedChange(sides.target, sides.run, async () => {

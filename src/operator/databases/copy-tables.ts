@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { OperatorError } from '../../operator-error.ts';
 import { readTableFingerprints } from '../../postgres/change-counters.ts';
 import { sqlState } from '../../postgres/database-error.ts';
+import { inSnapshot } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { addChecksums, emptyChecksum, type TableChecksum } from '../table-checksums.ts';
 import { type DataTable, identityTables, listDataTables } from '../tenant-tables.ts';
@@ -13,9 +14,9 @@ import {
   compareRows,
   copyRows,
   copySequences,
+  type MoveSides,
   replaceTables,
   requireSameTables,
-  type Sides,
   truncate,
   withoutTriggers,
 } from './replace-tables.ts';
@@ -28,7 +29,7 @@ const maxRounds = 10;
  * Replaces the data of the target by those of the source, and compares them. The source is only read, and is served
  * meanwhile. Append-only tables come first, in ranges, as they may be large; all others are those of one moment.
  */
-export async function copyAll(sides: Sides): Promise<CopiedTables> {
+export async function copyAll(sides: MoveSides): Promise<CopiedTables> {
   const { source, target, run } = sides;
   const tables = await listDataTables(source, identityTables);
   await requireSameTables(tables, target);
@@ -44,18 +45,15 @@ export async function copyAll(sides: Sides): Promise<CopiedTables> {
     else fingerprints.delete(name);
   }
   const durations = new Map<string, number>();
-  await source.query('begin isolation level repeatable read read only');
-  try {
+  return inSnapshot(source, async () => {
     const checksums = await guardedChange(target, run, () => replaceTables(sides, others, durations));
     await target.query('analyze');
     return { tables, numbered, prefixes, fingerprints, checksums, durations };
-  } finally {
-    await source.query('rollback').catch(() => {});
-  }
+  });
 }
 
 /** Copies rows that were appended meanwhile, until few are missing. The tenant is served. */
-export async function catchUp(sides: Sides, copied: CopiedTables): Promise<CopiedTables> {
+export async function catchUp(sides: MoveSides, copied: CopiedTables): Promise<CopiedTables> {
   const rowsOf = (prefixes: CopiedTables['prefixes']): number =>
     [...prefixes.values()].reduce((sum, { checksum }) => sum + checksum.rows, 0);
   let { prefixes } = copied;
@@ -78,7 +76,7 @@ export async function catchUp(sides: Sides, copied: CopiedTables): Promise<Copie
  * @throws {OperatorError} when another login changes the source, or when too much is missing
  */
 export async function copyMissing(
-  sides: Sides,
+  sides: MoveSides,
   copied: CopiedTables,
   { role, maxMs }: { role: string; maxMs: number },
 ): Promise<Map<string, TableChecksum>> {

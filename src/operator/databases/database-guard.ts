@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { OperatorError } from '../../operator-error.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { roleComment } from './role-stamp.ts';
 
@@ -71,17 +72,11 @@ export async function guardedChange<T>(
   { epoch }: Pick<GuardedRun, 'epoch'>,
   change: () => Promise<T>,
 ): Promise<T> {
-  await client.query('begin');
-  try {
+  return inTransaction(client, async () => {
     const { rows } = await client.query<{ epoch: string }>('select epoch from tenant_identity for update');
     if (rows[0] && Number(rows[0].epoch) > epoch) throw new RunReplacedError();
-    const result = await change();
-    await client.query('commit');
-    return result;
-  } catch (error) {
-    await client.query('rollback').catch(() => {});
-    throw error;
-  }
+    return change();
+  });
 }
 
 /**

@@ -3,6 +3,7 @@ import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import { applyStep, readSchemaSteps } from '../schema/schema-steps.ts';
@@ -34,9 +35,7 @@ export function fillWith(installation: Installation, data: EarlierData): Fill {
       url,
       async target => {
         await data.fill(target);
-        await target.query('begin');
-        await applySteps(target, data.schemaVersion);
-        await target.query('commit');
+        await inTransaction(target, () => applySteps(target, data.schemaVersion));
         await requireHeadSchema(installation, server, target);
       },
       { settings },

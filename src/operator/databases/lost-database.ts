@@ -3,9 +3,9 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import { closeRole, type GuardedRun } from './database-guard.ts';
 import type { TenantDatabase } from './database-store.ts';
-import { inTransaction } from './in-transaction.ts';
 import { findRemains } from './remains.ts';
 
 type Access = Pick<Installation, 'servers'>;

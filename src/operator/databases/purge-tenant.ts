@@ -2,8 +2,8 @@ import type pg from 'pg';
 import type { Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
-import { withConnection } from '../../postgres/connection.ts';
+import { acquireLock, lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import { operatorName } from '../operator-name.ts';
 import type { UnendedPurge } from '../tenants/purge-end.ts';
 import { type PurgeRecord, purgeRecord, type SignedRecord, signRecord } from '../tenants/purge-record.ts';
@@ -29,8 +29,7 @@ export async function purgeTenant(
   slug: string,
   onStep: (step: DatabaseStep) => void = () => {},
 ): Promise<SignedRecord | UnendedPurge> {
-  return withConnection(installation.controlUrl, async control => {
-    await acquireLock(control, lockSpaces.slug, lockKey(slug));
+  return withLock(installation.controlUrl, lockSpaces.slug, lockKey(slug), async control => {
     const { id } = await findTenant(installation, slug);
     await acquireLock(control, lockSpaces.tenant, id);
     const tenant = await findTenant(installation, slug);
@@ -61,8 +60,7 @@ async function forget(
   secrets: Installation['secrets'],
 ): Promise<SignedRecord | UnendedPurge> {
   const { id, guid } = tenant;
-  await client.query('begin');
-  try {
+  return inTransaction(client, async () => {
     await client.query('select from installation for update');
     const record = purgeRecord(tenant, { purgedBy: operatorName(), ...(await readArchiveFacts(client, tenant)) });
     const signed = record.keyFingerprint === null ? signRecord(secrets, record) : undefined;
@@ -74,12 +72,8 @@ async function forget(
     await client.query(`update operator_actions set arguments = '{}', error = null where tenant_guid = $1`, [guid]);
     await client.query(`delete from tenant_databases where tenant_id = $1 and state = 'gone'`, [id]);
     await client.query('delete from tenants where id = $1', [id]);
-    await client.query('commit');
     return signed ?? { id, record };
-  } catch (error) {
-    await client.query('rollback').catch(() => {});
-    throw error;
-  }
+  });
 }
 
 /** Reads which key and which archives of a tenant are destroyed with it. */

@@ -2,9 +2,10 @@ import type pg from 'pg';
 import type { Server } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { serverIdentitySql } from '../../postgres/server-address.ts';
 import { tenantGroup } from '../schema/template.ts';
@@ -84,20 +85,20 @@ export async function removeServer(installation: Installation, name: string, los
     if (twin === null)
       await withConnection(installation.servers.adminUrl(server), admin => dropTemplates(admin, server));
   }
-  await withConnection(installation.controlUrl, async control => {
-    await acquireLock(control, lockSpaces.warm, server.id); // `pool fill` makes no database meanwhile
-    await control.query('begin');
-    // Of a lost server, what was on it is gone.
-    await control.query(
-      `delete from tenant_databases where server_id = $1 and (state = 'gone' or state <> 'current' and $2)`,
-      [server.id, lost],
-    );
-    await control.query('delete from servers where id = $1', [server.id]).catch(cause => {
-      if (sqlState(cause) !== '23503') throw cause;
-      throw new OperatorError(`${name} has got a tenant or a database meanwhile: it was not removed`, { cause });
-    });
-    await control.query('commit');
-  });
+  // `pool fill` makes no database meanwhile.
+  await withLock(installation.controlUrl, lockSpaces.warm, server.id, control =>
+    inTransaction(control, async () => {
+      // Of a lost server, what was on it is gone.
+      await control.query(
+        `delete from tenant_databases where server_id = $1 and (state = 'gone' or state <> 'current' and $2)`,
+        [server.id, lost],
+      );
+      await control.query('delete from servers where id = $1', [server.id]).catch(cause => {
+        if (sqlState(cause) !== '23503') throw cause;
+        throw new OperatorError(`${name} has got a tenant or a database meanwhile: it was not removed`, { cause });
+      });
+    }),
+  );
   return plan;
 }
 

@@ -7,11 +7,14 @@ import { differingTables, readTableChecksums, type TableChecksum } from '../tabl
 import { copyList, type DataTable, identityTables, listDataTables } from '../tenant-tables.ts';
 import type { GuardedRun } from './database-guard.ts';
 
-/** The two databases of a move, and the run that copies from one to the other. */
-export interface Sides {
-  /** Both connected to the database of that side, with `canonicalTextSettings`. */
+/** Two databases, one of which gets the data of the other one. */
+interface Sides {
   readonly source: pg.Client;
   readonly target: pg.Client;
+}
+
+/** The two databases of a move, with `canonicalTextSettings`, and the run that copies from one to the other. */
+export interface MoveSides extends Sides {
   readonly run: GuardedRun;
 }
 
@@ -35,27 +38,27 @@ export async function requireSameTables(tables: readonly DataTable[], target: pg
 
 /**
  * Runs `work` in the transaction of the target, in which no trigger of these tables fires: a copy is no change by a
- * user. A superuser, or a login that may set it, switches all triggers off at once, those of foreign keys too, which
- * the source guarantees.
+ * user, writes no audit entries, and replaces the rows of append-only tables. A superuser, or a login that may set it,
+ * switches all triggers off at once, those of foreign keys too, which the source guarantees.
+ * @param except `foreign keys`: these are checked in any case
  */
-export async function withoutTriggers<T>(
+export async function withoutTriggers(
   target: pg.Client,
-  tables: readonly DataTable[],
-  work: () => Promise<T>,
-): Promise<T> {
+  tables: readonly Pick<DataTable, 'name'>[],
+  work: () => Promise<void>,
+  except?: 'foreign keys',
+): Promise<void> {
   if (tables.length === 0) return work();
-  const { rows } = await target.query<{ may: boolean }>(
-    `select has_parameter_privilege('session_replication_role', 'set') as may`,
-  );
+  const privilege = `select has_parameter_privilege('session_replication_role', 'set') as may`;
+  const mayAll = except === undefined && (await target.query<{ may: boolean }>(privilege)).rows[0]?.may;
   const all = (change: string) =>
     tables.map(({ name }) => `alter table ${quoteIdentifier(name)} ${change} trigger user`).join('; ');
-  const [off, on] = rows[0]?.may
+  const [off, on] = mayAll
     ? ['set local session_replication_role = replica', 'set local session_replication_role = origin']
     : [all('disable'), all('enable')];
   await target.query(off);
-  const result = await work();
+  await work();
   await target.query(on);
-  return result;
 }
 
 /**
@@ -86,9 +89,17 @@ export async function replaceTables(
   return checksums;
 }
 
-/** Deletes all rows of tables, in the transaction of the target. */
-export async function truncate(target: pg.Client, tables: readonly DataTable[]): Promise<void> {
-  if (tables.length > 0) await target.query(`truncate ${tables.map(({ name }) => quoteIdentifier(name)).join(', ')}`);
+/**
+ * Deletes all rows of tables, in the transaction of the target.
+ * @param more `cascade`: also those of the tables that refer to them
+ */
+export async function truncate(
+  target: pg.Client,
+  tables: readonly Pick<DataTable, 'name'>[],
+  more: 'cascade' | '' = '',
+): Promise<void> {
+  const names = tables.map(({ name }) => quoteIdentifier(name)).join(', ');
+  if (names) await target.query(`truncate ${names} ${more}`);
 }
 
 /** Copies rows that the target does not have yet. */
@@ -121,19 +132,29 @@ export async function compareRows(
   return expected;
 }
 
-/** Sets the sequences of the target to the values that those of the source have. */
+/**
+ * Sets the sequences of the target to the values that those of the source have: the number of a deleted row is not
+ * given again.
+ */
 export async function copySequences({ source, target }: Sides, tables: readonly DataTable[]): Promise<void> {
   const names = tables.flatMap(({ sequences }) => sequences.map(({ name }) => name));
   if (names.length === 0) return;
   const selects = names.map(
-    name => `select ${quoteLiteral(name)} as name, last_value, is_called from public.${quoteIdentifier(name)}`,
+    name =>
+      `select ${quoteLiteral(name)} as name, last_value::text as "lastValue", is_called as "isCalled"
+         from public.${quoteIdentifier(name)}`,
   );
-  const { rows } = await source.query<{ name: string; last_value: string; is_called: boolean }>(
-    selects.join(' union all '),
-  );
+  await setSequences(target, (await source.query<SequenceState>(selects.join(' union all '))).rows);
+}
+
+/** `isCalled`: the next number comes after `lastValue` (`setval`). */
+type SequenceState = Readonly<{ name: string; lastValue: string; isCalled: boolean }>;
+
+/** Sets sequences of the target to these values. */
+export async function setSequences(target: pg.Client, sequences: readonly SequenceState[]): Promise<void> {
   await target.query(
-    `select setval(('public.' || quote_ident(name))::regclass, value, called)
-       from unnest($1::text[], $2::bigint[], $3::boolean[]) as s (name, value, called)`,
-    [rows.map(({ name }) => name), rows.map(row => row.last_value), rows.map(row => row.is_called)],
+    `select setval(('public.' || quote_ident(name))::regclass, "lastValue", "isCalled")
+       from json_to_recordset($1) as s (name text, "lastValue" bigint, "isCalled" boolean)`,
+    [JSON.stringify(sequences)],
   );
 }

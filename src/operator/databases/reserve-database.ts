@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
 import type { Server } from '../../control/fleet-entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
-import { inTransaction } from './in-transaction.ts';
 import { physicalName } from './physical-names.ts';
 
 /** What a new database is reserved for. */

@@ -1,8 +1,8 @@
 import type pg from 'pg';
 import { changeChannel, changeTopics } from '../../control/change-topics.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import type { LockedTenant } from './database-store.ts';
 import { liftFence } from './fence.ts';
-import { inTransaction } from './in-transaction.ts';
 
 /**
  * Lets requests of a tenant go on, with the data that its database has now: lets every process drop the cached responses

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { Server } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
-import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
@@ -81,10 +81,7 @@ async function withPool<T>(
   { id }: Server,
   work: (control: Queryable) => Promise<T>,
 ): Promise<T> {
-  return withConnection(controlUrl, async connection => {
-    await acquireLock(connection, lockSpaces.warm, id);
-    return work(shareConnection(connection));
-  });
+  return withLock(controlUrl, lockSpaces.warm, id, connection => work(shareConnection(connection)));
 }
 
 /**

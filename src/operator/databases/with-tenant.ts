@@ -1,8 +1,9 @@
 import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { lockSpaces } from '../../postgres/advisory-locks.ts';
+import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import type { LockedTenant } from './database-store.ts';
 
@@ -22,6 +23,25 @@ export async function withTenant<T>(
   });
 }
 
+/**
+ * Runs `work` under a shared lock, with which no migration, move or purge changes the database of a tenant.
+ * @throws {OperatorError} when one of them has begun
+ */
+export async function withTenantUnchanged(
+  control: Queryable,
+  tenantId: string,
+  work: () => Promise<void>,
+): Promise<void> {
+  const lock = [lockSpaces.tenant, Number(tenantId), 'shared'] as const;
+  if (!(await tryLock(control, ...lock)))
+    throw new OperatorError('another command works on it (migrate, move or purge): run this again');
+  try {
+    await work();
+  } finally {
+    await releaseLock(control, ...lock);
+  }
+}
+
 /** Another command works on the tenant. */
 export class TenantBusyError extends OperatorError {
   override name = 'TenantBusyError';
@@ -36,9 +56,5 @@ export class TenantBusyError extends OperatorError {
 
 /** @throws {TenantBusyError} when another command works on the tenant */
 export async function lockTenant(control: pg.Client, tenantId: number, slug: string): Promise<void> {
-  const { rows } = await control.query<{ locked: boolean }>('select pg_try_advisory_lock($1, $2) as locked', [
-    lockSpaces.tenant,
-    tenantId,
-  ]);
-  if (!rows[0]?.locked) throw new TenantBusyError(slug);
+  if (!(await tryLock(control, lockSpaces.tenant, tenantId))) throw new TenantBusyError(slug);
 }

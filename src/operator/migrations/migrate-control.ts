@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
@@ -15,8 +15,7 @@ import { grantServicePrivileges } from '../service-login.ts';
  * @throws {OperatorError} when a migration refuses, with the reason
  */
 export async function migrateControl(controlUrl: string): Promise<string[]> {
-  return withConnection(controlUrl, async client => {
-    await acquireLock(client, lockSpaces.control, 0);
+  return withLock(controlUrl, lockSpaces.control, 0, async client => {
     const applied = await runMigrations(controlUrl, await loadMigrations('control')).catch(explainRefusal);
     await revokePublicRights(client);
     await grantServicePrivileges(client);

@@ -5,6 +5,7 @@ import { OperatorError } from '../../operator-error.ts';
 import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
+import type { FleetObservers } from '../run-fleet.ts';
 import { createSchemaComparison } from '../schema/schema-comparison.ts';
 import { readSchemaSteps } from '../schema/schema-steps.ts';
 import { headFingerprints } from '../schema/template-fingerprint.ts';
@@ -32,14 +33,6 @@ export interface RunReport {
   skipped: number;
 }
 
-interface Observers {
-  /** Receives the number of tenants that are not at head. */
-  onStart?: (total: number) => void;
-  onOutcome?: (outcome: TenantOutcome) => void;
-  /** Halts the run: after its abort no further tenant is begun. */
-  signal?: AbortSignal | undefined;
-}
-
 const defaultConcurrency = 4;
 /** Connections that write outcomes, beside the one that holds the locks. */
 const outcomeConnections = 4;
@@ -53,7 +46,7 @@ const outcomeConnections = 4;
 export async function migrateTenants(
   installation: Installation,
   request: RunRequest = {},
-  observers: Observers = {},
+  observers: FleetObservers<TenantOutcome> = {},
 ): Promise<RunReport> {
   await requireTenants(installation, request.slugs);
   const head = await tenantHead();
@@ -98,7 +91,7 @@ async function migrateCandidates(
   run: Run,
   candidates: Candidate[],
   { concurrency, canary = 0, maxFailures = Number.POSITIVE_INFINITY }: RunRequest & { concurrency: number },
-  { onStart, onOutcome, signal }: Observers,
+  { onStart, onOutcome, signal }: FleetObservers<TenantOutcome>,
 ): Promise<RunReport> {
   const pending = candidates.filter(({ atHead }) => !atHead);
   const outcomes: TenantOutcome[] = [];

@@ -1,5 +1,5 @@
 import type { RunState } from '../../control/migration-run.ts';
-import { lockSpaces } from '../../postgres/advisory-locks.ts';
+import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { operatorName } from '../operator-name.ts';
 import { lastOutcomeSql } from './migration-outcomes.ts';
@@ -88,12 +88,10 @@ export async function beginRollback(client: Queryable, tenant: number, from: str
 /** Ends the runs whose process was killed. The next run migrates their unfinished tenants. */
 export async function closeAbandonedRuns(client: Queryable): Promise<void> {
   const { rows } = await client.query<{ id: string }>(`select id from migration_runs where state = 'running'`);
-  for (const { id } of rows) {
-    const lock = [lockSpaces.run, Number(id)];
-    const { rows: locked } = await client.query<{ free: boolean }>('select pg_try_advisory_lock($1, $2) as free', lock);
-    if (!locked[0]?.free) continue;
-    await endRun(client, Number(id), 'abandoned', 'the process of the run was ended');
-    await client.query('select pg_advisory_unlock($1, $2)', lock);
+  for (const id of rows.map(row => Number(row.id))) {
+    if (!(await tryLock(client, lockSpaces.run, id))) continue;
+    await endRun(client, id, 'abandoned', 'the process of the run was ended');
+    await releaseLock(client, lockSpaces.run, id);
   }
 }
 

@@ -1,7 +1,6 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
-import { withConnection } from '../../postgres/connection.ts';
+import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { shareConnection } from '../../postgres/shared-connection.ts';
 import { errorText } from '../error-text.ts';
 import { changeSchema, readSchemaState, readSchemaSteps, revertStep, versionOf } from '../schema/schema-steps.ts';
@@ -25,8 +24,7 @@ import { createOutcomeLedger } from './outcome-ledger.ts';
 export async function rollback(installation: Installation, slug: string): Promise<{ from: string; to: string }> {
   const steps = await readSchemaSteps();
   const { id } = await findTenant(installation, slug);
-  return withConnection(installation.controlUrl, async client => {
-    await acquireLock(client, lockSpaces.tenant, id);
+  return withLock(installation.controlUrl, lockSpaces.tenant, id, async client => {
     const tenant = await findTenant(installation, slug);
     if (!tenant.schemaVersion) {
       // A killed rollback may have undone the migration already; another one would then undo the migration before it.

@@ -1,8 +1,11 @@
 import { OperatorError } from '../../operator-error.ts';
+import type { BackupOutcome } from '../backup/backup-request.ts';
+import type { ArchiveCheck } from '../backup/verify-archives.ts';
 import { countText } from '../count-text.ts';
 import { initOperation } from './backup-init-operation.ts';
 import { pruneOperation } from './backup-prune-operation.ts';
 import { archiveRow, checkText, drillText, outcomeText, reportText } from './backup-text.ts';
+import { hasFailed, observeOutcomes } from './observe-outcomes.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 import { defineOperation } from './operation.ts';
 import { argumentList, flag, option, optionalArgument } from './operation-fields.ts';
@@ -34,20 +37,16 @@ Exit code: 0 when every database is archived, 1 when one failed, 2 for wrong usa
   isUnrecorded: true,
   json,
   interrupt: { text: 'the running archives' },
-  async run({ slug: slugs, all, concurrency }, { installation, output, progress, signal }) {
+  async run({ slug: slugs, all, concurrency }, context) {
+    const { installation, output } = context;
     const target = await openBackupTarget();
     if (slugs.length === 0 && !all) throw new OperatorError('Name tenants, or give --all', { usage: true });
     const { runBackup } = await import('../backup/run-backup.ts');
     const { readConfig } = await import('../../config.ts');
     const request = { slugs: all ? undefined : slugs, concurrency, keep: readConfig().backup.keep };
-    const report = await runBackup(installation, target, request, {
-      signal,
-      onStart: total => progress.start(total),
-      onOutcome: outcome => {
-        progress.advance(outcome.state === 'failed');
-        if (output.wantsDocuments || outcome.state !== 'unchanged') output.part(outcome, () => outcomeText(outcome));
-      },
-    });
+    const isShown = ({ state }: BackupOutcome): boolean => state !== 'unchanged';
+    const observers = observeOutcomes(context, { hasFailed, isShown, text: outcomeText });
+    const report = await runBackup(installation, target, request, observers);
     output.part({ ...report, target: target.description }, () => reportText(report, target.description));
     return report.failed === 0 && report.missing.length === 0;
   },
@@ -82,17 +81,14 @@ const verify = defineOperation({
   effect: 'reads',
   isPatient: () => true,
   json,
-  async run({ slug }, { installation, output, progress }) {
+  async run({ slug }, context) {
+    const { installation, output } = context;
     const target = await openBackupTarget();
     const { verifyArchives } = await import('../backup/verify-archives.ts');
-    const checks = await verifyArchives(installation, target, slug, {
-      onStart: total => progress.start(total),
-      onCheck: check => {
-        progress.advance(check.fault !== null);
-        if (output.wantsDocuments || check.fault !== null) output.part(check, () => checkText(check));
-      },
-    });
-    const faulty = checks.filter(({ fault }) => fault !== null).length;
+    const isFaulty = ({ fault }: ArchiveCheck): boolean => fault !== null;
+    const observers = observeOutcomes(context, { hasFailed: isFaulty, isShown: isFaulty, text: checkText });
+    const checks = await verifyArchives(installation, target, slug, observers);
+    const faulty = checks.filter(isFaulty).length;
     const bytes = checks.reduce((sum, check) => sum + check.bytes, 0);
     const total = { archives: checks.length, faulty, bytes };
     output.part(total, () => `${countText(checks.length, 'archive')} checked, ${faulty} faulty.`);
@@ -114,17 +110,13 @@ const drill = defineOperation({
   effect: 'reads',
   isPatient: () => true,
   json,
-  async run({ count }, { installation, output, progress }) {
+  async run({ count }, context) {
+    const { installation, output } = context;
     const target = await openBackupTarget();
     const { drillArchives } = await import('../backup/drill.ts');
-    const outcomes = await drillArchives(installation, target, count, {
-      onStart: total => progress.start(total),
-      onOutcome: outcome => {
-        progress.advance(outcome.state === 'failed');
-        output.part(outcome, () => drillText(outcome));
-      },
-    });
-    const failed = outcomes.filter(({ state }) => state === 'failed').length;
+    const observers = observeOutcomes(context, { hasFailed, text: drillText });
+    const outcomes = await drillArchives(installation, target, count, observers);
+    const failed = outcomes.filter(hasFailed).length;
     output.text(() => `${outcomes.length - failed} proved, ${failed} failed.`);
     return failed === 0;
   },

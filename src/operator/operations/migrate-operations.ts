@@ -2,6 +2,7 @@ import { OperatorError } from '../../operator-error.ts';
 import type { RunRequest } from '../migrations/migration-runs.ts';
 import { confirmBlocking, despiteRunning } from './confirm-blocking.ts';
 import { outcomeText, plansText, reportText } from './migrate-text.ts';
+import { hasFailed, observeOutcomes } from './observe-outcomes.ts';
 import { defineOperation } from './operation.ts';
 import { argumentList, flag, option, type Values } from './operation-fields.ts';
 import { parsePositive } from './parse-positive.ts';
@@ -54,21 +55,16 @@ Exit code: 0 when all tenants are at the version of this build, 1 when some are 
     return { document: plan, text: () => plansText(plan) };
   },
   async run(values, context) {
-    const { installation, output, progress, signal } = context;
+    const { installation, output, progress } = context;
     const request = requestOf(values);
     const { processesBlockingRun } = await import('../migrations/blocking-processes.ts');
     const { migrateTenants } = await import('../migrations/migrate-tenants.ts');
     await confirmBlocking(await processesBlockingRun(installation, request), values.despiteRunning, context);
     progress.step('reading the template');
-    const report = await migrateTenants(installation, request, {
-      signal,
-      onStart: total => progress.start(total),
-      onOutcome: outcome => {
-        progress.advance(outcome.state === 'failed');
-        // A visible progress replaces these lines, and the report lists the failures.
-        if (!progress.isVisible) output.part(outcome, () => outcomeText(outcome));
-      },
-    });
+    // A visible progress replaces these lines, and the report lists the failures.
+    const isShown = (): boolean => !progress.isVisible;
+    const observers = observeOutcomes(context, { hasFailed, isShown, text: outcomeText });
+    const report = await migrateTenants(installation, request, observers);
     output.text(() => reportText(report));
     return report.state === 'succeeded';
   },

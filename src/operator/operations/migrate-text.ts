@@ -2,6 +2,7 @@ import type { BlockingProcess } from '../migrations/blocking-processes.ts';
 import type { planRun } from '../migrations/dry-run.ts';
 import type { RunReport, TenantOutcome } from '../migrations/migrate-tenants.ts';
 import { blockingText } from './confirm-blocking.ts';
+import { hasFailed } from './observe-outcomes.ts';
 import { tableText } from './text-table.ts';
 
 /** Formats the outcome of one tenant as one line. */
@@ -15,9 +16,7 @@ export function outcomeText({ slug, state, from, to, ms, error }: TenantOutcome)
 export function reportText({ state, outcomes, skipped }: RunReport): string {
   if (outcomes.length === 0 && skipped === 0) return 'Nothing to do.';
   const count = (wanted: string) => outcomes.filter(outcome => outcome.state === wanted).length;
-  const failures = outcomes
-    .filter(outcome => outcome.state === 'failed')
-    .map(({ slug, from, error }) => ({ tenant: slug, at: from, error }));
+  const failures = outcomes.filter(hasFailed).map(({ slug, from, error }) => ({ tenant: slug, at: from, error }));
   const counts = [`${count('migrated')} migrated`, `${failures.length} failed`];
   if (count('current') > 0) counts.push(`${count('current')} current`);
   if (skipped > 0) counts.push(`${skipped} not started`);

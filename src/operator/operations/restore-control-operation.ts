@@ -4,6 +4,7 @@ import { countText } from '../count-text.ts';
 import type { ControlArchiveAccess } from '../restore/control/control-archive.ts';
 import type { ControlSource } from '../restore/control/control-source.ts';
 import type { PurgedTenants } from '../restore/control/remove-purged.ts';
+import { hasFailed } from './observe-outcomes.ts';
 import { defineOperation } from './operation.ts';
 import { flag, option, type Values } from './operation-fields.ts';
 import { parsePositive } from './parse-positive.ts';
@@ -60,7 +61,7 @@ afterwards, with the same MASTER_KEY.`,
     const tenants = all
       ? await withBudget(installation, output.warn, () => restoreEach(context, target, { concurrency }))
       : [];
-    const failed = tenants.filter(({ state }) => state === 'failed').length;
+    const failed = tenants.filter(hasFailed).length;
     const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
     const totals = { tenants: tenants.length, failed, seconds };
     if (failed === 0) await endRestore(installation);

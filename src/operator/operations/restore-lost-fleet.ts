@@ -3,28 +3,22 @@ import { OperatorError } from '../../operator-error.ts';
 import type { BackupTarget } from '../backup/targets/backup-target.ts';
 import { countText } from '../count-text.ts';
 import type { LostTenant } from '../restore/restore-lost-tenants.ts';
+import { hasFailed, observeOutcomes } from './observe-outcomes.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 import type { Context } from './operation-context.ts';
 
-interface Reporting extends Pick<Context, 'output' | 'progress'> {
+interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal'> {
   readonly installation: Installation;
 }
 
 /** Restores the lost databases of many tenants, and prints what becomes of each. */
 export async function restoreEach(
-  { installation, output, progress }: Reporting,
+  { installation, ...context }: Reporting,
   target: BackupTarget,
   options: { concurrency: number; server?: string | undefined },
 ): Promise<LostTenant[]> {
   const { restoreLostTenants } = await import('../restore/restore-lost-tenants.ts');
-  return restoreLostTenants(installation, target, {
-    ...options,
-    onStart: total => progress.start(total),
-    onOutcome: outcome => {
-      progress.advance(outcome.state === 'failed');
-      output.part(outcome, () => outcomeText(outcome));
-    },
-  });
+  return restoreLostTenants(installation, target, options, observeOutcomes(context, { hasFailed, text: outcomeText }));
 }
 
 interface LostFields {
@@ -39,7 +33,7 @@ export async function restoreLostFleet({ all, server, concurrency }: LostFields,
     throw new OperatorError('Name a tenant, or give either --server or --all', { usage: true });
   const startedAt = performance.now();
   const tenants = await restoreEach(context, await openBackupTarget(), { concurrency, server });
-  const failed = tenants.filter(({ state }) => state === 'failed').length;
+  const failed = tenants.filter(hasFailed).length;
   const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
   const restored = tenants.length - failed;
   const scope = server === undefined ? '--all' : `--server ${server}`;

@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { OperatorError } from '../../operator-error.ts';
 import { sqlState } from '../../postgres/database-error.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import { type ComparedRow, columnOf, comparePack } from './compare-pack.ts';
 import type { Pack } from './read-pack.ts';
 
@@ -23,14 +24,9 @@ export interface AppliedPack {
  */
 export async function applyPacks(client: pg.ClientBase, packs: readonly Pack[]): Promise<AppliedPack[]> {
   const applied: AppliedPack[] = [];
-  await client.query('begin');
-  try {
+  await inTransaction(client, async () => {
     for (const pack of packs) applied.push(await applyPack(client, pack));
-    await client.query('commit');
-  } catch (error) {
-    await client.query('rollback');
-    throw error;
-  }
+  });
   return applied;
 }
 

@@ -1,10 +1,9 @@
-import type pg from 'pg';
 import { changeChannel, changeTopics } from '../../control/change-topics.ts';
 import type { Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { migrationNames } from '../../postgres/migration-names.ts';
 import { findTenant } from '../tenants/tenants.ts';
@@ -21,7 +20,7 @@ export async function compareTenantPacks(
   const packs = await Promise.all(names.map(readPack));
   const tenant = await findTenant(installation, slug);
   await requireComparable(tenant);
-  return withTenant(installation, tenant, async client => {
+  return withConnection(urlOf(installation, tenant), async client => {
     const result: { pack: Pack; compared: ComparedRow[] }[] = [];
     for (const pack of packs) result.push({ pack, compared: await comparePack(client, pack) });
     return result;
@@ -38,13 +37,13 @@ export async function applyTenantPacks(
   names: readonly PackName[],
 ): Promise<AppliedPack[]> {
   const packs = await Promise.all(names.map(readPack));
-  return withConnection(installation.controlUrl, async control => {
-    await acquireLock(control, lockSpaces.tenant, (await findTenant(installation, slug)).id);
+  const { id } = await findTenant(installation, slug);
+  return withLock(installation.controlUrl, lockSpaces.tenant, id, async control => {
     const tenant = await findTenant(installation, slug);
     await requireComparable(tenant);
     if (tenant.status === 'deleted')
       throw new OperatorError(`${slug} is deleted. Restore it first: npx backoffice restore ${slug}`);
-    const applied = await withTenant(installation, tenant, client => applyPacks(client, packs));
+    const applied = await withConnection(urlOf(installation, tenant), client => applyPacks(client, packs));
     await control.query('select pg_notify($1, $2)', [changeChannel, `${changeTopics.responses}:${tenant.guid}`]);
     return applied;
   });
@@ -59,10 +58,6 @@ async function requireComparable({ slug, status, schemaVersion }: Tenant): Promi
     );
 }
 
-async function withTenant<T>(
-  { servers }: Installation,
-  { server, databaseName }: Tenant,
-  work: (client: pg.Client) => Promise<T>,
-): Promise<T> {
-  return withConnection(databaseUrl(servers.adminUrl(server), databaseName), work);
+function urlOf({ servers }: Installation, { server, databaseName }: Tenant): string {
+  return databaseUrl(servers.adminUrl(server), databaseName);
 }

@@ -5,10 +5,11 @@ import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { inSnapshot, inTransaction } from '../../postgres/in-transaction.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../databases/fill-database.ts';
 import { copyFrom } from '../tenants/purging.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { copyData, inSnapshot } from './copy-data.ts';
+import { copyData } from './copy-data.ts';
 import { checkManifest } from './manifest.ts';
 import { lockProvisioning, provision } from './provision.ts';
 
@@ -59,12 +60,12 @@ async function populate(
   const users = await copyUsers(installation, source, clone);
   const url = (tenant: Tenant) => databaseUrl(installation.servers.adminUrl(tenant.server), tenant.databaseName);
   if (data) await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
-  await withConnection(url(clone), async to => {
-    await to.query('begin');
-    if (!data) await copyPresent(url(source), to, source.slug);
-    await replaceUsers(to, users);
-    await to.query('commit');
-  });
+  await withConnection(url(clone), to =>
+    inTransaction(to, async () => {
+      if (!data) await copyPresent(url(source), to, source.slug);
+      await replaceUsers(to, users);
+    }),
+  );
   return [];
 }
 

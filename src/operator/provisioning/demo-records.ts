@@ -5,6 +5,7 @@ import { databaseUrl } from '../../control/server-urls.ts';
 import { User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import type { Manifest } from './manifest.ts';
 import { type Provisioned, populateFrom, provision } from './provision.ts';
 
@@ -31,12 +32,11 @@ async function addDemoRecords({ control, servers }: Installation, tenant: Tenant
   await withConnection(databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), async client => {
     const { rowCount } = await client.query('select from order_statuses limit 1');
     if (rowCount) return;
-    await client.query('begin');
-    // Activities are refused without an actor. Their trigger only asks that there is one.
-    await client.query(`select set_config('demo.user_id', $1, true), set_config('app.actor', '{}', true)`, [
-      String(id),
-    ]);
-    await client.query(records);
-    await client.query('commit');
+    await inTransaction(client, async () => {
+      // Activities are refused without an actor. Their trigger only asks that there is one.
+      const actor = `select set_config('demo.user_id', $1, true), set_config('app.actor', '{}', true)`;
+      await client.query(actor, [String(id)]);
+      await client.query(records);
+    });
   });
 }

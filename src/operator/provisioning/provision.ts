@@ -9,7 +9,7 @@ import { databaseUrl } from '../../control/server-urls.ts';
 import { Role } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import type { FillTarget } from '../databases/fill-database.ts';
 import { runDatabases } from '../databases/run-databases.ts';
@@ -51,8 +51,7 @@ export async function provision(
   { isIsolated = false, version }: FirstDatabase = {},
 ): Promise<Provisioned> {
   const { controlUrl } = installation;
-  return withConnection(controlUrl, async control => {
-    await acquireLock(control, lockSpaces.slug, lockKey(manifest.slug));
+  return withLock(controlUrl, lockSpaces.slug, lockKey(manifest.slug), async control => {
     const em = installation.control.em.fork();
     await requireNotPurging(installation, manifest.slug);
     const found = await em.findOne(Tenant, { slug: manifest.slug }, { populate: ['server'] });

@@ -8,8 +8,7 @@ import { createKeyring, type Keyring, readKeys } from '../backup/data-keys.ts';
 import { type LedgerEntry, readNewest } from '../backup/ledger.ts';
 import type { BackupTarget } from '../backup/targets/backup-target.ts';
 import { restoreLost } from '../databases/restore-database.ts';
-import { errorText } from '../error-text.ts';
-import { runConcurrently } from '../run-concurrently.ts';
+import { type FleetObservers, runFleet, timed } from '../run-fleet.ts';
 import { noSuchServer } from '../tenants/read-servers.ts';
 import { archiveData } from './restore-archive.ts';
 import { restoreCommand } from './restore-command.ts';
@@ -29,8 +28,6 @@ interface Options {
   concurrency: number;
   /** Only tenants of the server with this name. */
   server?: string | undefined;
-  onStart?: (total: number) => void;
-  onOutcome?: (outcome: LostTenant) => void;
 }
 
 /**
@@ -41,29 +38,25 @@ interface Options {
 export async function restoreLostTenants(
   installation: Installation,
   target: BackupTarget,
-  { concurrency, server, onStart, onOutcome }: Options,
+  { concurrency, server }: Options,
+  observers: FleetObservers<LostTenant>,
 ): Promise<LostTenant[]> {
   const { archives, keyring } = await withConnection(installation.controlUrl, async client => {
     const control = shareConnection(client);
     const keys = createKeyring(await readKeys(control), installation.secrets);
     return { archives: await readNewest(control, target.description), keyring: keys };
   });
-  const lost = await findLost(installation, server);
-  onStart?.(lost.length);
-  return runConcurrently(lost, concurrency, async tenant => {
-    const startedAt = performance.now();
+  return runFleet(await findLost(installation, server), concurrency, observers, async tenant => {
     const archive = archives.get(tenant.guid);
-    const error = await restore(installation, target, keyring, tenant, archive).then(() => null, errorText);
-    const outcome: LostTenant = {
+    const { ms, error } = await timed(() => restore(installation, target, keyring, tenant, archive));
+    return {
       slug: tenant.slug,
       state: error === null ? 'restored' : 'failed',
       file: archive?.file ?? null,
       snapshotAt: archive?.snapshotAt.toISOString() ?? null,
-      ms: Math.round(performance.now() - startedAt),
+      ms,
       error,
     };
-    onOutcome?.(outcome);
-    return outcome;
   });
 }
 

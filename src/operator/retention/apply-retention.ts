@@ -6,9 +6,8 @@ import { createKeyring, readKeys } from '../backup/data-keys.ts';
 import { withBackupLease } from '../backup/lease.ts';
 import { readLedger } from '../backup/ledger.ts';
 import type { BackupTarget } from '../backup/targets/backup-target.ts';
-import { errorText } from '../error-text.ts';
 import { operatorName } from '../operator-name.ts';
-import { runConcurrently } from '../run-concurrently.ts';
+import { type FleetObservers, runFleet, timed } from '../run-fleet.ts';
 import { applyToTenant } from './apply-to-tenant.ts';
 import { maxClockDifferenceMs } from './history-facts.ts';
 import { findDueTenants, type RetentionCandidate } from './retention-candidates.ts';
@@ -42,14 +41,6 @@ export interface RetentionRequest {
   readonly confirmed: boolean;
 }
 
-interface Observers {
-  /** Receives the number of tenants that may have rows to be removed. */
-  onStart?: (total: number) => void;
-  onOutcome?: (outcome: RetentionOutcome) => void;
-  /** After its abort no further batch is begun. */
-  signal?: AbortSignal | undefined;
-}
-
 /**
  * Removes the activities and audit entries that are older than their tenants keep them. What goes is in an archive of
  * the backup, every byte of which was checked, and stays there as long as `BACKUP_KEEP` goes back. A tenant that fails
@@ -60,45 +51,37 @@ export async function applyRetention(
   installation: Installation,
   target: BackupTarget,
   { slugs, concurrency, keep, dryRun, confirmed }: RetentionRequest,
-  { onStart, onOutcome, signal }: Observers = {},
+  observers: FleetObservers<RetentionOutcome> = {},
 ): Promise<RetentionReport> {
   const startedAt = performance.now();
   return withBackupLease(installation.controlUrl, 'retention', async control => {
     const candidates = await findDueTenants(installation, control, slugs, await readTime(control));
-    onStart?.(candidates.length);
-    const report: RetentionReport = { tenants: candidates.length, failed: 0, rows: 0, ms: 0 };
-    if (candidates.length > 0) {
-      const run: RetentionRun = {
-        ...{ control, target, dryRun, confirmed, signal },
-        keyring: createKeyring(await readKeys(control), installation.secrets),
-        archives: (await readLedger(control, target.description)).filter(({ state }) => state === 'complete'),
-        keepDays: daysOf(keep),
-        requestedBy: operatorName(),
-      };
-      await runConcurrently(candidates, concurrency, async candidate => {
-        const outcome = await applyTo(run, candidate);
-        if (outcome.state === 'failed') report.failed++;
-        report.rows += outcome.removed.reduce((sum, { rows }) => sum + rows, 0);
-        onOutcome?.(outcome);
-      });
-    }
-    return { ...report, ms: Math.round(performance.now() - startedAt) };
+    const beginRun = async (): Promise<RetentionRun> => ({
+      ...{ control, target, dryRun, confirmed, signal: observers.signal },
+      keyring: createKeyring(await readKeys(control), installation.secrets),
+      archives: (await readLedger(control, target.description)).filter(({ state }) => state === 'complete'),
+      keepDays: daysOf(keep),
+      requestedBy: operatorName(),
+    });
+    const run = candidates.length > 0 && (await beginRun());
+    const outcomes = run ? await runFleet(candidates, concurrency, observers, each => applyTo(run, each)) : [];
+    return {
+      tenants: candidates.length,
+      failed: outcomes.filter(({ state }) => state === 'failed').length,
+      rows: outcomes.flatMap(({ removed }) => removed).reduce((sum, { rows }) => sum + rows, 0),
+      ms: Math.round(performance.now() - startedAt),
+    };
   });
 }
 
 async function applyTo(run: RetentionRun, candidate: RetentionCandidate): Promise<RetentionOutcome> {
-  const startedAt = performance.now();
   const removed: RemovedRows[] = [];
-  const outcome = (state: RetentionOutcome['state'], error: string | null): RetentionOutcome => {
-    return { slug: candidate.slug, state, removed, ms: Math.round(performance.now() - startedAt), error };
-  };
-  try {
+  const { ms, error } = await timed(async () => {
     if (run.signal?.aborted) throw new Error('the run was interrupted before this tenant');
     await applyToTenant(run, candidate, rows => removed.push(rows));
-    return outcome(removed.length === 0 ? 'nothing' : run.dryRun ? 'planned' : 'removed', null);
-  } catch (error) {
-    return outcome('failed', errorText(error));
-  }
+  });
+  const done = removed.length === 0 ? 'nothing' : run.dryRun ? 'planned' : 'removed';
+  return { slug: candidate.slug, state: error === null ? done : 'failed', removed, ms, error };
 }
 
 /**

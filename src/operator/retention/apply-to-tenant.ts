@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { withConnection } from '../../postgres/connection.ts';
-import { withTenantUnchanged } from '../backup/tenant-lock.ts';
+import { withTenantUnchanged } from '../databases/with-tenant.ts';
 import { canonicalTextSettings } from '../table-checksums.ts';
 import { readHistoryFacts } from './history-facts.ts';
 import { endRemoval, recordNothingToRemove } from './removal-ledger.ts';

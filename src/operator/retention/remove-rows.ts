@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
 import { OperatorError } from '../../operator-error.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
 import { type ArchivedHistory, batchIds } from './archived-history.ts';
 import { type HistoryKind, historyKinds } from './history-kinds.ts';
@@ -48,20 +49,14 @@ export async function removeRows(
   let unreclaimed = 0;
   for (const [batch, archived] of history.batches) {
     if (signal?.aborted) return false;
-    let removed = 0;
-    await client.query('begin');
-    try {
+    const removed = await inTransaction(client, async () => {
       const found = await removeBatch(client, kind, batch, cutoff, history.columns);
       if (found.rows > 0 && !found.equals(archived))
         throw new OperatorError(
           `${found.rows} ${historyKinds[kind].noun} are not the ${archived.rows} that its archive has: ${remedy(slug)}`,
         );
-      await client.query('commit');
-      removed = found.rows;
-    } catch (error) {
-      await client.query('rollback').catch(() => {});
-      throw error;
-    }
+      return found.rows;
+    });
     rows += archived.rows;
     unreclaimed += removed;
     if (unreclaimed >= maxUnreclaimed) {

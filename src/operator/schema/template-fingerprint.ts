@@ -4,7 +4,7 @@ import { Server } from '../../control/fleet-entities.ts';
 import { SchemaFingerprint } from '../../control/migration-run.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
@@ -73,8 +73,7 @@ export async function headObjects(control: ControlDatabase, server: Pick<Server,
 /** Reads a copy of the template: the template itself is closed to connections, so that it can be copied at any time. */
 async function readTemplate(template: string, adminUrl: string) {
   const copy = quoteIdentifier(`${template}_read`);
-  return withConnection(adminUrl, async client => {
-    await acquireLock(client, lockSpaces.template, lockKey(template));
+  return withLock(adminUrl, lockSpaces.template, lockKey(template), async client => {
     await client.query(`drop database if exists ${copy} with (force)`);
     await client.query(`create database ${copy} template ${quoteIdentifier(template)} strategy wal_log`);
     try {

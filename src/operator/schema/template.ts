@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type pg from 'pg';
 import type { Server } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
-import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { acquireLock, lockKey, lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { migrationNames } from '../../postgres/migration-names.ts';
@@ -76,11 +76,10 @@ export async function dropOldTemplates(client: pg.Client, server: Pick<Server, '
   for (const { name } of rows) {
     const template = templateOfOtherBuild(server, name, digest);
     if (!template) continue;
-    const lock = [lockSpaces.template, lockKey(template)];
-    const { rows: locked } = await client.query<{ free: boolean }>('select pg_try_advisory_lock($1, $2) as free', lock);
-    if (!locked[0]?.free) continue;
+    const key = lockKey(template);
+    if (!(await tryLock(client, lockSpaces.template, key))) continue;
     await client.query(`drop database if exists ${quoteIdentifier(name)}`);
-    await client.query('select pg_advisory_unlock($1, $2)', lock);
+    await releaseLock(client, lockSpaces.template, key);
   }
 }
 

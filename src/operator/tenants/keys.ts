@@ -4,8 +4,7 @@ import { SigningKey, type Tenant } from '../../control/fleet-entities.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
-import { acquireLock, lockSpaces } from '../../postgres/advisory-locks.ts';
-import { withConnection } from '../../postgres/connection.ts';
+import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { openSecret } from '../master-key-change.ts';
 import { findTenant } from './tenants.ts';
 
@@ -67,12 +66,11 @@ async function changeKeys<T>(
 ): Promise<T> {
   // The service could not open a key that is sealed under another master key: the tenant would be out of service.
   openSecret(secrets, tenant.rolePassword, owners.rolePassword(tenant.guid));
-  return withConnection(controlUrl, async client => {
-    await acquireLock(client, lockSpaces.tenant, tenant.id);
-    return control.em.fork().transactional(async em => {
+  return withLock(controlUrl, lockSpaces.tenant, tenant.id, () =>
+    control.em.fork().transactional(async em => {
       const result = await change(em);
       await em.flush();
       return result;
-    });
-  });
+    }),
+  );
 }

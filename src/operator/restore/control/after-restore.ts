@@ -3,8 +3,8 @@ import type pg from 'pg';
 import { changeChannel } from '../../../control/change-topics.ts';
 import { owners } from '../../../control/secret-box.ts';
 import type { Installation } from '../../../installation.ts';
-import { acquireLock, lockSpaces } from '../../../postgres/advisory-locks.ts';
-import { withConnection } from '../../../postgres/connection.ts';
+import { lockSpaces, withLock } from '../../../postgres/advisory-locks.ts';
+import { inTransaction } from '../../../postgres/in-transaction.ts';
 import { quoteLiteral } from '../../../postgres/quote.ts';
 import { keyBytes } from '../../tenants/keys.ts';
 import { type LaterChanges, type ReplayedChanges, replayLaterChanges } from './later-changes.ts';
@@ -49,13 +49,9 @@ export async function afterRestore(
   installation: Pick<Installation, 'controlUrl' | 'secrets'>,
   later?: LaterChanges,
 ): Promise<AfterRestoreReport> {
-  return withConnection(installation.controlUrl, async client => {
-    await acquireLock(client, lockSpaces.control, 0);
-    await client.query('begin');
-    const report = await makeSafe(client, installation, later);
-    await client.query('commit');
-    return report;
-  });
+  return withLock(installation.controlUrl, lockSpaces.control, 0, client =>
+    inTransaction(client, () => makeSafe(client, installation, later)),
+  );
 }
 
 async function makeSafe(

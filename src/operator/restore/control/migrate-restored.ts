@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { withConnection } from '../../../postgres/connection.ts';
-import { inTransaction } from '../../databases/in-transaction.ts';
+import { inTransaction } from '../../../postgres/in-transaction.ts';
 import { migrateControl } from '../../migrations/migrate-control.ts';
 
 /** A database that an unfinished move of an earlier build was making. */

@@ -2,6 +2,7 @@ import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { withConnection } from '../../../postgres/connection.ts';
+import { inTransaction } from '../../../postgres/in-transaction.ts';
 import { ArchiveFault } from '../../backup/archive/archive-fault.ts';
 import { type ControlArchiveAccess, listControlArchives, loadControlArchive } from './control-archive.ts';
 import { type LaterChanges, readLaterChanges } from './later-changes.ts';
@@ -51,8 +52,11 @@ export async function takeNewerChanges(
 }
 
 async function replaceLedger(later: pg.Client, restored: pg.Client): Promise<void> {
-  await restored.query('begin');
-  await restored.query('truncate archives');
-  await pipeline(later.query(copyTo('copy archives to stdout')), restored.query(copyFrom('copy archives from stdin')));
-  await restored.query('commit');
+  await inTransaction(restored, async () => {
+    await restored.query('truncate archives');
+    await pipeline(
+      later.query(copyTo('copy archives to stdout')),
+      restored.query(copyFrom('copy archives from stdin')),
+    );
+  });
 }

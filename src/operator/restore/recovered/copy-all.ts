@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { OperatorError } from '../../../operator-error.ts';
+import { inTransaction } from '../../../postgres/in-transaction.ts';
 import { copyData } from '../../provisioning/copy-data.ts';
 import { differingTables, readTableChecksums } from '../../table-checksums.ts';
 import { listDataTables } from '../../tenant-tables.ts';
@@ -11,12 +12,12 @@ import { listDataTables } from '../../tenant-tables.ts';
  * @throws {OperatorError} when the copy differs from the original
  */
 export async function copyAll(from: pg.Client, target: pg.Client, except: readonly string[]): Promise<void> {
-  await target.query('begin');
-  await copyData(from, target, except);
-  const tables = await listDataTables(from, except);
-  const [expected, found] = [await readTableChecksums(from, tables), await readTableChecksums(target, tables)];
-  const different = differingTables(expected, found);
-  if (different.length > 0)
-    throw new OperatorError(`The copy differs from the original in these tables: ${different.join(', ')}`);
-  await target.query('commit');
+  await inTransaction(target, async () => {
+    await copyData(from, target, except);
+    const tables = await listDataTables(from, except);
+    const [expected, found] = [await readTableChecksums(from, tables), await readTableChecksums(target, tables)];
+    const different = differingTables(expected, found);
+    if (different.length > 0)
+      throw new OperatorError(`The copy differs from the original in these tables: ${different.join(', ')}`);
+  });
 }

@@ -2,7 +2,7 @@ import pg from 'pg';
 import { databaseUrl } from '../../../control/server-urls.ts';
 import { connectFailure, OperatorError } from '../../../operator-error.ts';
 import { connectionConfig } from '../../../postgres/connection.ts';
-import { inSnapshot } from '../../provisioning/copy-data.ts';
+import { inSnapshot } from '../../../postgres/in-transaction.ts';
 import { canonicalTextSettings } from '../../table-checksums.ts';
 
 const readOnlySettings = { ...canonicalTextSettings, default_transaction_read_only: 'on' };

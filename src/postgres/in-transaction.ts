@@ -1,0 +1,24 @@
+import type pg from 'pg';
+
+/** Runs `work` in a transaction of the connection. An error rolls it back. */
+export async function inTransaction<T>(client: pg.ClientBase, work: () => Promise<T>): Promise<T> {
+  await client.query('begin');
+  try {
+    const result = await work();
+    await client.query('commit');
+    return result;
+  } catch (error) {
+    await client.query('rollback').catch(() => {});
+    throw error;
+  }
+}
+
+/** Runs `work`, during which the connected database is read as it is at one moment, and nothing is written to it. */
+export async function inSnapshot<T>(client: pg.ClientBase, work: () => Promise<T>): Promise<T> {
+  await client.query('begin isolation level repeatable read read only');
+  try {
+    return await work();
+  } finally {
+    await client.query('rollback').catch(() => {}); // the connection is lost: what was read says so
+  }
+}
