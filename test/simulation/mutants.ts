@@ -102,9 +102,9 @@ export const mutants: readonly Mutant[] = [
     seed: 1,
   },
   {
-    name: 'the room for commands and new processes is not left free',
+    name: 'the reserve for commands and new processes is not left free',
     file: 'src/budget/plan-exchange.ts',
-    text: 'const free = smallest - room - allReserved - allGranted;',
+    text: 'const free = usable - allReserved - allGranted;',
     replacement: 'const free = smallest - allReserved - allGranted;',
     seed: 1,
   },
@@ -146,8 +146,8 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'no connection is kept free on the server of the control database for the process whose turn it is',
     file: 'src/budget/plan-exchange.ts',
-    text: 'return Math.ceil(room / 2);',
-    replacement: 'return 0;',
+    text: 'forEntries: Math.ceil(always / 2)',
+    replacement: 'forEntries: 0',
     seed: 1,
   },
 ];
