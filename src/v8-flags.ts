@@ -1,7 +1,6 @@
 import { setFlagsFromString } from 'node:v8';
-import './quick-imports.ts';
 
-// Settings of V8 and of the module loader, loaded before everything else with `node --import`.
+// Settings of V8, loaded before everything else with `node --import`.
 
 /**
  * Disables allocation-site pretenuring. V8 sometimes pretenures per-request objects, which then survive until the next

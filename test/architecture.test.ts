@@ -25,8 +25,7 @@ const leaves = [
 ];
 /** What each room may import beside itself. A room is a folder of `src`, or a file that lies loose in `src`. */
 const mayImport: Record<string, string[]> = {
-  'quick-imports': [],
-  'v8-flags': ['quick-imports'],
+  'v8-flags': [],
   signals: [],
   casing: [],
   'lru-bounds': [],

@@ -33,12 +33,9 @@ interface Plan {
  *   service takes a part of what nobody wants.
  * - A process grows by what is free only, and `granted` never falls below the connections that it still has. It takes
  *   its connections to the control database (`reserved`) first, and keeps them.
- * - Some room stays free (`roomOf`), so that a command or a new process need not wait for others to give back: only a
- *   command may use it, and a service for its first connection to the control database and its first one to a tenant.
- *   The others give back until it is free again.
- * - While all processes are new, as when an installation starts, a service leaves more free on the server of the
- *   control database (`startRoomOf`): those that start with it on other machines have one connection each before their
- *   first exchange.
+ * - Some connections stay free (`reserveOf`), so that a command or a new process need not wait for others to give back:
+ *   only a command may take of them, and a service its first connection to the control database and its first one to a
+ *   tenant. The others give back until they are free again.
  * - The grant of a silent process counts until it is removed, which needs that no connection of it is left.
  */
 export function planExchange(situation: Situation): Plan {
@@ -52,11 +49,13 @@ export function planExchange(situation: Situation): Plan {
   const smallest = Math.min(budget, ...others.map(grant => grant.budget));
 
   const processes = others.length + 1;
-  const room = roomOf(smallest);
+  const areNew = Math.max(heartbeat, ...others.map(grant => grant.heartbeat)) <= maxNewHeartbeat;
+  const { reserve, forEntries } = reserveOf(smallest, base > 0, areNew);
+  const usable = smallest - reserve;
   const allReserved = reserved + sum(remaining, grant => grant.reserved);
   const allGranted = granted + sum(remaining, grant => grant.granted);
-  const divided = Math.max(0, smallest - room - allReserved - sum(silent, grant => grant.granted));
-  const lacking = Math.max(0, Math.min(base, maxBase(smallest - room, processes)) - reserved);
+  const divided = Math.max(0, usable - allReserved - sum(silent, grant => grant.granted));
+  const lacking = Math.max(0, Math.min(base, maxBase(usable, processes)) - reserved);
   const floor = floorOf(divided, processes);
   const demand = Math.max(floor, wanted + lacking);
   const shares = fairShares(
@@ -64,23 +63,20 @@ export function planExchange(situation: Situation): Plan {
     divided,
   );
   const share = shares.get(holder) ?? 0;
-  /** Below zero when a command uses the room, or a new process has brought a smaller budget. */
-  const free = smallest - room - allReserved - allGranted;
+  /** Below zero when some of the reserve is taken, or a new process has brought a smaller budget. */
+  const free = usable - allReserved - allGranted;
   const missing = sum(others, grant => Math.max(0, (shares.get(grant.holder) ?? 0) - grant.granted));
 
-  const areNew = Math.max(heartbeat, ...others.map(grant => grant.heartbeat)) <= maxNewHeartbeat;
-  const startRoom = areNew && base > 0 ? startRoomOf(smallest) : 0;
-
   const lent = Math.max(0, granted - share);
-  const roomForCommand = Math.max(0, free + room - (base > 0 ? entriesOf(room) : 0));
-  const roomForService = granted === 0 ? Math.min(1, roomForCommand) : 0;
-  const fromFree = Math.min(Math.max(0, free - startRoom), Math.max(0, share - granted));
-  const fromRoom = Math.min(kind === 'command' ? roomForCommand : roomForService, Math.max(0, demand - granted));
-  const taken = Math.max(fromFree, fromRoom);
-  // A process with one connection to the control database has the one of the room for its requests.
-  const growth = fromFree < fromRoom && reserved > 0 ? 0 : Math.min(lacking, taken);
+  const maxFromReserve = kind === 'command' ? demand : granted === 0 ? 1 : 0;
+  const reserveLeft = Math.max(0, free + reserve - forEntries);
+  const fromFree = Math.min(Math.max(0, free), Math.max(0, share - granted));
+  const fromReserve = Math.min(maxFromReserve, reserveLeft, Math.max(0, demand - granted));
+  const taken = Math.max(fromFree, fromReserve);
+  // A process with one connection to the control database has the one of the reserve for its requests.
+  const growth = fromFree < fromReserve && reserved > 0 ? 0 : Math.min(lacking, taken);
   const surplus = Math.floor((divided - sum([...shares.values()], value => value)) / processes);
-  const spare = kind === 'command' ? 0 : Math.max(0, Math.min(surplus - lent, free - startRoom - taken - missing));
+  const spare = kind === 'command' ? 0 : Math.max(0, Math.min(surplus - lent, free - taken - missing));
   const kept = missing > free ? granted - Math.min(lent, missing - free) : granted + spare;
   const target = kept + taken - growth;
   return {
@@ -105,25 +101,21 @@ export function planExchange(situation: Situation): Plan {
   };
 }
 
-/** Connections of a budget that stay free for commands and new processes. */
-function roomOf(budget: number): number {
-  return Math.max(1, Math.min(4, Math.floor(budget / 20)));
-}
-
 /** Exchanges of a process while it is new: about three seconds if it wants more than it gets, and eight otherwise. */
 const maxNewHeartbeat = 8;
 
-/** Connections that stay free for the first exchanges of services that start at about the same time; none if few. */
-function startRoomOf(budget: number): number {
-  return Math.max(0, Math.min(8, Math.floor(budget / 2) - 12));
-}
-
 /**
- * Connections of the room that no grant takes on the server of the control database: a process whose turn it is
- * (`EntryTurn`) has one there without a grant.
+ * Connections of a budget that stay free: a twentieth of it, one to four. On the server of the control database:
+ * - no grant takes half of that (`forEntries`): a process whose turn it is (`EntryTurn`) has one connection there before
+ *   its first exchange;
+ * - up to eight more stay free while all processes are new, as when an installation starts: those that start on other
+ *   machines at the same moment have one connection each before their first exchange.
  */
-function entriesOf(room: number): number {
-  return Math.ceil(room / 2);
+function reserveOf(budget: number, isControlServer: boolean, areNew: boolean): { reserve: number; forEntries: number } {
+  const always = Math.max(1, Math.min(4, Math.floor(budget / 20)));
+  if (!isControlServer) return { reserve: always, forEntries: 0 };
+  const atStart = areNew ? Math.max(0, Math.min(8, Math.floor(budget / 2) - 12)) : 0;
+  return { reserve: always + atStart, forEntries: Math.ceil(always / 2) };
 }
 
 /** Connections to the control database that a process may take: if the budget is small, tenants have a third. */

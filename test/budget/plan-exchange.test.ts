@@ -17,10 +17,10 @@ const killed: Grant = {
   heartbeat: 9,
 };
 
-/** Runs one exchange of a service that has requests but no connections to tenants. */
-function exchange(server: ServerGrants, holder: string, wanted = 3): ServerGrants {
+/** Runs one exchange of a service that has no connections to tenants; by default, it has requests. */
+function exchange(server: ServerGrants, holder: string, wanted = 3, settings = { budget, base: 4 }): ServerGrants {
   const own = server.grants.find(grant => grant.holder === holder);
-  const situation = { kind: 'service', budget, base: 4, server, holder, silence } as const;
+  const situation = { kind: 'service', ...settings, server, holder, silence } as const;
   const heartbeat = (own?.heartbeat ?? 0) + 1;
   return applyChange(server, planExchange({ ...situation, held: 0, wanted, heartbeat }).change);
 }
@@ -36,7 +36,7 @@ describe('planned exchange of grants', () => {
     expect(grantOf(first, 'new')).to.deep.equal({ granted: 0, reserved: 1 });
     const second = exchange(first, 'new');
     expect(grantOf(second, 'new')).to.deep.equal({ granted: 1, reserved: 1 });
-    expect(grantOf(exchange(second, 'new'), 'new'), 'the rest of the room is for others').to.deep.equal({
+    expect(grantOf(exchange(second, 'new'), 'new'), 'the rest of the reserve is for others').to.deep.equal({
       granted: 1,
       reserved: 1,
     });
@@ -56,6 +56,18 @@ describe('planned exchange of grants', () => {
     let server: ServerGrants = { version: 1, grants: [old] };
     for (let round = 0; round < 2; round++) server = exchange(server, 'new', 200);
     expect(grantOf(server, 'new').granted).to.equal(budget - 4 - 24 - 4);
+  });
+
+  it('a process without requests keeps two connections for its next ones while another process wants all', () => {
+    const [idle, busy] = ['idle', 'busy'].map(holder => ({ ...killed, holder, granted: 30 })) as [Grant, Grant];
+    const after = exchange({ version: 1, grants: [idle, { ...busy, wanted: 200 }] }, 'idle', 0);
+    expect(grantOf(after, 'idle').granted).to.equal(2);
+  });
+
+  it('connections to the control database leave a third of a small budget to tenants', () => {
+    let server: ServerGrants = { version: 1, grants: [] };
+    for (let round = 0; round < 4; round++) server = exchange(server, 'first', 20, { budget: 10, base: 12 });
+    expect(grantOf(server, 'first')).to.deep.equal({ granted: 3, reserved: 6 });
   });
 
   it('two services that start beside the grant of a killed one do not take more than the budget', () => {

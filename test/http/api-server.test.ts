@@ -16,7 +16,7 @@ describe('HTTP server of the API', () => {
   let url: string;
 
   beforeEach(() => listen());
-  afterEach(() => api.http.closeAllConnections());
+  afterEach(() => api.http.close().closeAllConnections());
 
   async function listen(limits?: Parameters<typeof createApiServer>[0]['limits']): Promise<void> {
     api = createApiServer({

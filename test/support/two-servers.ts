@@ -1,0 +1,112 @@
+import { rm } from 'node:fs/promises';
+import { expect } from 'chai';
+import { databaseUrl } from '../../src/control/server-urls.ts';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
+import type { ListedDatabase } from '../../src/operator/databases/list-databases.ts';
+import { withConnection } from '../../src/postgres/connection.ts';
+import type { ScriptResult } from './command-line.ts';
+import { runCommand } from './run-command.ts';
+import { makeServerFolder } from './server-folder.ts';
+import { postgresUrl } from './test-server.ts';
+import { createWorld, type World } from './world.ts';
+
+/** A world with another PostgreSQL server, `second`, to which its tenants can be moved. */
+export class TwoServers {
+  readonly world: World;
+  readonly #second: EmbeddedPostgres;
+  readonly #folder: string;
+
+  private constructor(world: World, second: EmbeddedPostgres, folder: string) {
+    this.world = world;
+    this.#second = second;
+    this.#folder = folder;
+  }
+
+  /** @param environment environment variables of the service and of commands */
+  static async start(environment: Record<string, string>): Promise<TwoServers> {
+    const folder = await makeServerFolder('second');
+    const [world, second] = await Promise.all([
+      createWorld(environment),
+      startEmbeddedPostgres(folder, { settings: ['fsync=off', 'max_connections=50'] }),
+    ]);
+    // The rights that a provider of PostgreSQL gives: moves run with them on one side, as superuser on the other.
+    await withConnection(second.url, async client => {
+      await client.query(`create role operator login createdb createrole password 'secret'`);
+      await client.query('create database operator owner operator');
+    });
+    const servers = new TwoServers(world, second, folder);
+    const url = databaseUrl(second.url, 'operator', { user: 'operator', password: 'secret' });
+    await servers.runWell(['server', 'add', 'second'], url);
+    return servers;
+  }
+
+  async close(): Promise<void> {
+    await this.world.close();
+    await this.#second.leave();
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+
+  run(args: string[], input = ''): Promise<ScriptResult> {
+    return runCommand('scripts/tenant.ts', args, this.world.environment, input);
+  }
+
+  /** Runs a command that must succeed. @returns what it prints */
+  async runWell(args: string[], input = ''): Promise<string> {
+    const { code, stdout, stderr } = await this.run(args, input);
+    expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
+    return stdout;
+  }
+
+  /** Moves a tenant with a command. @returns what it prints at its end */
+  async move(...args: string[]): Promise<Record<string, unknown>> {
+    const stdout = await this.runWell(['move', ...args, '--pause', '60', '--json']);
+    return JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
+  }
+
+  /** Returns the databases of a tenant, as operators list them. */
+  async databases(slug = 'acme'): Promise<ListedDatabase[]> {
+    return JSON.parse(await this.runWell(['databases', slug, '--json']));
+  }
+
+  /** Returns the server and the state of each database of a tenant. */
+  async states(slug = 'acme'): Promise<string[]> {
+    return (await this.databases(slug)).map(({ server, state }) => `${server} ${state}`).sort();
+  }
+
+  /** Returns the name of the server that serves a tenant. */
+  async serverOf(slug = 'acme'): Promise<string> {
+    return (await this.#current(slug)).server;
+  }
+
+  /** Returns the name of the server to which a tenant can be moved. */
+  async otherServer(slug = 'acme'): Promise<string> {
+    return (await this.serverOf(slug)) === 'second' ? 'default' : 'second';
+  }
+
+  /** Returns the superuser's URL of the database that serves a tenant. */
+  async currentUrl(slug = 'acme'): Promise<string> {
+    const { server, database } = await this.#current(slug);
+    return databaseUrl(this.#urlOf(server), database);
+  }
+
+  /** Returns which databases and login roles of tenants, or of this name, a server has. Each name is there once. */
+  namesOn(server: string, name = '[a-z0-9_]+_tenant_[0-9]+'): Promise<string[]> {
+    return withConnection(this.#urlOf(server), async client => {
+      const { rows } = await client.query<{ name: string }>(
+        `select name from (select datname as name from pg_database union select rolname from pg_roles) as names
+          where name ~ ('^(' || $1 || ')$') order by name`,
+        [name],
+      );
+      return rows.map(row => row.name);
+    });
+  }
+
+  #urlOf(server: string): string {
+    return server === 'second' ? this.#second.url : postgresUrl();
+  }
+
+  async #current(slug: string): Promise<ListedDatabase> {
+    const current = (await this.databases(slug)).find(({ state }) => state === 'current');
+    return current ?? expect.fail(`${slug} has no database`);
+  }
+}
