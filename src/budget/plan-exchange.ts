@@ -119,8 +119,8 @@ function startRoomOf(budget: number): number {
 }
 
 /**
- * Connections of the room that no grant takes on the server of the control database: a process whose turn it is
- * (`EntryTurn`) has one there without a grant.
+ * Connections of the room that no grant takes on the server of the control database: the process with the entry
+ * lock (`EntryLock`) has one there without a grant.
  */
 function entriesOf(room: number): number {
   return Math.ceil(room / 2);

@@ -12,8 +12,8 @@ import { headFingerprint, headObjects } from '../schema/template-fingerprint.ts'
 import { canonicalTextSettings } from '../table-checksums.ts';
 import { ArchiveFault } from './archive/archive-fault.ts';
 import { createKeyring, type Keyring, readKeys } from './data-keys.ts';
-import { withBackupLease } from './lease.ts';
-import { type LedgerEntry, readNewest, recordProof } from './ledger.ts';
+import { withBackupLock } from './backup-lock.ts';
+import { type LedgerEntry, readNewest, recordDrill } from './ledger.ts';
 import { loadArchive } from './load-archive.ts';
 import { openArchive } from './open-archive.ts';
 import { dropScratchDatabases, withScratchDatabase } from './scratch-database.ts';
@@ -47,7 +47,7 @@ export async function drillArchives(
   count: number,
   { onStart, onOutcome }: Observers = {},
 ): Promise<DrillOutcome[]> {
-  return withBackupLease(installation.controlUrl, 'drill', async control => {
+  return withBackupLock(installation.controlUrl, 'drill', async control => {
     const archives = await chooseArchives(control, target, count);
     if (archives.length === 0)
       throw new OperatorError('There is no archive of a tenant. Make one: npx backoffice backup run --all');
@@ -107,11 +107,11 @@ async function drill(
       await withConnection(url, load, { settings: canonicalTextSettings });
       await bringToHead(installation, server, adminUrl, url);
     });
-    await recordProof(control, id, null);
+    await recordDrill(control, id, null);
     return { slug, file, state: 'proved', rows, ms: ms(), error: null };
   } catch (error) {
     const message = errorText(error);
-    if (error instanceof ArchiveFault) await recordProof(control, id, message);
+    if (error instanceof ArchiveFault) await recordDrill(control, id, message);
     return { slug, file, state: 'failed', rows, ms: ms(), error: message };
   }
 }

@@ -12,7 +12,7 @@ import { scramVerifier } from '../../postgres/scram.ts';
 import { ensureTemplate, migrationSettings, tenantGroup } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import type { TenantDatabase } from './database-store.ts';
-import { isOwnRole, type RoleOwners, roleComment, warmStamp } from './role-stamp.ts';
+import { isOwnRole, type RoleOwners, roleComment, warmMark } from './role-owner.ts';
 
 type Access = Pick<Installation, 'servers' | 'secrets' | 'control'>;
 
@@ -29,7 +29,7 @@ export async function createDatabase(
 ): Promise<void> {
   const adminUrl = servers.adminUrl(server);
   const isAtHead = version === undefined || version === (await tenantHead());
-  const owners = { guid, warm: await warmStamp(control) };
+  const owners = { guid, warm: await warmMark(control) };
   await withConnection(adminUrl, async admin => {
     await ensureTemplate(server, adminUrl); // makes the group of the role
     const isWarm = await requireOwnNames(admin, { server, database, role }, owners);

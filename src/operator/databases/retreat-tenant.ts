@@ -1,7 +1,7 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { closedStamp } from './database-guard.ts';
+import { closedStamp } from './database-stamp.ts';
 import { readCurrent, readDatabases } from './database-store.ts';
 import { readStamp } from './drop-database.ts';
 import { hasFence } from './fence.ts';

@@ -3,7 +3,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { errorText } from '../error-text.ts';
-import { RunReplacedError } from './database-guard.ts';
+import { RunReplacedError } from './database-stamp.ts';
 import { type DatabaseGoal, type DatabaseStep, databaseProtocol } from './database-protocol.ts';
 import { DatabaseRun } from './database-run.ts';
 import { beginEpoch, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';

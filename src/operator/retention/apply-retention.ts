@@ -3,7 +3,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { createKeyring, readKeys } from '../backup/data-keys.ts';
-import { withBackupLease } from '../backup/lease.ts';
+import { withBackupLock } from '../backup/backup-lock.ts';
 import { readLedger } from '../backup/ledger.ts';
 import type { BackupTarget } from '../backup/targets/backup-target.ts';
 import { errorText } from '../error-text.ts';
@@ -63,7 +63,7 @@ export async function applyRetention(
   { onStart, onOutcome, signal }: Observers = {},
 ): Promise<RetentionReport> {
   const startedAt = performance.now();
-  return withBackupLease(installation.controlUrl, 'retention', async control => {
+  return withBackupLock(installation.controlUrl, 'retention', async control => {
     const candidates = await findDueTenants(installation, control, slugs, await readTime(control));
     onStart?.(candidates.length);
     const report: RetentionReport = { tenants: candidates.length, failed: 0, rows: 0, ms: 0 };

@@ -6,7 +6,7 @@ import { Tenant } from '../../../src/control/fleet-entities.ts';
 import { owners } from '../../../src/control/secret-box.ts';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../../src/embedded/postgres.ts';
-import { closedStamp } from '../../../src/operator/databases/database-guard.ts';
+import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import type { DatabaseStep } from '../../../src/operator/databases/database-protocol.ts';
 import type { ListedDatabase } from '../../../src/operator/databases/list-databases.ts';
 import { moveTenant } from '../../../src/operator/databases/move-tenant.ts';

@@ -3,31 +3,31 @@ import { lockSpaces } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
 
-const leases = {
+const locks = {
   archives: { key: 0, noun: 'backup run' },
   drill: { key: 1, noun: 'drill' },
   retention: { key: 2, noun: 'removal of old rows' },
 } as const;
 
 /**
- * Runs `work` while no other process has the same lease. The lease ends with the connection, also when this process is
- * killed. `work` writes the ledger on that connection, so a process that has lost its lease cannot go on.
- * @param lease `archives`: files are written or removed, or data keys are sealed again; `drill`: scratch databases are
+ * Runs `work` while no other process has the same lock. The lock ends with the connection, also when this process is
+ * killed. `work` writes the ledger on that connection, so a process that has lost its lock cannot go on.
+ * @param lock `archives`: files are written or removed, or data keys are sealed again; `drill`: scratch databases are
  *   made; `retention`: old rows are removed from tenants
- * @throws {OperatorError} when another process has the lease
+ * @throws {OperatorError} when another process has the lock
  */
-export function withBackupLease<T>(
+export function withBackupLock<T>(
   controlUrl: string,
-  lease: keyof typeof leases,
+  lock: keyof typeof locks,
   work: (control: Queryable) => Promise<T>,
 ): Promise<T> {
   return withConnection(controlUrl, async client => {
     const { rows } = await client.query<{ locked: boolean }>('select pg_try_advisory_lock($1, $2) as locked', [
       lockSpaces.backup,
-      leases[lease].key,
+      locks[lock].key,
     ]);
     if (!rows[0]?.locked) {
-      const { noun } = leases[lease];
+      const { noun } = locks[lock];
       throw new OperatorError(`Another ${noun} is in progress: nothing was changed. Wait until it has ended`);
     }
     return work(shareConnection(client));
