@@ -64,7 +64,7 @@ export function planExchange(situation: Situation): Plan {
     divided,
   );
   const share = shares.get(holder) ?? 0;
-  /** Below zero when a command uses the room, or a new process has brought a smaller budget. */
+  /** Negative while a command uses the room, or after a process with a smaller budget has joined. */
   const free = smallest - room - allReserved - allGranted;
   const missing = sum(others, grant => Math.max(0, (shares.get(grant.holder) ?? 0) - grant.granted));
 

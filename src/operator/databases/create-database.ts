@@ -50,8 +50,8 @@ function openPassword(secrets: SecretBox, sealed: Buffer | null, guid: string): 
 }
 
 /**
- * Checks that nobody else has these names.
- * @returns true if the role exists, and is own: that of a warm database
+ * Checks that the names of a database and its role are free, or belong to one of these owners.
+ * @returns true if the role exists: that of a warm database
  * @throws {OperatorError} when the role, or a database without a role, belongs to another tenant or installation
  */
 export async function requireOwnNames(

@@ -9,8 +9,8 @@ import { type RunContext, type RunObservers, runDatabases } from './run-database
 import { withTenant } from './with-tenant.ts';
 
 /**
- * Puts a tenant back into service, with the database that it has, whose run has ended behind the fence. Changes nothing
- * for a tenant without a fence.
+ * Serves a tenant again from its current database, after a run has failed or was killed behind the fence. Changes
+ * nothing for a tenant without a fence.
  * @throws {OperatorError} when another command works on the tenant
  */
 export async function retreatTenant(installation: Installation, slug: string): Promise<void> {

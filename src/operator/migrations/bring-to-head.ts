@@ -116,7 +116,7 @@ async function bringStateToHead(
       throw error;
     }
   }
-  // The statements of a run that was killed may have gone on until now.
+  // A killed run had changed the database after its state was read: its last statements went on without it.
   if (found) await bringStateToHead(run, tenant, database, found);
   return pending.length > 0;
 }
