@@ -45,7 +45,7 @@ interface OpenDatabases {
 /** Leads to a server. */
 type ServerOf = Pick<TenantRecord, 'serverIdentity' | 'databaseUrl'>;
 
-/** Maximum delay of a stop by other processes that have the entry lock, and by a control database that does not answer. */
+/** Maximum delay of a stop by other holders of the entry lock, and by a control database that does not respond. */
 const maxLeaveMs = 1_000;
 
 /** The connection budget of each server, and the grant of this process in it. */

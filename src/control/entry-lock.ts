@@ -9,14 +9,14 @@ const maxWaitMs = 30_000;
 const pollMs = 20;
 
 /**
- * The lock under which a process has one connection to a control database without a grant: before its first grant, after
- * it has returned the last one, or for a command that takes no part in the connection budget. One process of a machine
- * at a time has the lock, so they need no more room than the budget keeps for that (`planExchange`).
+ * The lock under which a process has one connection to a control database without a grant: before its first grant,
+ * after it has returned the last one, or for a command that takes no part in the connection budget. One process of a
+ * machine at a time has the lock, so they need no more room than the budget keeps for that (`planExchange`).
  *
  * The holder listens on an abstract Unix socket (unix(7)): no two processes can, and the kernel releases the lock of a
  * process that dies. After 30 s a process goes on without the lock: one that stands still, or a program that has taken
- * the name, delays the others and stops none of them. Elsewhere than on Linux there are no such sockets, and there is no
- * lock. A container counts as a machine.
+ * the name, delays the others and stops none of them. Other systems than Linux have no such sockets, and no lock. A
+ * container counts as a machine.
  */
 export class EntryLock {
   readonly #path: string;

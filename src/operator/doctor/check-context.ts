@@ -13,7 +13,7 @@ export interface CheckContext {
   control: ControlFacts;
   /** The databases and roles of the server. */
   facts: ServerFacts;
-  /** The guid of the tenant whose data lies in a database that is recorded for no tenant, by the name of the database. */
+  /** The guid of the tenant whose data an orphan database has, by the name of the database. */
   orphanIdentities: ReadonlyMap<string, string>;
   secrets: SecretBox;
   /** Adds a finding. */
