@@ -1,6 +1,6 @@
 import type { Deadline } from '../deadline.ts';
 import { problem } from '../errors.ts';
-import { type WaiterKeys, WaiterGroups } from './waiter-groups.ts';
+import { WaiterGroups, type WaiterKeys } from './waiter-groups.ts';
 
 /** The requester of a password hash. `network` is an IPv4 address or an IPv6 network. */
 export interface HashRequester extends WaiterKeys {

@@ -2,7 +2,7 @@ import type { BackgroundTasks } from '../background-tasks.ts';
 import type { ControlDatabase } from '../control/database.ts';
 import { Problem } from '../errors.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
-import { type LeasedImport, createImportQueue, type ImportQueue, renewalMs } from './import-queue.ts';
+import { createImportQueue, type ImportQueue, type LeasedImport, renewalMs } from './import-queue.ts';
 import { runImport } from './run-import.ts';
 
 /** Runs the imports of all tenants that this process leases. */

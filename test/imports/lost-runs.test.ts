@@ -107,11 +107,11 @@ describe('imports whose process or queue entry is lost', () => {
     await leave(world.globex, 902, 0);
     await control('update unfinished_imports set holder = null where import_id = 902');
     const [first, second] = [randomUUID(), randomUUID()].map(holder => createImportQueue(world.control, holder));
-    expect(await first?.claim(1), 'while it runs another').to.equal(undefined);
-    const claimed = await first?.claim(0);
+    expect(await first?.lease(1), 'while it runs another').to.equal(undefined);
+    const claimed = await first?.lease(0);
     expect(claimed).to.include({ importId: 901, lostRuns: 1 });
-    expect(await second?.claim(3), 'which was never lost').to.include({ importId: 902, lostRuns: 0 });
+    expect(await second?.lease(3), 'which was never lost').to.include({ importId: 902, lostRuns: 0 });
     if (claimed) await first?.postpone(claimed, 0);
-    expect(await second?.claim(0), 'an orderly end does not count').to.include({ importId: 901, lostRuns: 1 });
+    expect(await second?.lease(0), 'an orderly end does not count').to.include({ importId: 901, lostRuns: 1 });
   });
 });

@@ -5,7 +5,7 @@ import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
 import { addChecksums, emptyChecksum, type TableChecksum } from '../table-checksums.ts';
 import { appendOnlyTables, type DataTable } from '../tenant-tables.ts';
 import { changeInEpoch } from './database-stamp.ts';
-import { compareRows, copyRows, type CopyEnds, type TablePart, withoutTriggers } from './replace-tables.ts';
+import { type CopyEnds, compareRows, copyRows, type TablePart, withoutTriggers } from './replace-tables.ts';
 
 /** An append-only table whose rows are numbered by a sequence. */
 export interface NumberedTable extends DataTable {

@@ -10,12 +10,12 @@ import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './c
 import { changeInEpoch } from './database-stamp.ts';
 import { describe, findMissing } from './missing-data.ts';
 import {
+  type CopyEnds,
   compareRows,
   copyRows,
   copySequences,
   replaceTables,
   requireSameTables,
-  type CopyEnds,
   truncate,
   withoutTriggers,
 } from './replace-tables.ts';

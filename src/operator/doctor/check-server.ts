@@ -19,9 +19,9 @@ import { checkTenantRole } from './check-tenant-role.ts';
 import { checkTenants } from './check-tenants.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
+import { readOrphanIdentities } from './orphan-identities.ts';
 import { checksDigest, evidenceSettings, readServerEvidence, tenantEvidence } from './server-evidence.ts';
 import { readServerFacts, type ServerFacts } from './server-facts.ts';
-import { readOrphanIdentities } from './orphan-identities.ts';
 
 interface Options {
   /** Which tenant databases are checked inside. */
