@@ -2,7 +2,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Config } from './config.ts';
 import type { ControlDatabase } from './control/database.ts';
-import { EntryTurn } from './control/entry-turn.ts';
+import { EntryLock } from './control/entry-lock.ts';
 import { type BudgetMember, newProcess, type ProcessIdentity } from './control/process-identity.ts';
 import { createSecretBox, type SecretBox } from './control/secret-box.ts';
 import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
@@ -37,7 +37,7 @@ export interface Installation extends InstallationAccess {
 
 /**
  * Opens the configured control database. If none is configured, starts or joins the embedded PostgreSQL. With a kind,
- * it waits for the turn to connect, and keeps it until the first connections are granted.
+ * it waits for the entry lock to connect, and keeps it until the first connections are granted.
  * @param kind of the process; without it, the process takes no part in the connection budget
  */
 export async function openInstallation(config: Config, kind?: ProcessIdentity['kind']): Promise<Installation> {
@@ -46,8 +46,8 @@ export async function openInstallation(config: Config, kind?: ProcessIdentity['k
   const { closeIdleConnections, openControlDatabase } = await import('./control/database.ts');
   // One connection, which asks for more. The start on an embedded PostgreSQL comes before the budget.
   const maxControl = (): number => (access.embedded ? config.controlConnections : 1);
-  const member = kind && { process: newProcess(kind), maxControl, entry: new EntryTurn(access.controlUrl) };
-  await member?.entry.take();
+  const member = kind && { process: newProcess(kind), maxControl, entry: new EntryLock(access.controlUrl) };
+  await member?.entry.acquire();
   const control = openControlDatabase(access.controlUrl, config.controlConnections, member);
   return {
     ...access,

@@ -32,7 +32,7 @@ import { ResponseCache } from './response-cache/response-cache.ts';
 import { WriteMonitor } from './response-cache/write-monitor.ts';
 import { startTracing } from './tracing/start-tracing.ts';
 import { SizeSampler } from './usage/size-sampler.ts';
-import { UsageLedger } from './usage/usage-ledger.ts';
+import { UsageRecorder } from './usage/usage-recorder.ts';
 import { createUsageStore } from './usage/usage-store.ts';
 
 export interface ServiceOptions {
@@ -95,7 +95,7 @@ export async function createServices({
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
   const heads = { tenant: await tenantHead(), control: await controlHead() };
   const usageStore = createUsageStore(control, process, randomUUID());
-  const ledger = new UsageLedger({ store: usageStore, log, now: now ?? Date.now });
+  const recorder = new UsageRecorder({ store: usageStore, log, now: now ?? Date.now });
   const databases = await openDatabases({
     config,
     installation,
@@ -103,11 +103,11 @@ export async function createServices({
     heads,
     feed,
     directory,
-    onUsed: (guid, ms) => ledger.addDatabaseTime(guid, ms),
+    onUsed: (guid, ms) => recorder.addDatabaseTime(guid, ms),
     log,
   });
   await feed.start();
-  await ledger.start();
+  await recorder.start();
   const writeMonitor = new WriteMonitor({ control, controlUrl, databases, log, now: clock });
   const responseCache = new ResponseCache({
     feed,
@@ -166,7 +166,7 @@ export async function createServices({
     metrics,
     countRequest: outcome => {
       metrics.count(outcome);
-      if (outcome.tenant) ledger.count(outcome.tenant.guid, outcome);
+      if (outcome.tenant) recorder.count(outcome.tenant.guid, outcome);
     },
     sizes,
     rateLimitStore,
@@ -181,7 +181,7 @@ export async function createServices({
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);
       await usage.stop();
       await sizes.stop();
-      await ledger.stop();
+      await recorder.stop();
       await writeMonitor.stop();
       await feed.stop();
       await closeIdleConnections(control, 1);

@@ -2,7 +2,7 @@ import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
 import { pascalCase } from '../casing.ts';
 import type { ControlDatabase } from '../control/database.ts';
-import { queryList } from '../control/tenant-turns.ts';
+import { queryList } from '../control/tenant-queues.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { guid, limit, longId, queryId, text, timestamp } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';

@@ -62,10 +62,10 @@ async function identify(claims: AccessClaims, tenant: TenantRecord, directory: D
   const found = await findUser(directory, tenant, session.userId);
   if (!found || found.user.guid !== claims.user_guid) throw invalidToken('user');
   const { user, role } = found;
-  const proof = { sessionId: claims.sid, tokenId: claims.jti, entityType: claims.entity_type };
+  const credentials = { sessionId: claims.sid, tokenId: claims.jti, entityType: claims.entity_type };
   // A permission counts only while the token carries it *and* the role grants it: revoking one takes effect at once.
   const permissions = new Set(claims.permissions.filter(permission => role.permissions.has(permission)));
-  const caller = Object.freeze({ ...toCaller(user, role, proof), permissions });
+  const caller = Object.freeze({ ...toCaller(user, role, credentials), permissions });
   return { tenant, session, user, role, caller, expiresAt: claims.exp };
 }
 
@@ -86,8 +86,8 @@ async function identifyLegacy(
   requireLegacyTokens(tenant);
   const hash = hashOfLegacyToken(token ?? '') ?? '';
   const { entityType } = legacyToken;
-  const proof = { sessionId: '', legacyTokenHash: hash, tokenId: hash.slice(0, 16), entityType };
-  const caller = await loadCaller(directory, tenant, legacyToken.userId, proof);
+  const credentials = { sessionId: '', legacyTokenHash: hash, tokenId: hash.slice(0, 16), entityType };
+  const caller = await loadCaller(directory, tenant, legacyToken.userId, credentials);
   if (!caller) throw invalidToken('user');
   usage.count(hash);
   return caller;
@@ -101,13 +101,13 @@ export async function loadCaller(
   directory: Directory,
   tenant: TenantRecord,
   userId: number,
-  proof: Proof,
+  credentials: Credentials,
 ): Promise<Caller | undefined> {
   const found = await findUser(directory, tenant, userId);
-  return found && toCaller(found.user, found.role, proof);
+  return found && toCaller(found.user, found.role, credentials);
 }
 
-type Proof = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'tokenId' | 'entityType'>;
+type Credentials = Pick<Caller, 'sessionId' | 'legacyTokenHash' | 'tokenId' | 'entityType'>;
 
 async function findUser(
   directory: Directory,
@@ -120,9 +120,9 @@ async function findUser(
   return role && { user, role };
 }
 
-function toCaller(user: UserRecord, role: RoleRecord, proof: Proof): Caller {
+function toCaller(user: UserRecord, role: RoleRecord, credentials: Credentials): Caller {
   return {
-    ...proof,
+    ...credentials,
     userId: user.id,
     userGuid: user.guid,
     firstName: user.firstName,
@@ -143,7 +143,7 @@ export function requireLegacyTokens({ features, isIsolated }: Pick<TenantRecord,
 const deprecatedSince = new Date('2026-11-21T00:00:00Z');
 const sunset = new Date('2027-12-31T23:59:59Z');
 
-/** Announces to API clients that legacy tokens are deprecated, and when they end (RFC 9745, RFC 8594). */
+/** Sends headers which say that legacy tokens are deprecated, and when they end (RFC 9745, RFC 8594). */
 export function setSunsetHeaders(ctx: Context): void {
   ctx.set({ Deprecation: `@${deprecatedSince.getTime() / 1_000}`, Sunset: sunset.toUTCString() });
 }

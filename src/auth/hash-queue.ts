@@ -1,6 +1,6 @@
 import type { Deadline } from '../deadline.ts';
 import { problem } from '../errors.ts';
-import { type WaiterKeys, WaiterTurns } from './waiter-turns.ts';
+import { WaiterGroups, type WaiterKeys } from './waiter-groups.ts';
 
 /** The requester of a password hash. `network` is an IPv4 address or an IPv6 network. */
 export interface HashRequester extends WaiterKeys {
@@ -22,9 +22,9 @@ interface Waiter extends HashRequester {
  * flood one tenant can delay it for longer. A waiter whose client leaves is removed.
  */
 export class HashQueue {
-  readonly #byNetwork = new WaiterTurns<Waiter>('network');
-  readonly #byTenant = new WaiterTurns<Waiter>('tenant');
-  #isTurnByNetwork = true;
+  readonly #byNetwork = new WaiterGroups<Waiter>('network');
+  readonly #byTenant = new WaiterGroups<Waiter>('tenant');
+  #isNetworkNext = true;
   readonly #maxLength: number;
   #length = 0;
 
@@ -63,12 +63,12 @@ export class HashQueue {
 
   /** Starts the next waiter. @returns false when there is none */
   startNext(): boolean {
-    const waiter = (this.#isTurnByNetwork ? this.#byNetwork : this.#byTenant).next;
+    const waiter = (this.#isNetworkNext ? this.#byNetwork : this.#byTenant).next;
     if (!waiter) return false;
-    this.#isTurnByNetwork = !this.#isTurnByNetwork;
+    this.#isNetworkNext = !this.#isNetworkNext;
     this.#remove(waiter);
-    this.#byNetwork.endTurn(waiter);
-    this.#byTenant.endTurn(waiter);
+    this.#byNetwork.rotate(waiter);
+    this.#byTenant.rotate(waiter);
     waiter.start();
     return true;
   }

@@ -22,10 +22,10 @@ export function encodeRefreshToken(
   tenantGuid: string,
   secrets: SecretBox,
 ): string {
-  const head = Buffer.alloc(idBytes + generationBytes);
-  head.write(sessionId.replaceAll('-', ''), 'hex');
-  head.writeUInt32BE(generation, idBytes);
-  return Buffer.concat([head, secrets.mac(purpose, tenantGuid, sessionId, String(generation))]).toString('base64url');
+  const prefix = Buffer.alloc(idBytes + generationBytes);
+  prefix.write(sessionId.replaceAll('-', ''), 'hex');
+  prefix.writeUInt32BE(generation, idBytes);
+  return Buffer.concat([prefix, secrets.mac(purpose, tenantGuid, sessionId, String(generation))]).toString('base64url');
 }
 
 /** Decodes a refresh token. Returns undefined unless this service issued it for this tenant. */

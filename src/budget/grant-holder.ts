@@ -36,7 +36,7 @@ const maxAttempts = 4;
  *     The same holds for the connections to the control database and `reserved`, which only grows. A process has
  *     one of them without a grant before its first exchange is confirmed, and from the removal of its grant until its
  *     end; the others leave room for that (`planExchange`). The processes of one machine are in this state one at a
- *     time (`EntryTurn`). Assumes that those of several machines seldom are at the same moment: each further one is
+ *     time (`EntryLock`). Assumes that those of several machines seldom are at the same moment: each further one is
  *     above the budget. So is one whose grant was removed during a pause, until its next exchange is confirmed.
  * I3: Another process removes a grant only when its owner can open no connection and none exists, and never lowers it.
  *     1. An owner opens connections for `freshMs` after its last confirmed exchange began. The other process has seen

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { findStatement, type GrantStore, type ProcessConnection } from '../control/connection-grants.ts';
-import type { EntryTurn } from '../control/entry-turn.ts';
+import type { EntryLock } from '../control/entry-lock.ts';
 import type { TenantRecord } from '../control/records.ts';
 import { serverAddress } from '../postgres/server-address.ts';
 import { type BudgetUsage, ConnectionBudget } from './connection-budget.ts';
@@ -28,8 +28,8 @@ export interface ServerBudgetsOptions {
 
 interface Sharing {
   store: GrantStore;
-  /** The turn to have a connection without a grant. */
-  entry?: EntryTurn | undefined;
+  /** The lock under which a process has a connection without a grant. */
+  entry?: EntryLock | undefined;
   log: Logger;
   /** Finds tenants by the names of their databases. */
   findTenants: (databases: readonly string[]) => Promise<TenantRecord[]>;
@@ -45,10 +45,10 @@ interface OpenDatabases {
 /** Leads to a server. */
 type ServerOf = Pick<TenantRecord, 'serverIdentity' | 'databaseUrl'>;
 
-/** Maximum delay of a stop by other processes that have the turn, and by a control database that does not answer. */
+/** Maximum delay of a stop by other holders of the entry lock, and by a control database that does not respond. */
 const maxLeaveMs = 1_000;
 
-/** The connection budget of each server, and the part of this process in it. */
+/** The connection budget of each server, and the grant of this process in it. */
 export class ServerBudgets {
   readonly #options: ServerBudgetsOptions;
   readonly #databases: OpenDatabases;
@@ -103,7 +103,7 @@ export class ServerBudgets {
     await Promise.all([...this.#loops.values()].map(loop => loop.stop()));
     // If that fails, the other processes find after some seconds that this one is gone.
     const { store, entry } = this.#options.sharing ?? {};
-    if (entry && !(await entry.take(maxLeaveMs))) return;
+    if (entry && !(await entry.acquire(maxLeaveMs))) return;
     const left = store?.leave().catch(() => {});
     await Promise.race([left, delay(maxLeaveMs, undefined, { ref: false })]);
   }

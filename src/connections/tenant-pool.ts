@@ -6,8 +6,8 @@ import type { TenantClient } from './tenant-client.ts';
 
 const usageHalfLifeMs = 30_000;
 /**
- * Codes with which a connection to a database is refused that the tenant no longer has: it belongs to somebody else, is
- * gone, or refuses the login; or the fence of the tenant closed while a request waited for a connection.
+ * Error codes which say that the tenant may have another database now: the database of the pool belongs to another
+ * tenant, is gone or refuses the login, or the fence of the tenant closed while a request waited for a connection.
  */
 const leftStates = /^(TENANT_IDENTITY|3D000|28000|POOL_FENCED)$/;
 

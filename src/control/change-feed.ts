@@ -4,10 +4,10 @@ import { type Clock, processClock, type Timer } from '../clock.ts';
 import { connectionConfig } from '../postgres/connection.ts';
 import type { Announce } from './announcer.ts';
 import { type ChangeTopic, changeChannel } from './change-topics.ts';
-import { DeliveryProof, NotDeliveredError } from './delivery-proof.ts';
+import { DeliveryCheck, NotDeliveredError } from './delivery-check.ts';
 
 const heartbeatMs = 250;
-/** A revocation takes effect within 1 s, so the feed counts as current only for this time after the last proof. */
+/** A revocation takes effect within 1 s, so the feed counts as current only for this time after its last query. */
 const currentForMs = 900;
 const reconnectMs = 200;
 
@@ -21,8 +21,8 @@ interface ChangeFeedOptions {
   processId?: string;
   /** False while the connection may not be opened. Default: always true. */
   mayConnect?: () => boolean;
-  /** Interval of the proofs that notifications arrive, in ms; shortened in tests. */
-  deliveryProofMs?: number;
+  /** Interval of the checks that notifications arrive, in ms; shortened in tests. */
+  deliveryCheckMs?: number;
   /** Replaced in simulations, as is `createClient`. */
   clock?: Clock;
   createClient?: (config: pg.ClientConfig) => pg.Client;
@@ -38,9 +38,9 @@ type ChangeHandler = (key: string) => void;
  *
  *   1. `current` is true for 900 ms from the moment at which the last successful `select 1` of this connection was
  *      sent. A silent network therefore counts as down.
- *   2. PostgreSQL delivers pending notifications before it completes a response. So at each proof, this process has
- *      received every change whose commit had returned before the proof was sent.
- *   3. `DeliveryProof` proves that the connection receives notifications at all, after it was opened and every 10 s.
+ *   2. PostgreSQL delivers pending notifications before it completes a response. So when `select 1` succeeds,
+ *      this process has received every change whose commit had returned before that was sent.
+ *   3. `DeliveryCheck` proves that the connection receives notifications at all, after it was opened and every 10 s.
  *      If they do not arrive, the connection counts as lost.
  *   4. Changes that were committed between two connections are not received. So after each connect, every subscriber
  *      drops everything before `current` becomes true.
@@ -50,11 +50,11 @@ export class ChangeFeed {
   readonly #clock: Clock;
   readonly #handlers = new Map<string, ChangeHandler>();
   #client: pg.Client | undefined;
-  #delivery: DeliveryProof | undefined;
+  #delivery: DeliveryCheck | undefined;
   #timer: Timer | undefined;
   #provenAt = Number.NEGATIVE_INFINITY;
   #stopped = false;
-  /** False once the log says that the proof of delivery is missing. */
+  /** False once the log says that the check of delivery fails. */
   #isProven = true;
 
   constructor(options: ChangeFeedOptions) {
@@ -94,8 +94,8 @@ export class ChangeFeed {
   }
 
   async #connect(): Promise<void> {
-    const { url, announce, deliveryProofMs, processId, createClient = config => new pg.Client(config) } = this.#options;
-    const delivery = new DeliveryProof(announce, deliveryProofMs, this.#clock);
+    const { url, announce, deliveryCheckMs, processId, createClient = config => new pg.Client(config) } = this.#options;
+    const delivery = new DeliveryCheck(announce, deliveryCheckMs, this.#clock);
     const client = createClient({
       ...connectionConfig(url, 'change-feed', {}, processId),
       query_timeout: currentForMs,
@@ -141,8 +141,8 @@ export class ChangeFeed {
     this.#options.log.warn({ event: 'change_feed_lost' }, message);
   }
 
-  /** Logs when a busy connection pool cannot send the proof of delivery any more, and when it can again. */
-  #reportProof(isProven: boolean): void {
+  /** Logs when a busy connection pool cannot send the check of delivery any more, and when it can again. */
+  #reportDelivery(isProven: boolean): void {
     if (isProven === this.#isProven) return;
     this.#isProven = isProven;
     const { log } = this.#options;
@@ -174,7 +174,7 @@ export class ChangeFeed {
         if (delivery.due) delivery.send().catch(() => {}); // sent again with the next heartbeat
         const provenAt = await this.#prove(client, delivery);
         if (this.#client === client) this.#provenAt = provenAt;
-        this.#reportProof(delivery.current);
+        this.#reportDelivery(delivery.current);
       } else if (this.#options.mayConnect?.() ?? true) {
         await this.#connect();
         this.#isProven = true;
@@ -194,9 +194,9 @@ export class ChangeFeed {
 
   /**
    * Proves that the connection is alive, and that it has received every notification up to now.
-   * @returns the moment of the proof, by the clock of the feed
+   * @returns the moment of the check, by the clock of the feed
    */
-  async #prove(client: pg.Client, delivery: DeliveryProof): Promise<number> {
+  async #prove(client: pg.Client, delivery: DeliveryCheck): Promise<number> {
     const queriedAt = this.#clock.now();
     await client.query('select 1');
     delivery.check(queriedAt);

@@ -25,5 +25,5 @@ export const changeTopics = {
 } as const;
 export type ChangeTopic = (typeof changeTopics)[keyof typeof changeTopics];
 
-/** Topic of the nonces that prove the delivery of notifications (`DeliveryProof`). It has no subscriber. */
+/** Topic of the nonces that prove the delivery of notifications (`DeliveryCheck`). It has no subscriber. */
 export const deliveryTopic = 'delivery';

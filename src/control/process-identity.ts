@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import type { EntryTurn } from './entry-turn.ts';
+import type { EntryLock } from './entry-lock.ts';
 
 /** A running process of the installation. */
 export interface ProcessIdentity {
@@ -30,6 +30,6 @@ export interface BudgetMember {
   readonly process: ProcessIdentity;
   /** Returns the maximum connections of the pool of the control database at this moment. */
   maxControl: () => number;
-  /** The turn to have a connection without a grant. */
-  readonly entry: EntryTurn;
+  /** The lock under which a process has a connection without a grant. */
+  readonly entry: EntryLock;
 }

@@ -7,7 +7,7 @@ export interface QueuedImport {
 }
 
 /** An import that this process may run. */
-export interface ClaimedImport extends QueuedImport {
+export interface LeasedImport extends QueuedImport {
   readonly tenantGuid: string;
   /** Null when the process that received the file ended before it inserted the import. */
   readonly importId: number | null;
@@ -32,7 +32,7 @@ interface Sender {
 
 /**
  * The unfinished imports of all tenants, in the control database. A process holds a lease for each import whose file it
- * receives or that it runs. When the lease of a process ends, another one may claim the import.
+ * receives or that it runs. When the lease of a process ends, another one may lease the import.
  *
  * Leases only save attempts in vain. That an import is applied once follows from the lock and the state in the tenant's
  * database, so it does not depend on a clock.
@@ -41,15 +41,15 @@ export interface ImportQueue {
   /**
    * Adds an entry for a file that begins to arrive, and leases it.
    * @returns undefined when another request of the user with the same key sends a file, or a process was killed that
-   *   received one and its entry has not been claimed yet
+   *   received one and its entry has not been leased yet
    */
   begin(sender: Sender): Promise<QueuedImport | undefined>;
   /**
    * Stores which import the file of an entry is for.
-   * @returns false when another process has claimed the entry, because its lease had ended, and removed it
+   * @returns false when another process has leased the entry, because its lease had ended, and removed it
    */
   attach(queued: QueuedImport, importId: number): Promise<boolean>;
-  /** Gives an import whose file has arrived to the first process that claims it. */
+  /** Gives an import whose file has arrived to the first process that leases it. */
   release(queued: QueuedImport): Promise<void>;
   /**
    * Adds an import whose file has arrived: an earlier build may have received it.
@@ -59,11 +59,11 @@ export interface ImportQueue {
   /**
    * Leases the oldest entry that no process holds, of an active tenant of which no import is running. The file may not
    * have arrived. An import with lost runs, which may be the reason of their end, runs alone in its process: it is not
-   * claimed while others run, and newer ones wait for it.
+   * leased while others run, and newer ones wait for it.
    * @param running the imports that this process runs
    */
-  claim(running: number): Promise<ClaimedImport | undefined>;
-  /** Gives a claimed import back: it can be claimed again after `afterMs` milliseconds. */
+  lease(running: number): Promise<LeasedImport | undefined>;
+  /** Gives a leased import back: it can be leased again after `afterMs` milliseconds. */
   postpone(queued: QueuedImport, afterMs: number): Promise<void>;
   /** Removes an import that has ended. */
   remove(queued: QueuedImport): Promise<void>;
@@ -73,13 +73,13 @@ export interface ImportQueue {
 
 export const renewalMs = 3_000;
 /** Three renewals: one that is late or fails does not end it. */
-const lease = `interval '10 seconds'`;
+const leaseTime = `interval '10 seconds'`;
 /** A lease that is longer than any was written by a clock that has been set back since, and does not count. */
 const isLeased = (row: string) => `(${row}.leased_until > now() and ${row}.leased_until < now() + interval '1 minute')`;
 
 const beginText = `
   insert into unfinished_imports (tenant_id, user_id, session_id, legacy_token_hash, idempotency_key, holder, leased_until)
-  values ($1, $2, $3, decode($4, 'hex'), $5, $6, now() + ${lease})
+  values ($1, $2, $3, decode($4, 'hex'), $5, $6, now() + ${leaseTime})
       on conflict do nothing returning id::float8 as id`;
 const attachText = 'update unfinished_imports set import_id = $2 where id = $1 returning id';
 const releaseText = `
@@ -87,7 +87,7 @@ const releaseText = `
 const restoreText = `
   insert into unfinished_imports (tenant_id, import_id, arrived_at, leased_until) values ($1, $2, now(), now())
       on conflict do nothing returning id`;
-const claimText = `
+const leaseText = `
   with next as (
     select q.id, t.guid, q.lost_runs + (q.arrived_at is not null and q.holder is not null)::integer as lost_runs
       from unfinished_imports q join tenants t on t.id = q.tenant_id
@@ -97,7 +97,7 @@ const claimText = `
                          where o.tenant_id = q.tenant_id and o.arrived_at is not null and ${isLeased('o')}))
      order by q.created_at limit 1 for update of q skip locked)
   update unfinished_imports q
-     set holder = $1, leased_until = now() + ${lease}, lost_runs = next.lost_runs, arrived_at = coalesce(q.arrived_at, now())
+     set holder = $1, leased_until = now() + ${leaseTime}, lost_runs = next.lost_runs, arrived_at = coalesce(q.arrived_at, now())
     from next where q.id = next.id and (next.lost_runs = 0 or $2 = 0)
   returning q.id::float8 as id, q.import_id::float8 as "importId", next.guid as "tenantGuid", q.session_id as "sessionId",
     encode(q.legacy_token_hash, 'hex') as "legacyTokenHash", q.lost_runs as "lostRuns"`;
@@ -106,7 +106,7 @@ const postponeText = `
    where id = $1 and holder = $2`;
 const removeText = 'delete from unfinished_imports where id = $1';
 const renewText = `
-  update unfinished_imports set leased_until = now() + ${lease} where holder = $1 and id = any($2::bigint[])`;
+  update unfinished_imports set leased_until = now() + ${leaseTime} where holder = $1 and id = any($2::bigint[])`;
 
 /** @param holder identifies this process */
 export function createImportQueue(control: ControlDatabase, holder: string): ImportQueue {
@@ -131,10 +131,10 @@ export function createImportQueue(control: ControlDatabase, holder: string): Imp
     attach: async ({ id }, importId) => (await query('attach', attachText, [id, importId])).length > 0,
     release: queued => end('release', releaseText, queued),
     restore: async (tenantId, importId) => (await query('restore', restoreText, [tenantId, importId])).length > 0,
-    claim: async running => {
-      const [claimed] = await query<ClaimedImport>('claim', claimText, [holder, running]);
-      add(claimed);
-      return claimed;
+    lease: async running => {
+      const [leased] = await query<LeasedImport>('lease', leaseText, [holder, running]);
+      add(leased);
+      return leased;
     },
     postpone: (queued, afterMs) => end('postpone', postponeText, queued, holder, afterMs),
     remove: queued => end('remove', removeText, queued),

@@ -2,19 +2,19 @@ import type { BackgroundTasks } from '../background-tasks.ts';
 import type { ControlDatabase } from '../control/database.ts';
 import { Problem } from '../errors.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
-import { type ClaimedImport, createImportQueue, type ImportQueue, renewalMs } from './import-queue.ts';
+import { createImportQueue, type ImportQueue, type LeasedImport, renewalMs } from './import-queue.ts';
 import { runImport } from './run-import.ts';
 
-/** Runs the imports of all tenants that this process claims. */
+/** Runs the imports of all tenants that this process leases. */
 export interface ImportRunner {
   readonly queue: ImportQueue;
-  /** Begins to claim imports, also those that other processes left when they ended. */
+  /** Begins to lease imports, also those that other processes left when they ended. */
   start(): void;
-  /** Claims the next import now, because there may be one. */
+  /** Leases the next import now, because there may be one. */
   wake(): void;
   /** Runs an import that has not ended, also if the queue lacks it. Returns at once. */
   resume(tenantId: number, importId: number): void;
-  /** Claims no more imports. The running ones stop at their next batch of rows; another process runs them again. */
+  /** Leases no more imports. The running ones stop at their next batch of rows; another process runs them again. */
   stop(): void;
 }
 
@@ -27,7 +27,7 @@ interface ImportRunnerOptions extends ContextServices {
 
 /** Of different tenants: a tenant runs one at a time. More wait, because each holds a connection and memory. */
 const maxRunning = 4;
-/** An import of a killed process is claimed after its lease of 10 s, so it goes on within 15 s. */
+/** An import of a killed process is leased after its lease of 10 s, so it goes on within 15 s. */
 const pollMs = 5_000;
 /** When an import is tried again that another process is running, or that failed. */
 const retryMs = 5_000;
@@ -35,49 +35,49 @@ const retryMs = 5_000;
 export function createImportRunner(options: ImportRunnerOptions): ImportRunner {
   const { control, background, processId } = options;
   const queue = createImportQueue(control, processId);
-  const running = new Set<ClaimedImport>();
+  const running = new Set<LeasedImport>();
   const timers: NodeJS.Timeout[] = [];
   let isStopping = false;
-  let isClaiming = false;
+  let isLeasing = false;
   let isWoken = false;
 
-  const run = async (claimed: ClaimedImport): Promise<void> => {
+  const run = async (leased: LeasedImport): Promise<void> => {
     let isEnded = false;
     try {
-      isEnded = await runImport(options, claimed, () => isStopping);
+      isEnded = await runImport(options, leased, () => isStopping);
     } catch (error) {
       if (!isUnserved(error)) throw error;
     } finally {
-      running.delete(claimed);
-      await (isEnded ? queue.remove(claimed) : queue.postpone(claimed, isStopping ? 0 : retryMs));
+      running.delete(leased);
+      await (isEnded ? queue.remove(leased) : queue.postpone(leased, isStopping ? 0 : retryMs));
       wake();
     }
   };
-  const claim = async (): Promise<void> => {
+  const lease = async (): Promise<void> => {
     while (!isStopping && running.size < maxRunning) {
       if ([...running].some(({ lostRuns }) => lostRuns > 0)) return; // it runs alone
-      const claimed = await queue.claim(running.size);
-      if (!claimed) return;
-      running.add(claimed);
-      if (!background.run('import', () => run(claimed))) running.delete(claimed);
+      const leased = await queue.lease(running.size);
+      if (!leased) return;
+      running.add(leased);
+      if (!background.run('import', () => run(leased))) running.delete(leased);
     }
   };
-  const claimWhileWoken = async (): Promise<void> => {
-    isClaiming = true;
+  const leaseWhileWoken = async (): Promise<void> => {
+    isLeasing = true;
     try {
       while (isWoken) {
         isWoken = false;
-        await claim();
+        await lease();
       }
     } catch {
       // The control database cannot be used, which its other users log. The next poll tries again.
     } finally {
-      isClaiming = false;
+      isLeasing = false;
     }
   };
   const wake = (): void => {
     isWoken = true;
-    if (!isClaiming) void claimWhileWoken();
+    if (!isLeasing) void leaseWhileWoken();
   };
   return {
     queue,

@@ -5,7 +5,7 @@ import type { ResourceDefinition } from '../resources/rest/resource-definition.t
 import { changeInBackground } from '../tenancy/change-in-background.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import { applyFile, fileError } from './apply-file.ts';
-import type { ClaimedImport } from './import-queue.ts';
+import type { LeasedImport } from './import-queue.ts';
 import {
   beginImport,
   finishImport,
@@ -32,11 +32,11 @@ const maxLostRuns = 2;
  */
 export async function runImport(
   services: ContextServices,
-  claimed: ClaimedImport,
+  leased: LeasedImport,
   isStopping: () => boolean,
 ): Promise<boolean> {
   const { directory } = services;
-  const { tenantGuid, importId } = claimed;
+  const { tenantGuid, importId } = leased;
   const tenant = await directory.tenant(tenantGuid);
   if (importId === null) return true;
   if (tenant?.status !== 'active') return false;
@@ -50,7 +50,7 @@ export async function runImport(
   const resource = importableResources.get(stored.resource);
   // A file that an earlier build received has its sender in the queue only.
   const isSenderStored = (stored.sessionId ?? stored.legacyTokenHash) !== null;
-  const { sessionId, legacyTokenHash } = isSenderStored ? stored : claimed;
+  const { sessionId, legacyTokenHash } = isSenderStored ? stored : leased;
   const sender = { actor: stored.actor, sessionId, legacyTokenHash };
   const requireRights = async (): Promise<void> => {
     if (isStopping()) throw new InterruptedError('the process stops');
@@ -62,7 +62,7 @@ export async function runImport(
     const [locked] = await transaction.query(lockImport(stored.id));
     if (!locked) return nothing;
     const result =
-      claimed.lostRuns < maxLostRuns
+      leased.lostRuns < maxLostRuns
         ? await applyImport(transaction, stored, resource, requireRights)
         : rejectImport(
             stored.id,

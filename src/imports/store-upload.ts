@@ -53,7 +53,7 @@ export async function storeUpload(queue: ImportQueue, context: RequestContext, u
     return stored;
   } finally {
     const settled = isQueued ? queue.release(queued) : discard(queue, context, queued, importId);
-    await settled.catch(() => {}); // a process that claims the import after the lease finds its state
+    await settled.catch(() => {}); // a process that leases the import after the lease finds its state
   }
 }
 

@@ -29,7 +29,7 @@ export function addBackupMetrics(registry: Registry, read: () => FleetCounts | u
   );
   gauge(
     'oldest_proof_timestamp_seconds',
-    'When the tenant whose last proof is the oldest was proved, in seconds since 1970; tenants without a proof do not count.',
+    'When an archive of the tenant with the oldest drill was last restored as a drill, in seconds since 1970; tenants without a drill do not count.',
     backup => backup.oldestProofAt,
   );
   gauge('tenants_unarchived', 'Tenants without an archive.', backup => backup.tenantsUnarchived);

@@ -1,17 +1,17 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { EntryTurn } from '../control/entry-turn.ts';
+import { EntryLock } from '../control/entry-lock.ts';
 import type { InstallationAccess } from '../installation.ts';
 import { withConnectionGate } from '../postgres/connection.ts';
 import type { Statements } from '../postgres/statements.ts';
 import { withControlHead } from './control-head.ts';
 
-/** Between two statements: longer than a command computes, and shorter than others should wait for the turn. */
+/** Between two statements: longer than a command computes, and shorter than others should wait for the lock. */
 const idleMs = 200;
 
 /**
  * Runs `work` with statements on the control database, which must be at head (`withControlHead`), outside of the
- * connection budget: on one connection at a time, in the turn of this process. While no statement runs, as during a
- * question or between two rounds of `--watch`, the connection is closed, and other processes have their turns.
+ * connection budget: on one connection at a time, under the entry lock. While no statement runs, as during a
+ * question or between two rounds of `--watch`, the connection is closed, and other processes may have the lock.
  * @throws {OperatorError} as `withControlHead`
  */
 export async function withBriefConnections<T>(
@@ -36,19 +36,19 @@ interface Connection {
 class BriefConnections implements Statements {
   readonly processId = undefined;
   readonly #access: InstallationAccess;
-  readonly #turn: EntryTurn;
+  readonly #entry: EntryLock;
   /** Opens a connection without the gate that this is. */
   readonly #outside = AsyncLocalStorage.snapshot();
   #connection: Promise<Connection> | undefined;
   #closed: Promise<void> = Promise.resolve();
   #running = 0;
-  /** Connections in the turn. */
+  /** Connections under the lock. */
   #present = 0;
   #idle: NodeJS.Timeout | undefined;
 
   constructor(access: InstallationAccess) {
     this.#access = access;
-    this.#turn = new EntryTurn(access.controlUrl);
+    this.#entry = new EntryLock(access.controlUrl);
   }
 
   async execute<Rows extends object[]>(...statement: Parameters<Statements['execute']>): Promise<Rows> {
@@ -106,12 +106,12 @@ class BriefConnections implements Statements {
   }
 
   async #enter(): Promise<void> {
-    await this.#turn.take();
+    await this.#entry.acquire();
     this.#present++;
   }
 
   #exit(): void {
-    if (--this.#present === 0) this.#turn.release();
+    if (--this.#present === 0) this.#entry.release();
   }
 }
 

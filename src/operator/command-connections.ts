@@ -11,13 +11,13 @@ import type { Installation } from '../installation.ts';
 import { type ConnectionGate, withConnection, withConnectionGate } from '../postgres/connection.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import { serverAddress } from '../postgres/server-address.ts';
-import { ServerLease } from './server-lease.ts';
+import { GrantedConnections } from './granted-connections.ts';
 
-/** Connections of the pool of the control database: the tasks of a command take turns. */
+/** Connections of the pool of the control database: the tasks of a command share them. */
 const controlConnections = 1;
 const maxLeaveMs = 1_000;
-/** A process that cannot leave in its turn is found to be gone. */
-const maxTurnMs = 5_000;
+/** A process that cannot leave under the entry lock is found to be gone. */
+const maxEntryMs = 5_000;
 /** SQLSTATEs of a control database without the tables of the budget: it does not exist, or a migration is missing. */
 const notMigrated = ['3D000', '42P01', '42703'];
 
@@ -62,7 +62,7 @@ export async function withConnectionBudget<T>(
     member.maxControl = ungoverned;
     await closeIdleConnections(control, 1).catch(() => {});
     await command.stop();
-    if (await member.entry.take(maxTurnMs)) await command.leave(); // the turn ends with the installation
+    if (await member.entry.acquire(maxEntryMs)) await command.leave(); // the installation releases the lock
   }
 }
 
@@ -79,7 +79,7 @@ interface CommandOptions {
 class CommandConnections implements ConnectionGate {
   readonly processId: string;
   readonly #options: CommandOptions;
-  readonly #servers = new Map<string, ServerLease>();
+  readonly #servers = new Map<string, GrantedConnections>();
   #names: Promise<ReadonlyMap<string, string>> | undefined;
 
   constructor(options: CommandOptions) {
@@ -88,21 +88,21 @@ class CommandConnections implements ConnectionGate {
   }
 
   get maxControl(): number {
-    return this.#leaseOf(this.#options.controlServer, this.#options.installation.controlUrl).loop.maxControl;
+    return this.#connectionsTo(this.#options.controlServer, this.#options.installation.controlUrl).loop.maxControl;
   }
 
   /** Resolves when the connection of this command to the control database is within the budget. */
   async join(): Promise<void> {
     const { controlServer, installation } = this.#options;
-    const lease = this.#leaseOf(controlServer, installation.controlUrl);
-    await lease.waitUntil(() => lease.loop.isMember);
+    const connections = this.#connectionsTo(controlServer, installation.controlUrl);
+    await connections.waitUntil(() => connections.loop.isMember);
   }
 
   async acquire(url: string, max: number): Promise<{ count: number; release: () => void }> {
     const address = serverAddress(url);
     this.#names ??= this.#readNames();
-    const lease = this.#leaseOf((await this.#names).get(address) ?? address, url);
-    return lease.acquire(max);
+    const connections = this.#connectionsTo((await this.#names).get(address) ?? address, url);
+    return connections.acquire(max);
   }
 
   /** Ends the exchanges. */
@@ -116,7 +116,7 @@ class CommandConnections implements ConnectionGate {
     await Promise.race([left, delay(maxLeaveMs, undefined, { ref: false })]);
   }
 
-  #leaseOf(server: string, url: string): ServerLease {
+  #connectionsTo(server: string, url: string): GrantedConnections {
     const known = this.#servers.get(server);
     if (known) return known;
     const { store, budget, controlServer, onWait } = this.#options;
@@ -130,10 +130,10 @@ class CommandConnections implements ConnectionGate {
       findConnections: async (processes, end) => (await find(processes, end)).map(({ process }) => process),
       log: { warn: () => {} }, // the queries of the command fail, too
     });
-    const lease = new ServerLease(loop, { address: serverAddress(url), budget, onWait });
-    this.#servers.set(server, lease);
-    loop.start(lease);
-    return lease;
+    const connections = new GrantedConnections(loop, { address: serverAddress(url), budget, onWait });
+    this.#servers.set(server, connections);
+    loop.start(connections);
+    return connections;
   }
 
   /** Reads what all processes call the servers, by address. */

@@ -52,7 +52,7 @@ export function addChecksums(one: TableChecksum, other: TableChecksum): TableChe
   return { rows: one.rows + other.rows, checksum: String(BigInt(one.checksum) + BigInt(other.checksum)) };
 }
 
-/** Returns the names of the tables whose rows or checksums differ, or that only one side has. */
+/** Returns the names of the tables whose rows or checksums differ, or that only one database has. */
 export function differingTables(
   one: ReadonlyMap<string, TableChecksum>,
   other: ReadonlyMap<string, TableChecksum>,

@@ -3,7 +3,7 @@ import type { AuthServices } from '../auth/auth-services.ts';
 import { setActor } from '../control/actor.ts';
 import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
 import { tryLockPeople } from '../control/people-lock.ts';
-import { takeTurn } from '../control/tenant-turns.ts';
+import { runInQueue } from '../control/tenant-queues.ts';
 import { isOutcomeUnknown, type Problem, problem } from '../errors.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import type { RequestContext } from '../tenancy/request-context.ts';
@@ -49,7 +49,7 @@ export async function changePeople(
     return change(transaction);
   };
   const waitUntil = performance.now() + maxWaitMs;
-  return takeTurn(control, 'change', context, async () => {
+  return runInQueue(control, 'change', context, async () => {
     for (;;) {
       const rows = await attempt(control, context, limited);
       if (rows && !context.isReplayed) await peopleLimits.countChange(administrator);

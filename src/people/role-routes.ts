@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { queryStatement } from '../control/database.ts';
 import { permissions } from '../control/permissions.ts';
-import { queryList } from '../control/tenant-turns.ts';
+import { queryList } from '../control/tenant-queues.ts';
 import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { lengths, text } from '../http/fields.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { AuthServices } from '../auth/auth-services.ts';
 import { queryStatement } from '../control/database.ts';
-import { queryList } from '../control/tenant-turns.ts';
+import { queryList } from '../control/tenant-queues.ts';
 import { problem } from '../errors.ts';
 import { limit, queryId } from '../http/fields.ts';
 import { listContract } from '../http/lists/list-contract.ts';

@@ -134,17 +134,17 @@ export function withConnectionGate<T>(gate: ConnectionGate, work: () => Promise<
  * Runs `work` when up to `max` connections to a server may be opened, all of which it closes.
  * @param work gets how many may be opened, and what the names of the connections end with
  */
-export async function withConnectionLease<T>(
+export async function withinGate<T>(
   url: string,
   max: number,
   work: (count: number, processId: string | undefined) => Promise<T>,
 ): Promise<T> {
   const gate = gates.getStore();
-  const lease = await gate?.acquire(url, max);
+  const acquired = await gate?.acquire(url, max);
   try {
-    return await work(lease?.count ?? max, gate?.processId);
+    return await work(acquired?.count ?? max, gate?.processId);
   } finally {
-    lease?.release();
+    acquired?.release();
   }
 }
 
@@ -161,7 +161,7 @@ export async function withConnection<T>(
     pipeline = false,
   }: { kind?: ConnectionKind; settings?: SessionSettings; pipeline?: boolean } = {},
 ): Promise<T> {
-  return withConnectionLease(url, 1, async (_, processId) => {
+  return withinGate(url, 1, async (_, processId) => {
     const client = new ScramClient({ ...connectionConfig(url, kind, settings, processId), pipeline });
     client.on('error', () => {}); // the running query rejects
     try {
@@ -179,7 +179,7 @@ export async function withConnectionPool<T>(
   max: number,
   work: (pool: Queryable) => Promise<T>,
 ): Promise<T> {
-  return withConnectionLease(url, max, async (count, processId) => {
+  return withinGate(url, max, async (count, processId) => {
     const pool = new pg.Pool({ ...connectionConfig(url, 'operator', {}, processId), max: count, Client: ScramClient });
     pool.on('error', () => {}); // the running query rejects
     try {

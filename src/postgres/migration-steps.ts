@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { type Migration, Migrator } from '@mikro-orm/migrations';
 import { MikroORM, type Options } from '@mikro-orm/postgresql';
-import { connectionConfig, withConnectionLease } from './connection.ts';
+import { connectionConfig, withinGate } from './connection.ts';
 import { folderUrl, type MigrationFolder, migrationNames } from './migration-names.ts';
 
 interface MigrationClass {
@@ -50,7 +50,7 @@ export async function runMigrations(
   migrationsList: LoadedMigration[],
   settings: Record<string, string> = {},
 ): Promise<string[]> {
-  return withConnectionLease(url, 1, (_, processId) => runOnOwnConnection(url, migrationsList, settings, processId));
+  return withinGate(url, 1, (_, processId) => runOnOwnConnection(url, migrationsList, settings, processId));
 }
 
 async function runOnOwnConnection(

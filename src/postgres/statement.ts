@@ -29,7 +29,7 @@ export type RowValues = Record<string, unknown>;
 /** The name of each statement text. Bounded: texts come from the source code, values are parameters. */
 const names = new Map<string, string>();
 
-/** Returns a statement that connections prepare. Its text must be one of a bounded number. */
+/** Returns a statement that each connection prepares once. Texts must be bounded in number, as their names are kept. */
 export function preparedStatement(text: string, values: unknown[]): Statement {
   let name = names.get(text);
   if (name === undefined) {

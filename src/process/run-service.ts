@@ -12,7 +12,7 @@ export interface RunOptions {
   readonly prepared: PreparedInstallation;
   readonly log: Logger;
   readonly output: LogOutput;
-  /** Must be called when signals no longer end the process at once. */
+  /** Removes the handlers with which a signal ends the start at once: the service handles signals itself then. */
   readonly ignoreEarlySignals: () => void;
 }
 

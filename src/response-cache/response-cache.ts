@@ -70,7 +70,7 @@ const maxAgeMs = 60_000;
  *      true only if a query of the listening connection was sent less than a second ago and has been answered, and
  *      PostgreSQL delivers pending notifications before it completes that answer. After a reconnection the feed drops
  *      everything before `current` becomes true. Whether the connection receives what processes announce is tested
- *      every 10 s (`DeliveryProof`); a fault in between, such as a failover that leaves the listening connection on
+ *      every 10 s (`DeliveryCheck`); a fault in between, such as a failover that leaves the listening connection on
  *      the earlier primary, can break I4 for 15 s at most.
  *
  * Proof that a cached response R is served for at most a second after a write W that R does not contain:

@@ -38,7 +38,7 @@ export async function isCallerCurrent(
 
 /** What a caller has logged in with. */
 interface Login {
-  /** Null and empty: none, or it is not known. */
+  /** Empty for a legacy token; null when it is not known. */
   readonly sessionId: string | null;
   readonly legacyTokenHash?: string | null | undefined;
 }

@@ -4,7 +4,7 @@ import type { CallerRecords } from '../control/records.ts';
 import { maxEntries } from '../lru-bounds.ts';
 import type { Caller } from './caller.ts';
 
-/** The caller that an access token proves, and the records of the control database that the proof is based on. */
+/** The caller of an access token, and the records of the control database that prove it. */
 export interface VerifiedToken extends CallerRecords {
   readonly caller: Caller;
   /** `exp` of the token, in seconds since 1970. `VerifiedTokens` does not check it; the caller of `find` does. */
@@ -29,10 +29,10 @@ interface CachedToken {
  * An entry is found by the signature and counts only for the very text that was verified. The hash of the whole text,
  * which each request has in a string of its own, would take a thirtieth of the time of a cached read.
  *
- * The cache receives no invalidations. Instead, an entry is valid only while each record that its proof is based on is
- * the very object that the directory would return now. After a change (session revoked, key disabled, role changed) the
- * directory returns another object, and while the change feed is down it returns none from memory: the token is then
- * verified again.
+ * The cache receives no invalidations. Instead, an entry is valid only while each record that proves it is the very
+ * object that the directory would return now. After a change (session revoked, key disabled, role changed) the directory
+ * returns another object, and while the change feed is down it returns none from memory: the token is then verified
+ * again.
  */
 export class VerifiedTokens {
   readonly #directory: Pick<Directory, 'freshnessCheck'>;

@@ -6,7 +6,7 @@ import { describeError } from '../describe-error.ts';
 import type { UsageStore } from './usage-store.ts';
 
 interface SizeSamplerOptions {
-  store: Pick<UsageStore, 'claimSample' | 'releaseSamples' | 'recordSize' | 'removeOld'>;
+  store: Pick<UsageStore, 'startSample' | 'releaseSamples' | 'recordSize' | 'removeOld'>;
   directory: Pick<Directory, 'tenant'>;
   databases: Pick<TenantDatabases, 'open' | 'usage'>;
   log: Pick<Logger, 'warn'>;
@@ -31,7 +31,7 @@ const databaseSize = {
 /**
  * Samples the sizes of the tenants' databases, one after the other: at most one in a second over all processes, and
  * each at most once per round, of which one begins in an hour. A round over 10,000 tenants takes about 3 hours. The
- * process that samples also removes old hours from the ledger.
+ * process that samples also removes old hours.
  *
  * The size is read on a connection of the tenant, because the service has no other login that may. It is not read while
  * requests wait for connections. A tenant whose database does not respond has no size of that round: `doctor` says why.
@@ -55,12 +55,12 @@ export class SizeSampler {
   }
 
   /**
-   * Samples one database, if it is the turn of this process.
+   * Samples one database, unless another process samples.
    * @returns false when there is nothing to sample now. Rejects when the control database does not respond
    */
   async sample(): Promise<boolean> {
     const { store, directory, databases } = this.#options;
-    const guid = await store.claimSample();
+    const guid = await store.startSample();
     if (guid === undefined) return false;
     await this.#removeOld();
     const tenant = await directory.tenant(guid);
@@ -70,7 +70,7 @@ export class SizeSampler {
   }
 
   /** Samples one database, unless requests wait. Never rejects. @returns after how many milliseconds to do so again */
-  async takeTurn(): Promise<number> {
+  async sampleNext(): Promise<number> {
     if (this.#options.databases.usage.waiting > 0) return idleMs;
     try {
       const isMore = await this.sample();
@@ -86,7 +86,7 @@ export class SizeSampler {
     }
   }
 
-  /** Lets another process sample. Resolves after 1 s at the latest, because the turn also ends by itself. */
+  /** Lets another process sample. Resolves after 1 s at the latest, because its right to sample also ends by itself. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#timer);
@@ -97,7 +97,7 @@ export class SizeSampler {
   #schedule(ms: number): void {
     if (this.#isStopped) return;
     this.#timer = setTimeout(() => {
-      this.#running = this.takeTurn().then(next => this.#schedule(next));
+      this.#running = this.sampleNext().then(next => this.#schedule(next));
     }, ms).unref();
   }
 

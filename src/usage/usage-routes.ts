@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { ControlDatabase } from '../control/database.ts';
-import { queryList } from '../control/tenant-turns.ts';
+import { queryList } from '../control/tenant-queues.ts';
 import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { moment, timestamp } from '../http/fields.ts';
@@ -42,7 +42,7 @@ const query = describeFields(
   },
 );
 
-/** Reads the rows of one tenant by their primary key: at most 2,400, because the ledger has 100 days. */
+/** Reads the rows of one tenant by their primary key: at most 2,400, because the control database has 100 days. */
 const selectUsage = `
   select ${isoTime(`date_trunc($2, hour, 'UTC')`)} as "startsAt", ${usageSums}
     from tenant_usage

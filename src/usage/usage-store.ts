@@ -13,15 +13,15 @@ export interface UsageBatch {
   readonly isLast: boolean;
 }
 
-/** The usage ledger in the control database. */
+/** The usage that the control database records. */
 export interface UsageStore {
-  /** Adds a batch to the ledger. A batch that was written before has no effect. */
+  /** Adds a batch. A batch that was written before has no effect. */
   write(batch: UsageBatch): Promise<void>;
   /**
    * Returns the tenant whose database is the next to be sampled; undefined when another process samples, or when all
    * tenants have a size of this hour. No two calls within a second get a tenant, in all processes together.
    */
-  claimSample(): Promise<string | undefined>;
+  startSample(): Promise<string | undefined>;
   /** Lets another process sample at once. */
   releaseSamples(): Promise<void>;
   /** Stores the size of a tenant's database, as that of this hour. */
@@ -30,7 +30,7 @@ export interface UsageStore {
   removeOld(): Promise<void>;
 }
 
-/** How long hours stay in the ledger. 10,000 tenants that are used in each hour are 24 million rows of about 100 bytes. */
+/** How long hours are recorded. 10,000 tenants that are used in each hour are 24 million rows of about 100 bytes. */
 const usageDays = 100;
 
 /**
@@ -62,17 +62,17 @@ const writeText = `
   select from writer`;
 
 /**
- * Of two processes that claim at the same time, the second one waits for the row, finds that it was claimed, and gets
+ * Of two processes that ask at the same time, the second one waits for the row, finds that it was changed, and gets
  * nothing.
  */
-const claimText = `
+const startSampleText = `
   with next as (
     select coalesce(
              (select id from tenants where status = 'active' and id > last_tenant_id order by id limit 1),
              case when round_started_at < date_trunc('hour', now(), 'UTC')
                   then (select id from tenants where status = 'active' order by id limit 1) end) as id
       from usage_sampling
-  ), claimed as (
+  ), started as (
     update usage_sampling s
        set holder = $1, claimed_at = now(), last_tenant_id = coalesce(next.id, last_tenant_id),
            round_started_at = case when next.id <= last_tenant_id or last_tenant_id = 0 then now()
@@ -82,7 +82,7 @@ const claimText = `
        and claimed_at < now() - interval '1 s'
     returning next.id
   )
-  select t.guid from claimed join tenants t using (id)`;
+  select t.guid from started join tenants t using (id)`;
 
 const recordSizeText = `
   insert into tenant_usage as u (tenant_id, hour, database_bytes)
@@ -108,8 +108,8 @@ export function createUsageStore(control: ControlDatabase, process: ProcessIdent
         ...[column('responseBytes'), column('databaseMs')],
       ]);
     },
-    claimSample: async () => {
-      const [row] = await queryControl<{ guid: string }>(control, 'usage_claim_sample', claimText, [writer]);
+    startSample: async () => {
+      const [row] = await queryControl<{ guid: string }>(control, 'usage_start_sample', startSampleText, [writer]);
       return row?.guid;
     },
     releaseSamples: async () => {

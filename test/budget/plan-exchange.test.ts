@@ -51,7 +51,7 @@ describe('planned exchange of grants', () => {
     expect(total(), 'when they are no longer new').to.equal(budget - 4);
   });
 
-  it('a service that starts beside older ones gets its share of what is free at once', () => {
+  it('a service that starts beside older ones gets its share of the free connections at once', () => {
     const old: Grant = { ...killed, holder: 'old', granted: 20, heartbeat: 9 };
     let server: ServerGrants = { version: 1, grants: [old] };
     for (let round = 0; round < 2; round++) server = exchange(server, 'new', 200);

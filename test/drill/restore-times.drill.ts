@@ -45,7 +45,7 @@ describe('drill: times of a restore of a tenant of 10 MB', () => {
     return stdout;
   }
 
-  it('from an archive to a database beside the tenant takes at most 3 s, with the start of the command', async function () {
+  it('a restore from an archive beside the tenant takes at most 3 s, with the start of the command', async function () {
     this.timeout(120_000);
     const [size] = await sql<{ bytes: string }>(world.acme, 'select pg_database_size(current_database()) as bytes');
     const times: number[] = [];

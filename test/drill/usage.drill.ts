@@ -33,15 +33,15 @@ describe('drill: usage of killed and restarted processes', () => {
 
   const execute = <Row extends object>(text: string): Promise<Row[]> => world.control.em.fork().execute<Row[]>(text);
 
-  /** Returns the requests in the ledger by tenant. */
-  async function ledger(): Promise<Record<string, number>> {
+  /** Returns the recorded requests by tenant. */
+  async function recorded(): Promise<Record<string, number>> {
     const rows = await execute<{ slug: string; requests: number }>(
       'select slug, sum(requests)::int as requests from tenant_usage join tenants on id = tenant_id group by 1',
     );
     return Object.fromEntries(rows.map(({ slug, requests }) => [slug, requests]));
   }
 
-  /** The processes that write to the ledger, without that of the world. */
+  /** The processes that write usage, without that of the world. */
   const writers = (): Promise<Writer[]> =>
     execute(
       `select pid, requests::int, extract(epoch from counted_until)::float8 * 1000 as "countedUntil",
@@ -73,7 +73,7 @@ describe('drill: usage of killed and restarted processes', () => {
   it('a killed process loses only requests since its last batch, and usage names it and that time', async () => {
     const port = await freePort();
     const running: RunningScript = await start(world, port);
-    const before = await ledger();
+    const before = await recorded();
     let killedAt = 0;
     const loading = load(port, () => killedAt > 0);
     // It ends between two batches, the second of which would have come.
@@ -83,7 +83,7 @@ describe('drill: usage of killed and restarted processes', () => {
     await running.ended;
     killedAt = Date.now();
     const times = await loading;
-    const after = await ledger();
+    const after = await recorded();
     const [writer] = await writers();
     expect(writer?.hasEnded).to.equal(false);
     const countedUntil = writer?.countedUntil ?? 0;
@@ -108,7 +108,7 @@ describe('drill: usage of killed and restarted processes', () => {
 
   it('workers that are restarted and stopped under load count every request', async () => {
     const port = await freePort();
-    const before = await ledger();
+    const before = await recorded();
     const known = new Set((await writers()).map(({ pid }) => pid));
     const running = await start(world, port, { PROCESSES: '2' });
     let isOver = false;
@@ -120,7 +120,7 @@ describe('drill: usage of killed and restarted processes', () => {
     const times = await loading;
     running.process.kill('SIGTERM');
     await running.ended;
-    const after = await ledger();
+    const after = await recorded();
     for (const slug of ['acme', 'globex'] as const)
       expect((after[slug] ?? 0) - (before[slug] ?? 0), slug).to.equal(times[slug].length);
     const workers = (await writers()).filter(({ pid }) => !known.has(pid));

@@ -100,18 +100,18 @@ describe('imports whose process or queue entry is lost', () => {
     expect(await sql(world.acme, `select from currencies where code = 'BBB'`)).to.have.length(0);
   });
 
-  it('an import that a killed process was running is claimed by a process that runs no other, and newer ones wait', async () => {
+  it('an import that a killed process was running is leased by a process that runs no other, and newer ones wait', async () => {
     await world.service.stop();
     await control('delete from unfinished_imports');
     await leave(world.acme, 901, 0);
     await leave(world.globex, 902, 0);
     await control('update unfinished_imports set holder = null where import_id = 902');
     const [first, second] = [randomUUID(), randomUUID()].map(holder => createImportQueue(world.control, holder));
-    expect(await first?.claim(1), 'while it runs another').to.equal(undefined);
-    const claimed = await first?.claim(0);
-    expect(claimed).to.include({ importId: 901, lostRuns: 1 });
-    expect(await second?.claim(3), 'which was never lost').to.include({ importId: 902, lostRuns: 0 });
-    if (claimed) await first?.postpone(claimed, 0);
-    expect(await second?.claim(0), 'an orderly end does not count').to.include({ importId: 901, lostRuns: 1 });
+    expect(await first?.lease(1), 'while it runs another').to.equal(undefined);
+    const leased = await first?.lease(0);
+    expect(leased).to.include({ importId: 901, lostRuns: 1 });
+    expect(await second?.lease(3), 'which was never lost').to.include({ importId: 902, lostRuns: 0 });
+    if (leased) await first?.postpone(leased, 0);
+    expect(await second?.lease(0), 'an orderly end does not count').to.include({ importId: 901, lostRuns: 1 });
   });
 });

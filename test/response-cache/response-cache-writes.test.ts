@@ -158,7 +158,7 @@ describe('response cache during writes', () => {
       await cache.expectEverywhere(await cache.renamed('and again'));
     });
 
-    it('a commit that fails leaves the old record in all processes', async () => {
+    it('after a failed commit, all processes return the old record', async () => {
       await cache.expectEverywhere(await cache.renamed('accepted'));
       await cache.fillCaches(acme);
       expect((await cache.rename(acme[0], 'refused at commit')).status).to.be.at.least(400);

@@ -5,7 +5,7 @@ import { owners } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { limitConnect, tenantVerifier } from '../../src/operator/databases/create-database.ts';
-import { roleComment } from '../../src/operator/databases/role-stamp.ts';
+import { roleComment } from '../../src/operator/databases/role-owner.ts';
 import { checkManifest } from '../../src/operator/provisioning/manifest.ts';
 import { provision } from '../../src/operator/provisioning/provision.ts';
 import { tenantGroup } from '../../src/operator/schema/template.ts';

@@ -55,7 +55,7 @@ describe('tracing', () => {
     return collector.spans(traceId);
   }
 
-  it('a read has spans for its limit, connection and query, below the span that traceparent names', async () => {
+  it('a read has spans for its rate limit, connection and query, below the span that traceparent names', async () => {
     const spans = await trace(headers => clientOf('acme').get('/api/v1/Entities', headers));
     const [request, ...others] = spans.filter(({ name }) => name === 'GET /api/v1/Entities');
     expect(others).to.deep.equal([]);

@@ -6,7 +6,7 @@ import { SizeSampler } from '../../src/usage/size-sampler.ts';
 import { createUsageStore } from '../../src/usage/usage-store.ts';
 import { sql, useWorld } from '../support/world.ts';
 
-describe('sizes of databases in the usage ledger', () => {
+describe('sizes of databases in the recorded usage', () => {
   const world = useWorld();
 
   const execute = <Row extends object>(text: string): Promise<Row[]> => world.control.em.fork().execute<Row[]>(text);
@@ -62,7 +62,7 @@ describe('sizes of databases in the usage ledger', () => {
     const sampler = createSampler();
     const turns = async (count: number): Promise<number[]> => {
       const seconds: number[] = [];
-      for (let turn = 0; turn < count; turn++) seconds.push((await sampler.takeTurn()) / 1_000);
+      for (let turn = 0; turn < count; turn++) seconds.push((await sampler.sampleNext()) / 1_000);
       return seconds;
     };
     for (const logged of [1, 2]) {
@@ -82,7 +82,7 @@ describe('sizes of databases in the usage ledger', () => {
     const sampler = createSampler();
     for (let turn = 0; turn < 2; turn++) {
       await pass('1 hour');
-      expect(await sampler.takeTurn()).to.equal(1_000);
+      expect(await sampler.sampleNext()).to.equal(1_000);
     }
     expect((await sizes()).map(({ slug }) => slug)).to.deep.equal(['globex']);
     await execute(

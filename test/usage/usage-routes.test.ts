@@ -72,7 +72,7 @@ describe('usage of a tenant over the API', () => {
     expect([named.status, named.body]).to.deep.equal([200, [day('2026-02-03', 7, 1, 9_000)]]);
   });
 
-  it('from and to are rounded down to their hour, so periods in a row count no hour twice', async () => {
+  it('from and to are rounded down to the hour, so consecutive periods count no hour twice', async () => {
     const hours = async (from: string, to: string): Promise<string[]> =>
       (await read(clients.acme, `?from=${from}&to=${to}&by=hour`)).map(({ StartsAt }) => StartsAt);
     expect(await hours('2026-02-03T10:59:00Z', '2026-02-03T11:59:00Z')).to.deep.equal(['2026-02-03T10:00:00.000Z']);

@@ -10,7 +10,7 @@ export interface RunCounts {
 }
 
 /**
- * Begins a run. Runs whose process was killed become `abandoned`: the caller has the lease, so none of them goes on.
+ * Begins a run. Runs whose process was killed become `abandoned`: the caller has the lock, so none of them goes on.
  * @returns the id of the run
  */
 export async function beginBackupRun(control: Queryable, requestedBy: string): Promise<string> {

@@ -13,9 +13,9 @@ import { migrationSettings } from '../schema/template.ts';
 import { headFingerprint, headObjects } from '../schema/template-fingerprint.ts';
 import { canonicalTextSettings } from '../table-checksums.ts';
 import { ArchiveFault } from './archive/archive-fault.ts';
+import { withBackupLock } from './backup-lock.ts';
 import { createKeyring, type Keyring, readKeys } from './data-keys.ts';
-import { withBackupLease } from './lease.ts';
-import { type LedgerEntry, readNewest, recordProof } from './ledger.ts';
+import { type LedgerEntry, readNewest, recordDrill } from './ledger.ts';
 import { loadArchive } from './load-archive.ts';
 import { openArchive } from './open-archive.ts';
 import { dropScratchDatabases, withScratchDatabase } from './scratch-database.ts';
@@ -44,7 +44,7 @@ export async function drillArchives(
   count: number,
   observers: FleetObservers<DrillOutcome>,
 ): Promise<DrillOutcome[]> {
-  return withBackupLease(installation.controlUrl, 'drill', async control => {
+  return withBackupLock(installation.controlUrl, 'drill', async control => {
     const archives = await chooseArchives(control, target, count);
     if (archives.length === 0)
       throw new OperatorError('There is no archive of a tenant. Make one: npx backoffice backup run --all');
@@ -96,10 +96,10 @@ async function drill(
       await withConnection(url, load, { settings: canonicalTextSettings });
       await bringToHead(installation, server, adminUrl, url);
     });
-    await recordProof(control, id, null);
+    await recordDrill(control, id, null);
   };
   const recordFault = async (error: unknown): Promise<never> => {
-    if (error instanceof ArchiveFault) await recordProof(control, id, errorText(error));
+    if (error instanceof ArchiveFault) await recordDrill(control, id, errorText(error));
     throw error;
   };
   const { ms, error } = await timed(() => prove().catch(recordFault));

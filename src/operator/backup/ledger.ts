@@ -138,7 +138,7 @@ export async function recordVerification(control: Queryable, id: string, fault: 
 }
 
 /** Records that an archive was restored and compared, or what is wrong with it. */
-export async function recordProof(control: Queryable, id: string, fault: string | null): Promise<void> {
+export async function recordDrill(control: Queryable, id: string, fault: string | null): Promise<void> {
   await control.query(
     `update archives set fault = $2, proved_at = case when $2::text is null then now() else proved_at end where id = $1`,
     [id, fault],

@@ -46,7 +46,7 @@ async function chooseArchives(control: Queryable, target: BackupTarget, keep: Re
 
 /**
  * Removes what killed runs have left: files that were not completed, and files whose removal was begun. The caller
- * holds the lease.
+ * holds the lock.
  */
 export async function removeLeftovers(control: Queryable, target: BackupTarget): Promise<void> {
   const left = (await readLedger(control, target.description)).filter(({ state }) => state !== 'complete');

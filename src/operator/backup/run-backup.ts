@@ -3,10 +3,10 @@ import { operatorName } from '../operator-name.ts';
 import { requireMasterKey } from '../require-master-key.ts';
 import type { FleetObservers } from '../run-fleet.ts';
 import { createBackupEffects } from './backup-effects.ts';
+import { withBackupLock } from './backup-lock.ts';
 import { runBackupSteps } from './backup-protocol.ts';
 import type { BackupOutcome, BackupRequest } from './backup-request.ts';
 import { beginBackupRun, endBackupRun, type RunCounts } from './backup-runs.ts';
-import { withBackupLease } from './lease.ts';
 import { recordMissing } from './ledger.ts';
 import { openOwnTarget } from './target-owner.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
@@ -34,7 +34,7 @@ export async function runBackup(
   { onOutcome, ...observers }: FleetObservers<BackupOutcome> = {},
 ): Promise<BackupReport> {
   const startedAt = performance.now();
-  return withBackupLease(installation.controlUrl, 'archives', async control => {
+  return withBackupLock(installation.controlUrl, 'archives', async control => {
     await requireMasterKey(installation.statements, installation.secrets); // a reseal may have ended just before
     const files = await openOwnTarget(control, target);
     const id = await beginBackupRun(control, operatorName());

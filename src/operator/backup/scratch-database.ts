@@ -41,7 +41,7 @@ export async function withScratchDatabase<T>(
   });
 }
 
-/** Drops the scratch databases that killed drills have left on a server. The caller holds the lease of drills. */
+/** Drops the scratch databases that killed drills have left on a server. The caller holds the lock of drills. */
 export async function dropScratchDatabases({ prefix }: Pick<Server, 'prefix'>, adminUrl: string): Promise<void> {
   await withConnection(adminUrl, async admin => {
     const { rows } = await admin.query<{ name: string }>('select datname as name from pg_database');

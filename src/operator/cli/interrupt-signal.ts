@@ -7,8 +7,8 @@ const exitInterrupted = 130; // 128 and the number of SIGINT, as shells report i
 const maxCloseMs = 1_000;
 
 /**
- * Returns the signal that Ctrl-C and SIGTERM abort, if an operation can end early. Pressed again, Ctrl-C ends the
- * process. They end the process at once if the operation has not begun anything yet, or cannot end early.
+ * Returns the signal that Ctrl-C and SIGTERM abort, so that an operation ends early; a second Ctrl-C ends the process.
+ * Both end the process at once if the operation cannot end early, or has not begun anything yet.
  */
 export function interruptSignal(
   { interrupt }: Operation,

@@ -4,8 +4,8 @@ import { OperatorError } from '../../operator-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
 import { addChecksums, emptyChecksum, type TableChecksum } from '../table-checksums.ts';
 import { appendOnlyTables, type DataTable } from '../tenant-tables.ts';
-import { guardedChange } from './database-guard.ts';
-import { compareRows, copyRows, type MoveSides, type TablePart, withoutTriggers } from './replace-tables.ts';
+import { changeInEpoch } from './database-stamp.ts';
+import { type CopyEnds, compareRows, copyRows, type TablePart, withoutTriggers } from './replace-tables.ts';
 
 /** An append-only table whose rows are numbered by a sequence. */
 export interface NumberedTable extends DataTable {
@@ -81,18 +81,18 @@ export async function findNumberedTables(source: pg.Client, tables: readonly Dat
  * @throws {OperatorError} when a transaction does not end
  */
 export async function copyAhead(
-  sides: MoveSides,
+  copyEnds: CopyEnds,
   tables: readonly NumberedTable[],
   copied: ReadonlyMap<string, CopiedPrefix> = new Map(),
 ): Promise<Map<string, CopiedPrefix>> {
-  const bounds = await finalNumbers(sides.source, tables);
+  const bounds = await finalNumbers(copyEnds.source, tables);
   const result = new Map<string, CopiedPrefix>();
   for (const table of tables) {
     let prefix = copied.get(table.name) ?? { upTo: 0, checksum: emptyChecksum, copyMs: 0 };
     for (const bound = bounds.get(table.name) ?? 0; prefix.upTo < bound; ) {
       const startedAt = performance.now();
-      const upTo = await endOfRange(sides.source, table, prefix.upTo, bound);
-      const checksum = await copyRange(sides, table, prefix.upTo, upTo);
+      const upTo = await endOfRange(copyEnds.source, table, prefix.upTo, bound);
+      const checksum = await copyRange(copyEnds, table, prefix.upTo, upTo);
       const copyMs = performance.now() - startedAt;
       prefix = { upTo, checksum: addChecksums(prefix.checksum, checksum), copyMs: prefix.copyMs + copyMs };
       await sleep(pausePerCopy * copyMs);
@@ -152,11 +152,11 @@ async function endOfRange(source: pg.Client, { name, key }: NumberedTable, after
   return Number(rows[0]?.end ?? bound);
 }
 
-function copyRange(sides: MoveSides, table: NumberedTable, after: number, upTo: number): Promise<TableChecksum> {
+function copyRange(copyEnds: CopyEnds, table: NumberedTable, after: number, upTo: number): Promise<TableChecksum> {
   const column = quoteIdentifier(table.key);
   const part = { ...table, where: `${column} > ${after} and ${column} <= ${upTo}` };
-  return guardedChange(sides.target, sides.run, async () => {
-    await withoutTriggers(sides.target, [table], () => copyRows(sides, part));
-    return (await compareRows(sides, [part], { inTurn: true })).get(table.name) ?? emptyChecksum;
+  return changeInEpoch(copyEnds.target, copyEnds.run, async () => {
+    await withoutTriggers(copyEnds.target, [table], () => copyRows(copyEnds, part));
+    return (await compareRows(copyEnds, [part], { inTurn: true })).get(table.name) ?? emptyChecksum;
   });
 }

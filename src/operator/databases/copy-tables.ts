@@ -8,13 +8,13 @@ import { addChecksums, emptyChecksum, type TableChecksum } from '../table-checks
 import { type DataTable, identityTables, listDataTables } from '../tenant-tables.ts';
 import type { CopiedTables } from './copied-tables.ts';
 import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './copy-ahead.ts';
-import { guardedChange } from './database-guard.ts';
+import { changeInEpoch } from './database-stamp.ts';
 import { describe, findMissing } from './missing-data.ts';
 import {
+  type CopyEnds,
   compareRows,
   copyRows,
   copySequences,
-  type MoveSides,
   replaceTables,
   requireSameTables,
   truncate,
@@ -29,14 +29,14 @@ const maxRounds = 10;
  * Replaces the data of the target by those of the source, and compares them. The source is only read, and is served
  * meanwhile. Append-only tables come first, in ranges, as they may be large; all others are those of one moment.
  */
-export async function copyAll(sides: MoveSides): Promise<CopiedTables> {
-  const { source, target, run } = sides;
+export async function copyAll(copyEnds: CopyEnds): Promise<CopiedTables> {
+  const { source, target, run } = copyEnds;
   const tables = await listDataTables(source, identityTables);
   await requireSameTables(tables, target);
   const numbered = await findNumberedTables(source, tables);
   const before = await readTableFingerprints(source);
-  await guardedChange(target, run, () => withoutTriggers(target, tables, () => truncate(target, tables)));
-  const prefixes = await copyAhead(sides, numbered);
+  await changeInEpoch(target, run, () => withoutTriggers(target, tables, () => truncate(target, tables)));
+  const prefixes = await copyAhead(copyEnds, numbered);
   const others = tables.filter(({ name }) => !prefixes.has(name));
   const fingerprints = await readTableFingerprints(source);
   for (const { name } of numbered) {
@@ -46,20 +46,20 @@ export async function copyAll(sides: MoveSides): Promise<CopiedTables> {
   }
   const durations = new Map<string, number>();
   return inSnapshot(source, async () => {
-    const checksums = await guardedChange(target, run, () => replaceTables(sides, others, durations));
+    const checksums = await changeInEpoch(target, run, () => replaceTables(copyEnds, others, durations));
     await target.query('analyze');
     return { tables, numbered, prefixes, fingerprints, checksums, durations };
   });
 }
 
 /** Copies rows that were appended meanwhile, until few are missing. The tenant is served. */
-export async function catchUp(sides: MoveSides, copied: CopiedTables): Promise<CopiedTables> {
+export async function catchUp(copyEnds: CopyEnds, copied: CopiedTables): Promise<CopiedTables> {
   const rowsOf = (prefixes: CopiedTables['prefixes']): number =>
     [...prefixes.values()].reduce((sum, { checksum }) => sum + checksum.rows, 0);
   let { prefixes } = copied;
   for (let round = 0; round < maxRounds; round++) {
     const before = rowsOf(prefixes);
-    prefixes = await copyAhead(sides, copied.numbered, prefixes);
+    prefixes = await copyAhead(copyEnds, copied.numbered, prefixes);
     if (rowsOf(prefixes) - before <= maxLastRows) break;
   }
   return { ...copied, prefixes };
@@ -76,27 +76,27 @@ export async function catchUp(sides: MoveSides, copied: CopiedTables): Promise<C
  * @throws {OperatorError} when another login changes the source, or when too much is missing
  */
 export async function copyMissing(
-  sides: MoveSides,
+  copyEnds: CopyEnds,
   copied: CopiedTables,
   { role, maxMs }: { role: string; maxMs: number },
 ): Promise<Map<string, TableChecksum>> {
-  const { source, target, run } = sides;
+  const { source, target, run } = copyEnds;
   await source.query('begin isolation level repeatable read');
   await lockTables(source, copied.tables);
   const missing = await findMissing(source, copied, role);
   if (missing.estimatedMs > maxMs)
     throw new OperatorError(`much has changed since the first copy: ${describe(missing)}`);
-  return guardedChange(target, run, async () => {
+  return changeInEpoch(target, run, async () => {
     const checksums = new Map(copied.checksums);
     for (const [name, prefix] of copied.prefixes) checksums.set(name, prefix.checksum);
-    for (const [name, found] of await replaceTables(sides, missing.whole, new Map())) checksums.set(name, found);
+    for (const [name, found] of await replaceTables(copyEnds, missing.whole, new Map())) checksums.set(name, found);
     const ends = missing.ends.map(table => rowsAfter(table, copied.prefixes.get(table.name) as CopiedPrefix));
     await withoutTriggers(target, ends, async () => {
-      for (const end of ends) await copyRows(sides, end);
+      for (const end of ends) await copyRows(copyEnds, end);
     });
-    for (const [name, end] of await compareRows(sides, ends))
+    for (const [name, end] of await compareRows(copyEnds, ends))
       checksums.set(name, addChecksums(checksums.get(name) ?? emptyChecksum, end));
-    await copySequences(sides, copied.tables);
+    await copySequences(copyEnds, copied.tables);
     return checksums;
   });
 }

@@ -12,7 +12,7 @@ import { scramVerifier } from '../../postgres/scram.ts';
 import { ensureTemplate, migrationSettings, tenantGroup } from '../schema/template.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import type { TenantDatabase } from './database-store.ts';
-import { isOwnRole, type RoleOwners, roleComment, warmStamp } from './role-stamp.ts';
+import { isOwnRole, type RoleOwners, roleComment, warmMark } from './role-owner.ts';
 
 type Access = Pick<Installation, 'servers' | 'secrets' | 'control'>;
 
@@ -29,7 +29,7 @@ export async function createDatabase(
 ): Promise<void> {
   const adminUrl = servers.adminUrl(server);
   const isAtHead = version === undefined || version === (await tenantHead());
-  const owners = { guid, warm: await warmStamp(control) };
+  const owners = { guid, warm: await warmMark(control) };
   await withConnection(adminUrl, async admin => {
     const isWarm = await requireOwnNames(admin, { server, database, role }, owners);
     if (!isWarm) await ensureTemplate(server, adminUrl); // makes the group of the role
@@ -50,8 +50,8 @@ function openPassword(secrets: SecretBox, sealed: Buffer | null, guid: string): 
 }
 
 /**
- * Checks that nobody else has these names.
- * @returns true if the role exists, and is own: that of a warm database
+ * Checks that the names of a database and its role are free, or belong to one of these owners.
+ * @returns true if the role exists: that of a warm database
  * @throws {OperatorError} when the role, or a database without a role, belongs to another tenant or installation
  */
 export async function requireOwnNames(

@@ -83,7 +83,7 @@ export type DatabaseStep =
  * I2 (epoch) Each change inside a tenant database compares the epoch of the run in the same transaction. A run gets an
  *     epoch above all earlier ones when it gets the lock, and claims a database that others may know before it changes
  *     it. So an earlier run that wakes up later changes nothing there.
- * I3 (one side) At most one database lets the tenant in. A new one is closed. `open current` comes after `exchange`,
+ * I3 (one open) At most one database lets the tenant in. A new one is closed. `open current` comes after `exchange`,
  *     which comes after `close current` of the same run. A run between the two that was replaced: the next run has
  *     opened the former one before it closed it again, having claimed it; so by I1 the first run does not exchange,
  *     and by I2 it opens nothing. A lost database cannot be closed or claimed itself: `require lost` does both at its

@@ -6,8 +6,8 @@ import { migrationsDigest } from '../schema/template.ts';
 import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
 import { condemnDatabase, condemnLeftovers, forgetDatabase } from './condemn-databases.ts';
 import { createDatabase } from './create-database.ts';
-import { claimDatabase, closeDatabase, openDatabase, RunReplacedError, stampNew } from './database-guard.ts';
 import type { DatabaseStep } from './database-protocol.ts';
+import { claimDatabase, closeDatabase, openDatabase, RunReplacedError, stampNew } from './database-stamp.ts';
 import { isReserved, type LockedTenant, readCurrent, recordFacts, type TenantDatabase } from './database-store.ts';
 import { dropCondemned } from './drop-condemned.ts';
 import { dropDatabase } from './drop-database.ts';
@@ -61,7 +61,7 @@ export class DatabaseRun {
     return this.#connections.close();
   }
 
-  get #guarded() {
+  get #runEpoch() {
     return { epoch: this.#epoch, guid: this.#tenant.guid };
   }
 
@@ -83,14 +83,14 @@ export class DatabaseRun {
     'close fence': () => this.#closeFence(),
     'wait for processes': () => drainProcesses(this.#control, this.#tenant.guid),
     'close current': async () =>
-      closeDatabase(await this.#connect(this.#present()), this.#guarded, this.#present().role),
-    'require lost': () => closeLost(this.#installation, this.#present(), this.#guarded),
+      closeDatabase(await this.#connect(this.#present()), this.#runEpoch, this.#present().role),
+    'require lost': () => closeLost(this.#installation, this.#present(), this.#runEpoch),
     'end sessions': async () => endSessions(await this.#connect(this.#present()), this.#present().role),
     'copy changes': () => required(this.#copy).copyChanges(),
     exchange: () => this.#exchange(),
     'open current': () =>
       this.#unlessLost(async () =>
-        openDatabase(await this.#connect(this.#present()), this.#guarded, this.#present().role),
+        openDatabase(await this.#connect(this.#present()), this.#runEpoch, this.#present().role),
       ),
     serve: () => this.#serve(),
     condemn: () => condemnDatabase(this.#control, this.#tenant, this.#chosen()),
@@ -139,7 +139,7 @@ export class DatabaseRun {
     const [source, target] = [await this.#connect(this.#present()), await this.#connect(this.#chosen())];
     await becomeMember(source, role);
     const { maxPauseMs = 0 } = this.#plan;
-    this.#copy = new LiveCopy({ source, target, run: this.#guarded, role, maxPauseMs });
+    this.#copy = new LiveCopy({ source, target, run: this.#runEpoch, role, maxPauseMs });
     return this.#copy.copyAll();
   }
 
@@ -151,7 +151,7 @@ export class DatabaseRun {
   async #claim(database: TenantDatabase): Promise<void> {
     const client = await this.#connect(database);
     await becomeMember(client, database.role);
-    await claimDatabase(client, this.#guarded);
+    await claimDatabase(client, this.#runEpoch);
   }
 
   async #closeFence(): Promise<void> {

@@ -37,10 +37,10 @@ export async function drainServer(
   const outcomes: DrainOutcome[] = [];
   for (const slug of slugs) {
     if (observers.signal?.aborted) break;
-    const target = to ?? (await roomiest(installation, name));
-    const outcome = await moveTenant(installation, slug, { ...request, to: target }, observers).then(
-      ({ pauseMs }): DrainOutcome => ({ slug, to: target, pauseMs, error: null }),
-      (error: unknown): DrainOutcome => ({ slug, to: target, pauseMs: null, error: errorText(error) }),
+    const receiver = to ?? (await roomiest(installation, name));
+    const outcome = await moveTenant(installation, slug, { ...request, to: receiver }, observers).then(
+      ({ pauseMs }): DrainOutcome => ({ slug, to: receiver, pauseMs, error: null }),
+      (error: unknown): DrainOutcome => ({ slug, to: receiver, pauseMs: null, error: errorText(error) }),
     );
     outcomes.push(outcome);
     onOutcome?.(outcome);
@@ -61,9 +61,9 @@ export async function planDrain(
   const others = (await listServers(installation)).filter(server => server.name !== name);
   if (to !== undefined && others.every(server => server.name !== to)) throw noSuchServer(to);
   return slugs.map(slug => {
-    const target = to ?? roomiestOf(others).name;
-    for (const server of others) if (server.name === target) server.tenants++;
-    return { slug, to: target };
+    const receiver = to ?? roomiestOf(others).name;
+    for (const server of others) if (server.name === receiver) server.tenants++;
+    return { slug, to: receiver };
   });
 }
 

@@ -7,9 +7,9 @@ import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';
-import { closedStamp, nobody } from './database-guard.ts';
+import { closedStamp, nobody } from './database-stamp.ts';
 import type { TenantDatabase } from './database-store.ts';
-import { isOwnRole, type RoleOwners, warmStamp } from './role-stamp.ts';
+import { isOwnRole, type RoleOwners, warmMark } from './role-owner.ts';
 
 type Condemned = Pick<TenantDatabase, 'server' | 'database' | 'role'>;
 
@@ -32,7 +32,7 @@ export async function dropDatabase(
   const adminUrl = servers.adminUrl(server);
   await withConnection(adminUrl, async admin => {
     const facts = await readFacts(admin, database, role);
-    const owners = { guid, warm: await warmStamp(control) };
+    const owners = { guid, warm: await warmMark(control) };
     const stampIfOwn = async (client: pg.Client): Promise<boolean> => {
       const { guid: found } = await readSchemaState(client);
       if (!isOwn(found, facts, role, owners)) return false;

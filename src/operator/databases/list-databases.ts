@@ -75,7 +75,7 @@ function explain({ slug, state, keptBy, isOverdue, isBusy, fence }: ListedRow): 
       if (keptBy === 'move') return `before the last move: npx backoffice move ${slug} --back`;
       return keptBy === 'swap'
         ? `before the last swap: npx backoffice restore back ${slug}`
-        : `put aside again: npx backoffice restore swap ${slug}`;
+        : `replaced again: npx backoffice restore swap ${slug}`;
     default:
       return `will be dropped: ${prune} ${slug}`;
   }

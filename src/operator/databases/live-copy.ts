@@ -3,7 +3,7 @@ import { OperatorError } from '../../operator-error.ts';
 import { awaitShortTransactions } from '../schema/tenant-sessions.ts';
 import type { CopiedTables } from './copied-tables.ts';
 import { catchUp, copyAll, copyMissing } from './copy-tables.ts';
-import type { GuardedRun } from './database-guard.ts';
+import type { RunEpoch } from './database-stamp.ts';
 import type { RunFacts } from './database-store.ts';
 import { describe, findMissing } from './missing-data.ts';
 
@@ -15,7 +15,7 @@ interface LiveCopyOptions {
   /** Both connected, with `canonicalTextSettings`. */
   readonly source: pg.Client;
   readonly target: pg.Client;
-  readonly run: GuardedRun;
+  readonly run: RunEpoch;
   /** The login role of the tenant in the source. */
   readonly role: string;
   /** Maximum estimated wait of requests, in ms. */

@@ -4,7 +4,7 @@ import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
-import { closeRole, type GuardedRun } from './database-guard.ts';
+import { closeRole, type RunEpoch } from './database-stamp.ts';
 import type { TenantDatabase } from './database-store.ts';
 import { findRemains } from './remains.ts';
 
@@ -29,7 +29,7 @@ export async function unlessLost(
  * @throws {OperatorError} when its server has it
  * @throws {RunReplacedError} when a later run has opened or closed it
  */
-export async function closeLost({ servers }: Access, lost: TenantDatabase, { guid, epoch }: GuardedRun): Promise<void> {
+export async function closeLost({ servers }: Access, lost: TenantDatabase, { guid, epoch }: RunEpoch): Promise<void> {
   const { server, database, role } = lost;
   await withConnection(servers.adminUrl(server), admin =>
     inTransaction(admin, async () => {

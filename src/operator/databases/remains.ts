@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { roleStamps } from './role-stamp.ts';
+import { roleMarks } from './role-owner.ts';
 
 /** What a server has of a database and its role. */
 export interface Remains {
@@ -19,7 +19,7 @@ export async function findRemains(
     `select exists (select from pg_database where datname = $1 and datconnlimit <> -2) as exists,
             exists (select from pg_roles
                      where rolname = $2 and split_part(shobj_description(oid, 'pg_authid'), ' ', 1) = any ($3)) as "hasRole"`,
-    [database, role, roleStamps(guid)],
+    [database, role, roleMarks(guid)],
   );
   return rows[0] ?? { exists: false, hasRole: false };
 }

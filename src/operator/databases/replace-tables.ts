@@ -5,17 +5,17 @@ import { OperatorError } from '../../operator-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
 import { differingTables, readTableChecksums, type TableChecksum } from '../table-checksums.ts';
 import { copyList, type DataTable, identityTables, listDataTables } from '../tenant-tables.ts';
-import type { GuardedRun } from './database-guard.ts';
+import type { RunEpoch } from './database-stamp.ts';
 
 /** Two databases, one of which gets the data of the other one. */
-interface Sides {
+interface Ends {
   readonly source: pg.Client;
   readonly target: pg.Client;
 }
 
 /** The two databases of a move, with `canonicalTextSettings`, and the run that copies from one to the other. */
-export interface MoveSides extends Sides {
-  readonly run: GuardedRun;
+export interface CopyEnds extends Ends {
+  readonly run: RunEpoch;
 }
 
 /** Rows of a table. */
@@ -62,27 +62,27 @@ export async function withoutTriggers(
 }
 
 /**
- * Replaces the rows of tables within the transactions of both sides, and compares them.
+ * Replaces the rows of tables within a transaction of each database, and compares them.
  * @param durations gets how long each table took, in ms
  * @returns the checksums
  * @throws {OperatorError} when the copy differs from the original
  */
 export async function replaceTables(
-  sides: Sides,
+  copyEnds: CopyEnds,
   tables: readonly DataTable[],
   durations: Map<string, number>,
 ): Promise<Map<string, TableChecksum>> {
-  await withoutTriggers(sides.target, tables, async () => {
-    await truncate(sides.target, tables);
+  await withoutTriggers(copyEnds.target, tables, async () => {
+    await truncate(copyEnds.target, tables);
     for (const table of tables) {
       const startedAt = performance.now();
-      await copyRows(sides, table);
+      await copyRows(copyEnds, table);
       durations.set(table.name, performance.now() - startedAt);
     }
   });
-  await copySequences(sides, tables);
+  await copySequences(copyEnds, tables);
   const comparedAt = performance.now();
-  const checksums = await compareRows(sides, tables);
+  const checksums = await compareRows(copyEnds, tables);
   const compareMs = performance.now() - comparedAt;
   const copyMs = [...durations.values()].reduce((sum, ms) => sum + ms, 0);
   for (const [name, ms] of durations) durations.set(name, ms * (1 + compareMs / Math.max(1, copyMs)));
@@ -103,7 +103,7 @@ export async function truncate(
 }
 
 /** Copies rows that the target does not have yet. */
-export async function copyRows({ source, target }: Sides, { where, ...table }: TablePart): Promise<void> {
+export async function copyRows({ source, target }: Ends, { where, ...table }: TablePart): Promise<void> {
   const from = where
     ? `(select ${table.columns.map(quoteIdentifier).join(', ')} from ${quoteIdentifier(table.name)} where ${where})`
     : copyList(table);
@@ -114,13 +114,13 @@ export async function copyRows({ source, target }: Sides, { where, ...table }: T
 }
 
 /**
- * Compares rows of both sides.
- * @param inTurn reads one side after the other, which leaves a processor to others if both are on one machine
+ * Compares rows of both databases.
+ * @param inTurn reads one database after the other, which leaves a processor to others if both are on one machine
  * @returns their checksums
  * @throws {OperatorError} when they differ
  */
 export async function compareRows(
-  { source, target }: Sides,
+  { source, target }: Ends,
   parts: readonly TablePart[],
   { inTurn = false } = {},
 ): Promise<Map<string, TableChecksum>> {
@@ -136,7 +136,7 @@ export async function compareRows(
  * Sets the sequences of the target to the values that those of the source have: the number of a deleted row is not
  * given again.
  */
-export async function copySequences({ source, target }: Sides, tables: readonly DataTable[]): Promise<void> {
+export async function copySequences({ source, target }: Ends, tables: readonly DataTable[]): Promise<void> {
   const names = tables.flatMap(({ sequences }) => sequences.map(({ name }) => name));
   if (names.length === 0) return;
   const selects = names.map(

@@ -1,7 +1,7 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { closedStamp } from './database-guard.ts';
+import { closedStamp } from './database-stamp.ts';
 import { readCurrent, readDatabases } from './database-store.ts';
 import { readStamp } from './drop-database.ts';
 import { hasFence } from './fence.ts';
@@ -9,8 +9,8 @@ import { type RunContext, type RunObservers, runDatabases } from './run-database
 import { withTenant } from './with-tenant.ts';
 
 /**
- * Puts a tenant back into service, with the database that it has, whose run has ended behind the fence. Changes nothing
- * for a tenant without a fence.
+ * Serves a tenant again from its current database, after a run has failed or was killed behind the fence. Changes
+ * nothing for a tenant without a fence.
  * @throws {OperatorError} when another command works on the tenant
  */
 export async function retreatTenant(installation: Installation, slug: string): Promise<void> {

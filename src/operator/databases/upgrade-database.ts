@@ -6,7 +6,7 @@ import { compatibleFrom, readSchemaState } from '../schema/schema-steps.ts';
 import { migrationSettings } from '../schema/template.ts';
 import { headFingerprint } from '../schema/template-fingerprint.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
-import { guardedChange } from './database-guard.ts';
+import { changeInEpoch } from './database-stamp.ts';
 import type { TenantDatabase } from './database-store.ts';
 import { type CompleteSchema, recordSchema } from './exchange-databases.ts';
 import { applySteps, requireHeadSchema, requireKnownVersion } from './fill-database.ts';
@@ -26,7 +26,7 @@ export async function upgradeDatabase(
   const { schemaVersion, server } = target;
   if (schemaVersion === (await tenantHead())) return;
   await requireKnownVersion(schemaVersion);
-  await guardedChange(client, { epoch }, async () => {
+  await changeInEpoch(client, { epoch }, async () => {
     for (const [name, value] of Object.entries(migrationSettings(server)))
       await client.query('select set_config($1, $2, true)', [name, value]);
     const { applied } = await readSchemaState(client); // a killed run may have done it

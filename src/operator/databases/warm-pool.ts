@@ -14,7 +14,7 @@ import { copyTemplate, limitConnect, requireOwnNames } from './create-database.t
 import { dropDatabase } from './drop-database.ts';
 import { physicalName } from './physical-names.ts';
 import { insertDatabase } from './reserve-database.ts';
-import { warmComment, warmStamp } from './role-stamp.ts';
+import { warmComment, warmMark } from './role-owner.ts';
 
 /*
  * A warm database is a copy of the template that is made before a tenant needs it, so that a new tenant does not wait
@@ -53,7 +53,7 @@ export async function fillPool(installation: Installation, size: number): Promis
 async function fillServer(installation: Installation, server: Server, size: number, filled: FillResult): Promise<void> {
   const adminUrl = installation.servers.adminUrl(server);
   const digest = await migrationsDigest();
-  const stamp = await warmStamp(installation.control);
+  const mark = await warmMark(installation.control);
   await withPool(installation, server, async control => {
     await ensureTemplate(server, adminUrl);
     await withConnection(adminUrl, admin => dropOldTemplates(admin, server));
@@ -67,7 +67,7 @@ async function fillServer(installation: Installation, server: Server, size: numb
     const missing = Array.from({ length: Math.max(0, size - filled.ready) });
     await runConcurrently(missing, copyConcurrency, () =>
       withConnection(adminUrl, async admin => {
-        await makeWarm(control, admin, server, { adminUrl, digest, stamp });
+        await makeWarm(control, admin, server, { adminUrl, digest, mark });
         filled.ready++;
         filled.made++;
       }),
@@ -85,7 +85,7 @@ async function withPool<T>(
 }
 
 /**
- * Drops the warm databases of a server. A database that a new tenant claims at the same time stays. Until `pool fill`
+ * Drops the warm databases of a server. A database that a new tenant gets at the same time stays. Until `pool fill`
  * makes warm databases again, new tenants are copied from the template, which takes longer.
  * @returns the number of dropped databases
  */
@@ -134,13 +134,13 @@ async function makeWarm(
   control: Queryable,
   admin: pg.Client,
   server: Server,
-  { adminUrl, digest, stamp }: { adminUrl: string; digest: string; stamp: string },
+  { adminUrl, digest, mark }: { adminUrl: string; digest: string; mark: string },
 ): Promise<void> {
   const id = await insertDatabase(control, { server, origin: 'template', digest });
   const name = physicalName(server, id);
-  await requireOwnNames(admin, { server, database: name, role: name }, { guid: undefined, warm: stamp });
+  await requireOwnNames(admin, { server, database: name, role: name }, { guid: undefined, warm: mark });
   await admin.query(`
-    create role ${quote(name)} nologin; ${warmComment(name, stamp)};
+    create role ${quote(name)} nologin; ${warmComment(name, mark)};
     grant ${quote(tenantGroup(server))} to ${quote(name)}`);
   await copyTemplate(admin, server, adminUrl, name);
   await admin.query(limitConnect(name, name));

@@ -13,8 +13,8 @@ export interface CheckContext {
   control: ControlFacts;
   /** The databases and roles of the server. */
   facts: ServerFacts;
-  /** The guid of the tenant whose data lies in a database that nobody claims, by the name of the database. */
-  unclaimedIdentities: ReadonlyMap<string, string>;
+  /** The guid of the tenant whose data an orphan database has, by the name of the database. */
+  orphanIdentities: ReadonlyMap<string, string>;
   secrets: SecretBox;
   /** Adds a finding. */
   report(report: Report): void;

@@ -6,7 +6,7 @@ import type { CheckedTenant } from './control-facts.ts';
 /** Checks that the database of a tenant exists and accepts connections. */
 export function checkTenantDatabase(
   { slug, guid, databaseName, status, isPurging }: CheckedTenant,
-  { facts, unclaimedIdentities, report }: CheckContext,
+  { facts, orphanIdentities, report }: CheckContext,
 ): void {
   const database = facts.databases.get(databaseName);
   const restore = isPurging
@@ -14,7 +14,7 @@ export function checkTenantDatabase(
     : status === 'deleted'
       ? `Restore it: npx backoffice restore ${slug} --lost. Or purge the tenant: npx backoffice purge ${slug}`
       : `Restore it from its newest archive: npx backoffice restore ${slug} --lost`;
-  const renamed = [...unclaimedIdentities].filter(([, identity]) => identity === guid).map(([name]) => name);
+  const renamed = [...orphanIdentities].filter(([, identity]) => identity === guid).map(([name]) => name);
   if (!database && renamed[0] !== undefined)
     report({
       check: 'renamed_database',

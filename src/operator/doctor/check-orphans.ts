@@ -1,8 +1,8 @@
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { closedStamp, nobody } from '../databases/database-guard.ts';
+import { closedStamp, nobody } from '../databases/database-stamp.ts';
 import { isPhysicalName } from '../databases/physical-names.ts';
 import { type CheckContext, recordedNames } from './check-context.ts';
-import { unknownGuid } from './unclaimed-databases.ts';
+import { unknownGuid } from './orphan-identities.ts';
 
 /** Checks that every database and role with a name of this installation is recorded in the control database. */
 export function checkOrphans(context: CheckContext): void {
@@ -15,10 +15,10 @@ export function checkOrphans(context: CheckContext): void {
 }
 
 function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>): void {
-  const { server, tenants, facts, unclaimedIdentities, report } = context;
+  const { server, tenants, facts, orphanIdentities, report } = context;
   for (const { name, broken } of facts.databases.values()) {
     if (names.has(name) || !isPhysicalName(server, name)) continue;
-    const identity = unclaimedIdentities.get(name);
+    const identity = orphanIdentities.get(name);
     const owner = tenants.find(({ guid }) => identity === guid || identity === closedStamp(guid));
     if (owner?.guid === identity && owner && !facts.databases.has(owner.databaseName)) continue; // checkTenantDatabase reports it as renamed
     const drop = `drop database if exists ${quote(name)}`;
@@ -64,8 +64,8 @@ function isOfPurgedTenant({ control }: CheckContext, identity: string | undefine
  * control database has no tenant at all, as a new one has none.
  */
 function isOfUnknownTenant(context: CheckContext, name: string): boolean {
-  const { control, unclaimedIdentities } = context;
-  const guid = unclaimedIdentities.get(name);
+  const { control, orphanIdentities } = context;
+  const guid = orphanIdentities.get(name);
   if (guid === undefined || guid === nobody) return false;
   if (guid === unknownGuid) return control.tenants.length === 0;
   return (
@@ -76,10 +76,10 @@ function isOfUnknownTenant(context: CheckContext, name: string): boolean {
 }
 
 function checkOrphanRoles(context: CheckContext, names: ReadonlySet<string>): void {
-  const { server, facts, unclaimedIdentities, report } = context;
+  const { server, facts, orphanIdentities, report } = context;
   for (const { name } of facts.roles.values()) {
     if (names.has(name) || !isPhysicalName(server, name) || isOfUnknownTenant(context, name)) continue;
-    if (isOfPurgedTenant(context, unclaimedIdentities.get(name))) continue; // it is dropped with the database
+    if (isOfPurgedTenant(context, orphanIdentities.get(name))) continue; // it is dropped with the database
     report({
       check: 'orphan_role',
       problem: `no tenant has login role ${name}`,

@@ -1,5 +1,5 @@
 import { countText } from '../count-text.ts';
-import { roleComment } from '../databases/role-stamp.ts';
+import { roleComment } from '../databases/role-owner.ts';
 import type { CheckContext } from './check-context.ts';
 
 /** Checks that no comment of a login role is the guid of its tenant, as earlier builds wrote it. */

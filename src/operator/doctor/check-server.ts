@@ -19,9 +19,9 @@ import { checkTenantRole } from './check-tenant-role.ts';
 import { checkTenants } from './check-tenants.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, type Report, toFinding } from './finding.ts';
+import { readOrphanIdentities } from './orphan-identities.ts';
 import { checksDigest, evidenceSettings, readServerEvidence, tenantEvidence } from './server-evidence.ts';
 import { readServerFacts, type ServerFacts } from './server-facts.ts';
-import { readUnclaimedIdentities } from './unclaimed-databases.ts';
 
 interface Options {
   /** Which tenant databases are checked inside. */
@@ -61,8 +61,8 @@ export async function checkServer(
       }),
       { settings: evidenceSettings },
     );
-    const claimed = new Set([...control.tenants.map(tenant => tenant.databaseName), ...unusedNames(control)]);
-    const unclaimedIdentities = await readUnclaimedIdentities(adminUrl, facts, claimed);
+    const recorded = new Set([...control.tenants.map(tenant => tenant.databaseName), ...unusedNames(control)]);
+    const orphanIdentities = await readOrphanIdentities(adminUrl, facts, recorded);
     const fingerprint = await headFingerprint(installation.control, server, adminUrl);
     const comparison = createSchemaComparison(installation.control, server, fingerprint);
     const head = { version: await tenantHead(), fingerprint, comparison };
@@ -81,7 +81,7 @@ export async function checkServer(
       onTenant,
     });
     const digest = await migrationsDigest();
-    const serverFindings = checkServerFacts(installation, server, control, facts, unclaimedIdentities, digest);
+    const serverFindings = checkServerFacts(installation, server, control, facts, orphanIdentities, digest);
     const settingFindings = checkServerSettings(settings, connectionBudget).map(each => toFinding(server.name, each));
     return { findings: [...settingFindings, ...serverFindings, ...findings], unchanged };
   } catch (error) {
@@ -109,7 +109,7 @@ function checkServerFacts(
   server: Server,
   control: ControlFacts,
   facts: ServerFacts,
-  unclaimedIdentities: ReadonlyMap<string, string>,
+  orphanIdentities: ReadonlyMap<string, string>,
   digest: string,
 ): Finding[] {
   const findings: Finding[] = [];
@@ -118,9 +118,9 @@ function checkServerFacts(
     tenants: control.tenants.filter(tenant => tenant.server.id === server.id),
     control,
     facts,
-    unclaimedIdentities,
+    orphanIdentities,
     secrets,
-    report: report => findings.push(toFinding(server.name, withoutRisk(report, unclaimedIdentities))),
+    report: report => findings.push(toFinding(server.name, withoutRisk(report, orphanIdentities))),
   };
   for (const tenant of context.tenants.filter(each => isStable(each, control))) {
     checkTenantDatabase(tenant, context);
@@ -146,9 +146,9 @@ function isStable(tenant: CheckedTenant, control: ControlFacts): boolean {
  * Removes the automatic repair of a database that no tenant has and that holds data of a tenant, or may hold it: an
  * operator may intend to rename it back, or to restore from it.
  */
-function withoutRisk(report: Report, unclaimedIdentities: ReadonlyMap<string, string>): Report {
+function withoutRisk(report: Report, orphanIdentities: ReadonlyMap<string, string>): Report {
   const { changes, statements, ...rest } = report;
-  if (!statements || changes === undefined || !unclaimedIdentities.has(changes)) return report;
+  if (!statements || changes === undefined || !orphanIdentities.has(changes)) return report;
   const commands = `${statements.join('; ')};`;
   const remedy = `The database may hold data of a tenant. If it does not, or nobody needs it: ${commands}`;
   return { ...rest, remedy };

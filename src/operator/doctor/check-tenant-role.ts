@@ -1,7 +1,7 @@
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
-import { roleComment } from '../databases/role-stamp.ts';
+import { roleComment } from '../databases/role-owner.ts';
 import { tenantGroup } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 import { checkUnprivileged, placeOf } from './check-unprivileged.ts';
@@ -81,10 +81,10 @@ function checkExcess(
   { slug, guid, databaseName, roleName }: CheckedTenant,
   context: CheckContext,
 ): void {
-  const { facts, unclaimedIdentities, report } = context;
+  const { facts, orphanIdentities, report } = context;
   const isMissing = !facts.databases.has(databaseName);
   for (const [name, grants] of Map.groupBy(facts.grantsTo.get(roleName) ?? [], ({ database }) => database)) {
-    if (isMissing && unclaimedIdentities.get(name) === guid) continue; // its own, renamed
+    if (isMissing && orphanIdentities.get(name) === guid) continue; // its own, renamed
     const excess = new Set(grants.map(({ privilege }) => privilege));
     if (name === databaseName) excess.delete('CONNECT');
     if (excess.size === 0) continue;

@@ -6,7 +6,7 @@ import { catalogQuerySettings, withConnection } from '../../postgres/connection.
 import { sqlState } from '../../postgres/database-error.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
 import { tenantVerifier } from '../databases/create-database.ts';
-import { closedStamp } from '../databases/database-guard.ts';
+import { closedStamp } from '../databases/database-stamp.ts';
 import { errorText } from '../error-text.ts';
 import { readSchemaState } from '../schema/schema-steps.ts';
 import { checkAppendOnlyTables } from './check-append-only-tables.ts';

@@ -20,7 +20,7 @@ import {
   withTenantConnection,
 } from '../schema/tenant-schema.ts';
 import { becomeMember } from '../schema/tenant-sessions.ts';
-import type { OutcomeLedger } from './outcome-ledger.ts';
+import type { OutcomeRecorder } from './outcome-recorder.ts';
 import type { TenantLocks, TenantRow } from './tenant-locks.ts';
 
 /** The data of a run that the migrations of all its tenants use. */
@@ -30,7 +30,7 @@ export interface Run {
   locks: TenantLocks;
   /** Takes tenants out of service in the control database. */
   controlPool: Queryable;
-  ledger: OutcomeLedger;
+  outcomes: OutcomeRecorder;
   steps: SchemaStep[];
   head: string;
   /** The servers of the tenants, by id. */
@@ -63,7 +63,7 @@ export async function bringToHead(run: Run, tenant: RecordedTenant): Promise<boo
     const recorded = recordedState(run, tenant);
     const pending = recorded ? pendingSteps(run, recorded) : [];
     if (recorded && pending.length > 0 && pending.every(({ compatible }) => compatible)) {
-      run.ledger.begin(tenant.id);
+      run.outcomes.begin(tenant.id);
       const found = await retryOnLockTimeout(() => apply(run, tenant, database, recorded, true)).catch(error => {
         if (sqlState(error) !== '42P01') throw error; // a table that every tenant has is missing
         return 'unknown';
@@ -102,7 +102,7 @@ async function bringStateToHead(
   if (pending.length === 0) {
     await compare(run, tenant, database);
   } else if (tenant.schemaVersion && pending.every(({ compatible }) => compatible)) {
-    run.ledger.begin(tenant.id);
+    run.outcomes.begin(tenant.id);
     found = await retryOnLockTimeout(() => apply(run, tenant, database, state, true));
   } else {
     await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
@@ -116,7 +116,7 @@ async function bringStateToHead(
       throw error;
     }
   }
-  // The statements of a run that was killed may have gone on until now.
+  // A killed run had changed the database after its state was read: its last statements went on without it.
   if (found) await bringStateToHead(run, tenant, database, found);
   return pending.length > 0;
 }

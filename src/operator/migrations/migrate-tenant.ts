@@ -37,7 +37,7 @@ export async function migrateTenant(
   connections: LimitFunction,
   isHalted: () => boolean,
 ): Promise<TenantResult | 'busy' | 'halted' | undefined> {
-  const { locks, head, ledger } = run;
+  const { locks, head, outcomes } = run;
   const { id } = candidate;
   const tenant = await locks.acquire(id);
   if (tenant === 'busy') return 'busy';
@@ -46,13 +46,13 @@ export async function migrateTenant(
     const from = tenant.schemaVersion;
     const fingerprint = run.fingerprints.get(tenant.serverId);
     if (from === head && tenant.schemaFingerprint === fingerprint) {
-      await ledger.record(id, { state: 'current', from, to: head, ms: 0 });
+      await outcomes.record(id, { state: 'current', from, to: head, ms: 0 });
       return undefined;
     }
     const result = await connections(async () => (isHalted() ? undefined : migrateDatabase(run, tenant)));
     if (!result) return 'halted';
     const schema = { version: head, compatibleFrom: compatibleFrom(run.steps), fingerprint };
-    await ledger.record(id, result, result.state === 'failed' ? undefined : schema);
+    await outcomes.record(id, result, result.state === 'failed' ? undefined : schema);
     return result;
   } finally {
     await locks.release(id);

@@ -16,7 +16,7 @@ import { migrateConcurrently } from './migrate-concurrently.ts';
 import { migrateTenant } from './migrate-tenant.ts';
 import type { TenantResult } from './migration-outcomes.ts';
 import { beginRun, type Candidate, endRun, type RunRequest } from './migration-runs.ts';
-import { createOutcomeLedger } from './outcome-ledger.ts';
+import { createOutcomeRecorder } from './outcome-recorder.ts';
 import { createTenantLocks } from './tenant-locks.ts';
 
 /** The result of a run for one tenant. */
@@ -62,7 +62,7 @@ export async function migrateTenants(
       const run: Run = {
         ...{ id, installation, controlPool, steps, head, fingerprints },
         locks: createTenantLocks(client),
-        ledger: createOutcomeLedger(controlPool, id, concurrency),
+        outcomes: createOutcomeRecorder(controlPool, id, concurrency),
         servers: new Map(servers.map(server => [server.id, server])),
         comparisons: new Map(
           servers.map(server => [

@@ -14,7 +14,7 @@ import {
 import { becomeMember } from '../schema/tenant-sessions.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { beginRollback, endRun } from './migration-runs.ts';
-import { createOutcomeLedger } from './outcome-ledger.ts';
+import { createOutcomeRecorder } from './outcome-recorder.ts';
 
 /**
  * Undoes the last migration of one tenant in one transaction, and records that as a run. The tenant's requests get 503
@@ -43,7 +43,7 @@ export async function rollback(installation: Installation, slug: string): Promis
       const startedAt = performance.now();
       const elapsed = () => Math.round(performance.now() - startedAt);
       const run = await beginRollback(control, id, from, to);
-      const ledger = createOutcomeLedger(control, run, 1);
+      const outcomes = createOutcomeRecorder(control, run, 1);
       try {
         await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
         const receivedAt = await takeOutOfService(control, database, tenant, run);
@@ -55,13 +55,13 @@ export async function rollback(installation: Installation, slug: string): Promis
         const restored = await readSchemaState(database).catch(() => undefined);
         if (restored) await setSchemaVersion(control, id, versionOf(restored.applied, steps));
         const text = errorText(error);
-        await ledger.record(id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
+        await outcomes.record(id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
         await endRun(control, run, 'failed', text);
         throw new OperatorError(`${slug} was not rolled back: ${text}`, { cause: error });
       }
       const { compatibleFrom } = versionOf(applied.slice(0, -1), steps);
       const done = { state: 'migrated', from, to, ms: elapsed() } as const;
-      await ledger.record(id, done, { version: to, compatibleFrom, fingerprint: undefined });
+      await outcomes.record(id, done, { version: to, compatibleFrom, fingerprint: undefined });
       await endRun(control, run, 'succeeded', '');
       return { from, to };
     });

@@ -14,13 +14,13 @@ this one has replaced, it takes that one's place: it records its archives.`,
   access: 'installation',
   effect: 'changes',
   async run({ lost }, { installation: { controlUrl, secrets }, output }) {
-    const { withBackupLease } = await import('../backup/lease.ts');
+    const { withBackupLock } = await import('../backup/backup-lock.ts');
     const { initTarget } = await import('../backup/target-owner.ts');
     const { readTargetKeys } = await import('../backup/read-target-keys.ts');
     const { matchLedger } = await import('../restore/control/match-ledger.ts');
     const { storeKeys } = await import('../restore/control/store-keys.ts');
     const target = await openBackupTarget();
-    const result = await withBackupLease(controlUrl, 'archives', async control => {
+    const result = await withBackupLock(controlUrl, 'archives', async control => {
       const isNew = await initTarget(control, target, lost);
       const keys = await readTargetKeys(target);
       await storeKeys(controlUrl, keys, secrets);

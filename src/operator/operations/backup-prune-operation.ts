@@ -19,11 +19,11 @@ export const pruneOperation = defineOperation({
   },
   async run(_, { installation, output }) {
     const { pruneArchives } = await import('../backup/prune.ts');
-    const { withBackupLease } = await import('../backup/lease.ts');
+    const { withBackupLock } = await import('../backup/backup-lock.ts');
     const { requireOwner } = await import('../backup/target-owner.ts');
     const { readConfig } = await import('../../config.ts');
     const target = await openBackupTarget();
-    const removed = await withBackupLease(installation.controlUrl, 'archives', async control => {
+    const removed = await withBackupLock(installation.controlUrl, 'archives', async control => {
       await requireOwner(control, target);
       return pruneArchives(control, target, readConfig().backup.keep);
     });

@@ -96,7 +96,7 @@ export const catalogue: readonly Topic[] = [
     'databases beside those that tenants have now',
     () => import('./databases-operations.ts'),
   ),
-  topic('Backup', 'backup', 'archives of tenants, and their proofs', () => import('./backup-operations.ts')),
+  topic('Backup', 'backup', 'archives of tenants, their checks and drills', () => import('./backup-operations.ts')),
   topic(
     'Backup',
     'retention',

@@ -74,9 +74,9 @@ const reseal = defineOperation({
   effect: 'changes',
   async run(_, { installation, output }) {
     const { resealSecrets } = await import('../master-key-change.ts');
-    const { withBackupLease } = await import('../backup/lease.ts');
+    const { withBackupLock } = await import('../backup/backup-lock.ts');
     // A run that goes on meanwhile would seal new keys under the former master key.
-    const secrets = await withBackupLease(installation.controlUrl, 'archives', () => resealSecrets(installation));
+    const secrets = await withBackupLock(installation.controlUrl, 'archives', () => resealSecrets(installation));
     output.result({ secrets }, () => `${countText(secrets, 'secret is', 'secrets are')} sealed under MASTER_KEY.`);
   },
 });

@@ -2,8 +2,8 @@ import type { Retention } from '../../config-values.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
+import { withBackupLock } from '../backup/backup-lock.ts';
 import { createKeyring, readKeys } from '../backup/data-keys.ts';
-import { withBackupLease } from '../backup/lease.ts';
 import { readLedger } from '../backup/ledger.ts';
 import type { BackupTarget } from '../backup/targets/backup-target.ts';
 import { operatorName } from '../operator-name.ts';
@@ -54,7 +54,7 @@ export async function applyRetention(
   observers: FleetObservers<RetentionOutcome> = {},
 ): Promise<RetentionReport> {
   const startedAt = performance.now();
-  return withBackupLease(installation.controlUrl, 'retention', async control => {
+  return withBackupLock(installation.controlUrl, 'retention', async control => {
     const candidates = await findDueTenants(installation, control, slugs, await readTime(control));
     const beginRun = async (): Promise<RetentionRun> => ({
       ...{ control, target, dryRun, confirmed, signal: observers.signal },

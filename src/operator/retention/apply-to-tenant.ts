@@ -3,7 +3,7 @@ import { withConnection } from '../../postgres/connection.ts';
 import { withTenantUnchanged } from '../databases/with-tenant.ts';
 import { canonicalTextSettings } from '../table-checksums.ts';
 import { readHistoryFacts } from './history-facts.ts';
-import { endRemoval, recordNothingToRemove } from './removal-ledger.ts';
+import { endRemoval, recordNothingToRemove } from './removal-records.ts';
 import { removeArchived } from './remove-archived.ts';
 import type { RetentionCandidate } from './retention-candidates.ts';
 import type { RemovedRows, RetentionRun } from './retention-run.ts';

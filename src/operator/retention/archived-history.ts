@@ -59,8 +59,8 @@ async function readTable(
   const [idAt, timeAt] = [columns.indexOf('id'), columns.indexOf('created_at')];
   if (idAt < 0 || timeAt < 0) throw new ArchiveFault('wrong_contents', 'its rows have neither an id nor a time');
   const needed = Math.max(idAt, timeAt) + 1;
-  // Both begin with the year of four digits, so they compare as texts. Other years would compare wrongly, and the rows
-  // that the database removes would then differ from these: nothing is removed.
+  // `before` and the times of the rows begin with a year of four digits, so their texts compare like the times. Should
+  // a row have another year, the database removes other rows than these, and the removal is rolled back.
   const before = cutoff.toISOString().slice(0, 10);
   const digests = new Map<number, RowDigest>();
   let [total, old] = [0, 0];

@@ -1,7 +1,7 @@
 import { isoTime } from '../../postgres/iso-time.ts';
 import type { Statements } from '../../postgres/statements.ts';
 
-/** An entry of the ledger: rows that were removed from a tenant. Times are in ISO 8601. */
+/** The record of a removal: rows that were removed from a tenant. Times are in ISO 8601. */
 export interface RemovalSummary {
   slug: string;
   kind: string;

@@ -4,7 +4,7 @@ import { errorText } from '../error-text.ts';
 import type { ArchivedHistory } from './archived-history.ts';
 import { historyKinds } from './history-kinds.ts';
 import { readVerifiedHistory } from './read-verified-history.ts';
-import { beginRemoval, endRemoval, recordProgress } from './removal-ledger.ts';
+import { beginRemoval, endRemoval, recordProgress } from './removal-records.ts';
 import { reclaimSpace, removeRows, requireNoOldRows } from './remove-rows.ts';
 import type { DueRemoval, RetentionCandidate } from './retention-candidates.ts';
 import type { RemovedRows, RetentionRun } from './retention-run.ts';
@@ -71,7 +71,7 @@ function requireSmallShare({ kind, cutoff }: DueRemoval, { rows, total }: Archiv
   );
 }
 
-/** Removes rows under an entry of the ledger, which keeps the archive. */
+/** Removes rows under a record, which keeps the archive. */
 async function removeRecorded(
   run: RetentionRun,
   { tenantId, slug, database }: RetentionCandidate,

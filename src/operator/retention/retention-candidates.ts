@@ -4,7 +4,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import { type HistoryKind, kindNames } from './history-kinds.ts';
-import { type Removal, readRemovals } from './removal-ledger.ts';
+import { type Removal, readRemovals } from './removal-records.ts';
 import { cutoffOf } from './retention-age.ts';
 
 /** Rows of one kind that are to be removed from a tenant. */

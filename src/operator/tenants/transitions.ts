@@ -19,8 +19,8 @@ interface Control {
 }
 
 /**
- * Moves a tenant to another state. Every process applies it within a second; running requests are finished. A tenant
- * that is in the target state already stays unchanged.
+ * Changes the state of a tenant. Every process applies it within a second; running requests are finished. A tenant
+ * that is in the requested state already stays unchanged.
  * @throws {OperatorError} when there is no such tenant, or its state does not allow the transition
  */
 export async function changeState(control: Control, slug: string, transition: Transition): Promise<TenantSummary> {

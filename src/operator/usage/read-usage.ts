@@ -21,12 +21,12 @@ export interface TenantUsageSummary {
   databaseBytes: number | null;
 }
 
-/** A process whose last requests are not in the ledger. */
+/** A process whose last requests are not recorded. */
 export interface UsageGap {
   process: string;
   host: string;
   pid: number;
-  /** Its requests that ended before are in the ledger. */
+  /** Its requests that ended before are recorded. */
   countedUntil: string;
   /** True if the process was seen after that, and has yet to write them. */
   isRunning: boolean;
@@ -70,7 +70,7 @@ export async function readUsage(
 /** Longer than three intervals of the batches of a process. */
 const silence = `interval '30 s'`;
 
-/** Returns the processes that were killed in this time or shortly before, or cannot write to the ledger. */
+/** Returns the processes that were killed in this time or shortly before, or cannot write what they count. */
 export async function readGaps({ statements }: Reader, { from, to }: UsageFilter): Promise<UsageGap[]> {
   return statements.execute(
     `select process, w.host, w.pid, ${isoTime('counted_until')} as "countedUntil", p.id is not null as "isRunning"

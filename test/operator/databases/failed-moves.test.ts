@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { closedStamp } from '../../../src/operator/databases/database-guard.ts';
 import type { DatabaseStep } from '../../../src/operator/databases/database-protocol.ts';
+import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import type { ListedDatabase } from '../../../src/operator/databases/list-databases.ts';
 import { moveTenant } from '../../../src/operator/databases/move-tenant.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';

@@ -2,7 +2,7 @@ import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { databaseUrl } from '../../../src/control/server-urls.ts';
-import { closedStamp } from '../../../src/operator/databases/database-guard.ts';
+import { closedStamp } from '../../../src/operator/databases/database-stamp.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { type CopiedServer, copyServer } from '../../support/copied-server.ts';
 import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';

@@ -84,7 +84,7 @@ describe('retention of activities and audit entries', () => {
     expect(await countHistory(world.acme)).to.deep.equal([15_000, 15_000, 6_000]);
   });
 
-  it('old rows of the named tenant alone go, the ledger has them, and the archive that has them can be restored', async () => {
+  it('old rows of the named tenant alone go, their removal is recorded, and the archive that has them can be restored', async () => {
     await backup();
     const plan = await apply('--all', '--dry-run');
     expect(plan.outcomes.map(({ slug, state }) => [slug, state])).to.deep.equal([['acme', 'planned']]);

@@ -13,8 +13,8 @@ export interface ControlSource {
 }
 
 /**
- * Returns the state in an archive.
- * @param name file of the archive, or a part of it; undefined: the newest
+ * Returns the control database as an archive has it.
+ * @param name the file of the archive, or a part of its name; undefined: the newest archive
  * @throws {OperatorError} when the target has no such archive
  */
 export async function archivedControl(access: ControlArchiveAccess, name: string | undefined): Promise<ControlSource> {

@@ -11,18 +11,18 @@ export interface Difference {
   readonly changes: readonly string[];
 }
 
-interface Sides {
+interface Subject {
   slug: string;
   name: string;
   id: string;
 }
 
-interface DifferentRole extends Sides {
+interface DifferentRole extends Subject {
   permissions: string[];
   laterPermissions: string[];
 }
 
-interface DifferentPerson extends Sides {
+interface DifferentPerson extends Subject {
   tenantId: string;
   isDisabled: boolean;
   laterIsDisabled: boolean;

@@ -54,7 +54,7 @@ type OnStep = (step: (typeof controlSteps)[number]) => void;
 /**
  * Restores the control database. Killed at any point, the command is run again:
  *
- *   C1 (aside) The data is loaded into another database, brought to the version of this build, and made safe there
+ *   C1 (beside) The data is loaded into another database, brought to the version of this build, and made safe there
  *      (`afterRestore`). So no process sees a part of it, or a session, key or user that was revoked since, as far as
  *      the backup target knows.
  *   C2 (in place) Only a database that is marked as ready gets the name of the control database, and only in place of

@@ -3,7 +3,7 @@ import type { Tenant } from '../../../control/fleet-entities.ts';
 import type { Installation } from '../../../installation.ts';
 import { OperatorError } from '../../../operator-error.ts';
 import { sqlState } from '../../../postgres/database-error.ts';
-import { closedStamp } from '../../databases/database-guard.ts';
+import { closedStamp } from '../../databases/database-stamp.ts';
 import type { EarlierData } from '../../databases/fill-database.ts';
 import { readSchemaState } from '../../schema/schema-steps.ts';
 import { identityTables } from '../../tenant-tables.ts';

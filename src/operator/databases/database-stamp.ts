@@ -4,10 +4,10 @@ import type pg from 'pg';
 import { OperatorError } from '../../operator-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { roleComment } from './role-stamp.ts';
+import { roleComment } from './role-owner.ts';
 
 /** A run that may change a database of a tenant, as far as no run with a greater epoch has claimed it. */
-export interface GuardedRun {
+export interface RunEpoch {
   readonly epoch: number;
   readonly guid: string;
 }
@@ -44,16 +44,16 @@ const pollMs = 10;
 
 /**
  * Shuts earlier runs out of the connected database: ends their connections, and records the epoch of this run, which
- * every later change compares (`guardedChange`).
+ * every later change compares (`changeInEpoch`).
  * @throws {RunReplacedError} when a later run has claimed the database
  * @throws {OperatorError} when it belongs to somebody else
  */
-export async function claimDatabase(client: pg.Client, run: GuardedRun): Promise<void> {
+export async function claimDatabase(client: pg.Client, run: RunEpoch): Promise<void> {
   for (const deadline = performance.now() + maxEndMs; ; await sleep(pollMs)) {
     if ((await client.query(otherRuns)).rowCount === 0) break;
     if (performance.now() > deadline) throw new OperatorError('a connection of an earlier run could not be ended');
   }
-  await guardedChange(client, run, async () => {
+  await changeInEpoch(client, run, async () => {
     const { rowCount } = await client.query('update tenant_identity set epoch = $1 where guid in ($2, $3)', [
       run.epoch,
       run.guid,
@@ -67,9 +67,9 @@ export async function claimDatabase(client: pg.Client, run: GuardedRun): Promise
  * Runs `change` in a transaction of the connected database, in which no other run changes it.
  * @throws {RunReplacedError} when a later run has claimed the database
  */
-export async function guardedChange<T>(
+export async function changeInEpoch<T>(
   client: pg.Client,
-  { epoch }: Pick<GuardedRun, 'epoch'>,
+  { epoch }: Pick<RunEpoch, 'epoch'>,
   change: () => Promise<T>,
 ): Promise<T> {
   return inTransaction(client, async () => {
@@ -85,8 +85,8 @@ export async function guardedChange<T>(
  * later one is refused.
  * @throws {OperatorError} when the database belongs to somebody else
  */
-export async function closeDatabase(client: pg.Client, run: GuardedRun, role: string): Promise<void> {
-  await guardedChange(client, run, async () => {
+export async function closeDatabase(client: pg.Client, run: RunEpoch, role: string): Promise<void> {
+  await changeInEpoch(client, run, async () => {
     await stamp(client, run.guid, closedStamp(run.guid));
     await client.query(`alter role ${quoteIdentifier(role)} nologin`);
   });
@@ -96,8 +96,8 @@ export async function closeDatabase(client: pg.Client, run: GuardedRun, role: st
  * Opens a tenant database, as `closeDatabase` has closed it.
  * @throws {RunReplacedError} also when a later run has closed the role of the database, which was lost
  */
-export async function openDatabase(client: pg.Client, run: GuardedRun, role: string): Promise<void> {
-  await guardedChange(client, run, async () => {
+export async function openDatabase(client: pg.Client, run: RunEpoch, role: string): Promise<void> {
+  await changeInEpoch(client, run, async () => {
     await requireLastRun(client, role, run.epoch);
     await stamp(client, run.guid, run.guid);
     await client.query(

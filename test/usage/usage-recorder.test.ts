@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { pino } from 'pino';
 import { type ControlDatabase, openControlDatabase } from '../../src/control/database.ts';
 import { newProcess } from '../../src/control/process-identity.ts';
-import { UsageLedger } from '../../src/usage/usage-ledger.ts';
+import { UsageRecorder } from '../../src/usage/usage-recorder.ts';
 import { createUsageStore, type UsageStore } from '../../src/usage/usage-store.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
@@ -22,7 +22,7 @@ const taxCodes = '/api/v1/TaxCodes';
 const entities = '/api/v1/Entities';
 const hourMs = 3_600_000;
 
-describe('usage ledger', () => {
+describe('recorded usage', () => {
   let world: World;
   let proxy: SilentProxy;
   let clients: { acme: Client; globex: Client };
@@ -39,7 +39,7 @@ describe('usage ledger', () => {
   const execute = <Row extends object>(text: string, values: unknown[] = []): Promise<Row[]> =>
     world.control.em.fork().execute<Row[]>(text, values);
 
-  async function ledgerOf({ id }: TestTenant): Promise<Sums & { databaseMs: number }> {
+  async function recordedOf({ id }: TestTenant): Promise<Sums & { databaseMs: number }> {
     const [sums] = await execute<Sums & { databaseMs: number }>(
       `select coalesce(sum(requests), 0)::int as requests, coalesce(sum(refused), 0)::int as refused,
               coalesce(sum(writes), 0)::int as writes, coalesce(sum(response_bytes), 0)::int as bytes,
@@ -88,8 +88,8 @@ describe('usage ledger', () => {
     await Promise.all(Array.from({ length: 20 }, () => send('GET', list)));
   }
 
-  it('sums of the ledger are those of the clients, over two tenants and a process that is replaced', async () => {
-    const before = { acme: await ledgerOf(world.acme), globex: await ledgerOf(world.globex) };
+  it('recorded sums are those of the clients, over two tenants and a process that is replaced', async () => {
+    const before = { acme: await recordedOf(world.acme), globex: await recordedOf(world.globex) };
     const sums: Record<'acme' | 'globex', Sums[]> = { acme: [], globex: [] };
     for (const run of [1, 2]) {
       const { service, url } = await world.startAnotherServer();
@@ -102,7 +102,7 @@ describe('usage ledger', () => {
       await service.stop();
     }
     for (const slug of ['acme', 'globex'] as const) {
-      const after = await ledgerOf(world[slug]);
+      const after = await recordedOf(world[slug]);
       for (const name of ['requests', 'refused', 'writes', 'bytes'] as const) {
         const counted = sums[slug].reduce((sum, each) => sum + each[name], 0);
         expect(after[name] - before[slug][name], `${slug} ${name}`).to.equal(counted);
@@ -112,7 +112,7 @@ describe('usage ledger', () => {
   });
 
   it('a refused request is counted as refused, and no request without a caller is counted', async () => {
-    const before = await ledgerOf(world.globex);
+    const before = await recordedOf(world.globex);
     const { service, url } = await world.startAnotherServer();
     const anonymous = world.anonymous.at(url);
     await anonymous.get(list, { 'X-Tenant': world.globex.guid });
@@ -131,66 +131,66 @@ describe('usage ledger', () => {
       [world.globex.id, world.acme.id],
     );
     await service.stop();
-    const after = await ledgerOf(world.globex);
+    const after = await recordedOf(world.globex);
     expect({ requests: after.requests - before.requests, refused: after.refused - before.refused }).to.deep.equal({
       requests,
       refused: 1,
     });
   });
 
-  it('requests go on while the ledger cannot be written, and all of them are in it afterwards', async () => {
-    const before = await ledgerOf(world.acme);
+  it('requests go on while usage cannot be written, and all of them are recorded afterwards', async () => {
+    const before = await recordedOf(world.acme);
     const { service, url } = await world.startAnotherServer();
     const client = counting(clients.acme.at(url));
     await load(client, '3');
     await execute('alter table tenant_usage rename to away');
-    const ledger = await openLedger(world.control);
-    ledger.count(world.acme.guid, request);
-    await ledger.write();
-    expect(ledger.unwritten).to.equal(1);
+    const recorder = await openRecorder(world.control);
+    recorder.count(world.acme.guid, request);
+    await recorder.write();
+    expect(recorder.unwritten).to.equal(1);
     await load(client, '4');
     await execute('alter table away rename to tenant_usage');
-    await ledger.stop();
+    await recorder.stop();
     await service.stop();
-    expect((await ledgerOf(world.acme)).requests - before.requests).to.equal(client.sums.requests + 1);
+    expect((await recordedOf(world.acme)).requests - before.requests).to.equal(client.sums.requests + 1);
   });
 
   it('nothing is lost or counted twice while the network to the control database breaks in the middle', async () => {
-    const before = await ledgerOf(world.acme);
+    const before = await recordedOf(world.acme);
     const control = openControlDatabase(proxy.through(world.config.databaseUrl as string));
     try {
-      const ledger = await openLedger(control);
+      const recorder = await openRecorder(control);
       for (let round = 1; round <= 20; round++) {
-        for (let i = 0; i < round; i++) ledger.count(world.acme.guid, request);
-        const written = ledger.write();
+        for (let i = 0; i < round; i++) recorder.count(world.acme.guid, request);
+        const written = recorder.write();
         proxy.cut();
         await written;
       }
-      await ledger.stop();
-      expect(ledger.unwritten).to.equal(0);
+      await recorder.stop();
+      expect(recorder.unwritten).to.equal(0);
     } finally {
       await control.close(true);
     }
-    expect((await ledgerOf(world.acme)).requests - before.requests).to.equal((20 * 21) / 2);
+    expect((await recordedOf(world.acme)).requests - before.requests).to.equal((20 * 21) / 2);
   });
 
   it('a batch that was stored, and whose confirmation was lost, counts once', async () => {
-    const before = await ledgerOf(world.acme);
+    const before = await recordedOf(world.acme);
     const store = createUsageStore(world.control, newProcess('service'), randomUUID());
     let lost = 3;
     const write: UsageStore['write'] = async batch => {
       await store.write(batch);
       if (batch.counts.length > 0 && lost-- > 0) throw new Error('the confirmation was lost');
     };
-    const ledger = new UsageLedger({ store: { write }, log: pino({ enabled: false }), now: Date.now });
-    await ledger.start();
+    const recorder = new UsageRecorder({ store: { write }, log: pino({ enabled: false }), now: Date.now });
+    await recorder.start();
     for (let i = 0; i < 5; i++) {
-      ledger.count(world.acme.guid, request);
-      await ledger.write();
+      recorder.count(world.acme.guid, request);
+      await recorder.write();
     }
-    await ledger.stop();
+    await recorder.stop();
     expect(lost).to.be.below(1);
-    expect((await ledgerOf(world.acme)).requests - before.requests).to.equal(5);
+    expect((await recordedOf(world.acme)).requests - before.requests).to.equal(5);
   });
 
   it('two processes that write the same 2,500 tenants and hours at the same time lose no count', async () => {
@@ -201,12 +201,12 @@ describe('usage ledger', () => {
          from tenants, unnest(string_to_array(?, ',')) with ordinality as many (g, n) where id = ?`,
       [tenants.join(','), world.acme.id],
     );
-    const ledgers = await Promise.all([openLedger(world.control), openLedger(world.control)]);
+    const recorders = await Promise.all([openRecorder(world.control), openRecorder(world.control)]);
     for (let round = 0; round < 3; round++) {
-      for (const ledger of ledgers) for (const guid of tenants) ledger.count(guid, request);
-      await Promise.all(ledgers.map(ledger => ledger.write()));
+      for (const recorder of recorders) for (const guid of tenants) recorder.count(guid, request);
+      await Promise.all(recorders.map(recorder => recorder.write()));
     }
-    await Promise.all(ledgers.map(ledger => ledger.stop()));
+    await Promise.all(recorders.map(recorder => recorder.stop()));
     const rows = await execute(
       `select requests::int, count(*)::int as tenants from tenant_usage join tenants on id = tenant_id
         where slug like 'many-%' group by 1`,
@@ -217,12 +217,12 @@ describe('usage ledger', () => {
 
   it('each request is in the hour in which it ended, and an outage of days keeps the sums', async () => {
     let now = Date.UTC(2020, 1, 1, 10, 59, 59);
-    const ledger = await openLedger(world.control, () => now);
+    const recorder = await openRecorder(world.control, () => now);
     for (let hour = 0; hour < 60; hour++) {
-      ledger.count(world.globex.guid, request);
+      recorder.count(world.globex.guid, request);
       now += hourMs;
     }
-    await ledger.stop();
+    await recorder.stop();
     const rows = await execute<{ hour: string; requests: number }>(
       `select to_char(hour at time zone 'UTC', 'DD HH24:MI') as hour, requests::int from tenant_usage
         where tenant_id = ? and hour < '2021-01-01' order by tenant_usage.hour`,
@@ -238,11 +238,11 @@ describe('usage ledger', () => {
 
   const request = { method: 'GET', status: 200, bytes: 10 };
 
-  async function openLedger(control: ControlDatabase, now = Date.now): Promise<UsageLedger> {
+  async function openRecorder(control: ControlDatabase, now = Date.now): Promise<UsageRecorder> {
     const store = createUsageStore(control, newProcess('service'), randomUUID());
-    const ledger = new UsageLedger({ store, log: pino({ enabled: false }), now, intervalMs: 2 ** 30 });
-    await ledger.start();
-    return ledger;
+    const recorder = new UsageRecorder({ store, log: pino({ enabled: false }), now, intervalMs: 2 ** 30 });
+    await recorder.start();
+    return recorder;
   }
 });
 

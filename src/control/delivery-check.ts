@@ -33,7 +33,7 @@ interface Nonce {
  * itself, and expects it on that connection. A successful query proves only that something responds. A pooler that
  * listens on none of its connections does so too, and a server that is no longer the primary.
  */
-export class DeliveryProof {
+export class DeliveryCheck {
   readonly #announce: Announce;
   readonly #everyMs: number;
   readonly #clock: Clock;

@@ -9,7 +9,7 @@ interface RecordedSchema {
 }
 
 /** Writes the outcomes of the tenants of one run. */
-export interface OutcomeLedger {
+export interface OutcomeRecorder {
   /** Marks a tenant as running, soon. */
   begin(tenant: number): void;
   /**
@@ -32,7 +32,7 @@ const gatherMs = 20;
  * Collects outcomes and writes them together: a commit costs a write to the disk, whatever it contains.
  * @param batch the number of results that are written without waiting for more
  */
-export function createOutcomeLedger(control: Queryable, run: number, batch: number): OutcomeLedger {
+export function createOutcomeRecorder(control: Queryable, run: number, batch: number): OutcomeRecorder {
   let begun = new Set<number>();
   let entries: Entry[] = [];
   let writing: Promise<void> | undefined;

@@ -14,12 +14,12 @@ import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
  * @param run the epoch of the run that opens or closes the role: no earlier run does either afterwards
  */
 export function roleComment({ role, guid }: { role: string; guid: string }, run?: number): string {
-  const text = [roleStamps(guid)[0], ...(run === undefined ? [] : [`run ${run}`])].join(' ');
+  const text = [roleMarks(guid)[0], ...(run === undefined ? [] : [`run ${run}`])].join(' ');
   return `comment on role ${quoteIdentifier(role)} is ${quoteLiteral(text)}`;
 }
 
 /** Returns the comments that a login role of a tenant can have: that of this build, and that of earlier ones. */
-export function roleStamps(guid: string): [stamp: string, former: string] {
+export function roleMarks(guid: string): [mark: string, former: string] {
   return [digest(guid), guid];
 }
 
@@ -27,25 +27,25 @@ export function roleStamps(guid: string): [stamp: string, former: string] {
 export interface RoleOwners {
   /** The tenant; undefined: none has the role yet. */
   readonly guid: string | undefined;
-  /** What `warmStamp` returns. */
+  /** What `warmMark` returns. */
   readonly warm: string;
 }
 
 /** Returns the comment of the login role of a warm database: the digest of the id of the installation. */
-export async function warmStamp(control: ControlDatabase): Promise<string> {
+export async function warmMark(control: ControlDatabase): Promise<string> {
   return digest(`installation ${(await readInstallationIdentity(control)).id}`);
 }
 
 /** Returns SQL that records in the comment of a login role that it is that of a warm database. */
-export function warmComment(role: string, stamp: string): string {
-  return `comment on role ${quoteIdentifier(role)} is ${quoteLiteral(stamp)}`;
+export function warmComment(role: string, mark: string): string {
+  return `comment on role ${quoteIdentifier(role)} is ${quoteLiteral(mark)}`;
 }
 
 /** Returns whether a role with that comment belongs to the tenant, or to a warm database of this installation. */
 export function isOwnRole(role: string, comment: string | null, { guid, warm }: RoleOwners): boolean {
   if (comment === null) return /_warm_\d+$/.test(role); // of an earlier build
-  const stamps = guid === undefined ? [warm] : [warm, ...roleStamps(guid)];
-  return stamps.includes(comment.split(' ')[0] ?? '');
+  const marks = guid === undefined ? [warm] : [warm, ...roleMarks(guid)];
+  return marks.includes(comment.split(' ')[0] ?? '');
 }
 
 function digest(text: string): string {

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
-import { EntryTurn } from '../../src/control/entry-turn.ts';
+import { EntryLock } from '../../src/control/entry-lock.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { runScript, startScript } from '../support/command-line.ts';
@@ -46,32 +46,32 @@ describe('connections of processes that start or end at the same moment', () => 
     expect(await runAtOnce(4, ['key', 'rotate', 'acme'])).to.deep.equal([]);
   });
 
-  it('one process at a time has the turn to enter, and one that is killed leaves it to the next', async () => {
-    const turns = Array.from({ length: 20 }, () => new EntryTurn(url));
+  it('one process at a time has the entry lock, and the kernel releases that of a killed process', async () => {
+    const locks = Array.from({ length: 20 }, () => new EntryLock(url));
     let [holders, most] = [0, 0];
     await Promise.all(
-      turns.map(async turn => {
-        expect(await turn.take()).to.equal(true);
+      locks.map(async lock => {
+        expect(await lock.acquire()).to.equal(true);
         most = Math.max(most, ++holders);
         await new Promise(resolve => setImmediate(resolve));
         holders--;
-        turn.release();
+        lock.release();
       }),
     );
     expect(most).to.equal(1);
 
-    const holder = startScript(fileURLToPath(new URL('../support/hold-turn.ts', import.meta.url)), [url], {});
+    const holder = startScript(fileURLToPath(new URL('../support/hold-entry-lock.ts', import.meta.url)), [url], {});
     await eventually(() => holder.output.stdout.includes('taken'), 60_000);
-    const [next, other] = [new EntryTurn(url), new EntryTurn(databaseUrl(url, 'another_control_database'))];
-    expect([await next.take(0), await other.take(0)]).to.deep.equal([false, true]);
+    const [next, other] = [new EntryLock(url), new EntryLock(databaseUrl(url, 'another_control_database'))];
+    expect([await next.acquire(0), await other.acquire(0)]).to.deep.equal([false, true]);
     other.release();
     holder.process.kill('SIGKILL');
-    expect(await next.take()).to.equal(true);
+    expect(await next.acquire()).to.equal(true);
     next.release();
     await holder.ended;
   });
 
-  it('a command that repeats what it shows lets other processes have the turn meanwhile', async () => {
+  it('a command that repeats what it shows lets other processes acquire the entry lock meanwhile', async () => {
     await sql(`alter role ${login.user} connection limit 1`);
     const settings = { ...world.environment, DATABASE_URL: url };
     const watching = startScript('scripts/tenant.ts', ['status', '--watch', '--json'], settings);

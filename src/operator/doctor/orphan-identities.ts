@@ -9,21 +9,21 @@ import type { ServerFacts } from './server-facts.ts';
 export const unknownGuid = 'unknown';
 
 /**
- * Finds the tenant whose data lies in each database that no tenant claims. So a renamed database does not count as
- * lost, and no repair changes it.
- * @param claimed names of the databases of tenants
+ * Finds the tenant whose data each orphan database has: one that the control database does not record. So a renamed
+ * database does not count as lost, and no repair changes it.
+ * @param recorded names of the databases of tenants
  * @returns the guid of the tenant, by the name of the database; `unknown` for a database that cannot be read
  */
-export async function readUnclaimedIdentities(
+export async function readOrphanIdentities(
   adminUrl: string,
   { databases }: ServerFacts,
-  claimed: ReadonlySet<string>,
+  recorded: ReadonlySet<string>,
 ): Promise<Map<string, string>> {
-  const unclaimed = [...databases.values()].filter(
-    ({ name, broken }) => !broken && !claimed.has(name) && !isSystemDatabase(name),
+  const orphans = [...databases.values()].filter(
+    ({ name, broken }) => !broken && !recorded.has(name) && !isSystemDatabase(name),
   );
   const identities = new Map<string, string>();
-  await pLimit(4).map(unclaimed, async ({ name, open }) => {
+  await pLimit(4).map(orphans, async ({ name, open }) => {
     const read = () => withConnection(databaseUrl(adminUrl, name), readSchemaState, { kind: 'doctor' });
     const guid = open ? await read().then(state => state.guid, guidOfFailure) : unknownGuid;
     if (guid !== null) identities.set(name, guid);

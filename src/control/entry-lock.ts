@@ -9,16 +9,16 @@ const maxWaitMs = 30_000;
 const pollMs = 20;
 
 /**
- * The turn of this process to have one connection to a control database without a grant: before its first grant, after
- * it has returned the last one, or for a command that takes no part in the connection budget. The processes of one
- * machine take turns, so that they need no more room than the budget keeps for that (`planExchange`).
+ * The lock under which a process has one connection to a control database without a grant: before its first grant,
+ * after it has returned the last one, or for a command that takes no part in the connection budget. One process of a
+ * machine at a time has the lock, so they need no more room than the budget keeps for that (`planExchange`).
  *
- * Who has the turn listens on an abstract Unix socket (unix(7)): no two processes can, and the kernel ends the turn of
- * a process that dies. After 30 s a process goes on without its turn: one that stands still, or a program that has taken
- * the name, delays the others and stops none of them. Elsewhere than on Linux there are no such sockets, and no turns. A
+ * The holder listens on an abstract Unix socket (unix(7)): no two processes can, and the kernel releases the lock of a
+ * process that dies. After 30 s a process goes on without the lock: one that stands still, or a program that has taken
+ * the name, delays the others and stops none of them. Other systems than Linux have no such sockets, and no lock. A
  * container counts as a machine.
  */
-export class EntryTurn {
+export class EntryLock {
   readonly #path: string;
   #holder: Server | undefined;
 
@@ -27,8 +27,8 @@ export class EntryTurn {
     this.#path = `\0backoffice-${createHash('sha256').update(name).digest('hex')}`;
   }
 
-  /** Takes the turn. @returns false when others had it for all of this time */
-  async take(maxMs = maxWaitMs): Promise<boolean> {
+  /** Acquires the lock. @returns false when others had it for all of this time */
+  async acquire(maxMs = maxWaitMs): Promise<boolean> {
     if (process.platform !== 'linux') return true;
     const deadline = performance.now() + maxMs;
     while (!this.#holder) {
@@ -40,7 +40,7 @@ export class EntryTurn {
     return true;
   }
 
-  /** Lets the next process have the turn. Does nothing without it. */
+  /** Lets the next process acquire the lock. Does nothing without it. */
   release(): void {
     this.#holder?.close();
     this.#holder = undefined;

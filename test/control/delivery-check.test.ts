@@ -12,7 +12,7 @@ import { useWorld } from '../support/world.ts';
 
 const path = '/api/v1/EntityStatus';
 
-describe('delivery proof of the change feed', () => {
+describe('delivery check of the change feed', () => {
   const world = useWorld();
   let proxy: SilentProxy;
   let installation: Installation;
@@ -37,7 +37,7 @@ describe('delivery proof of the change feed', () => {
   it('a change feed whose notifications no longer arrive is not current until they arrive again', async () => {
     const announce = createAnnouncer(world.control);
     const url = proxy.through(world.installation.controlUrl);
-    const feed = new ChangeFeed({ url, announce, log: world.log, deliveryProofMs: 100 });
+    const feed = new ChangeFeed({ url, announce, log: world.log, deliveryCheckMs: 100 });
     let isInvalidated = false;
     feed.subscribe('users', () => (isInvalidated = true));
     await feed.start();

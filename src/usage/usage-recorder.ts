@@ -4,7 +4,7 @@ import { describeError } from '../describe-error.ts';
 import { type CountedRequest, type TenantUsage, UsageCounts } from './usage-counts.ts';
 import type { UsageBatch, UsageStore } from './usage-store.ts';
 
-interface UsageLedgerOptions {
+interface UsageRecorderOptions {
   store: Pick<UsageStore, 'write'>;
   log: Pick<Logger, 'warn' | 'error'>;
   /** Unix time in milliseconds. */
@@ -19,7 +19,7 @@ const maxCounts = 1_000;
 const maxStopMs = 5_000;
 
 /**
- * Counts what tenants use in memory, and adds it to the ledger in the control database every 10 s and at the stop. No
+ * Counts what tenants use in memory, and adds it to the control database every 10 s and at the stop. No
  * request waits for that or fails because of it.
  *
  * Each request is written exactly once:
@@ -33,8 +33,8 @@ const maxStopMs = 5_000;
  * A killed process loses what it had not written: the requests of at most 10 s while the control database responds. Its
  * row in `usage_writers` shows that: it has no end, and says until when requests are counted.
  */
-export class UsageLedger {
-  readonly #options: UsageLedgerOptions;
+export class UsageRecorder {
+  readonly #options: UsageRecorderOptions;
   readonly #counts: UsageCounts;
   /** Batches that are not confirmed. */
   #batches: UsageBatch[] = [];
@@ -44,7 +44,7 @@ export class UsageLedger {
   #writing: Promise<void> = Promise.resolve();
   #isFailing = false;
 
-  constructor(options: UsageLedgerOptions) {
+  constructor(options: UsageRecorderOptions) {
     this.#options = options;
     this.#counts = new UsageCounts(options.now);
     this.#countedUntil = options.now();
@@ -56,7 +56,7 @@ export class UsageLedger {
     return requests.reduce((sum, each) => sum + each, this.#counts.requests);
   }
 
-  /** Registers the process in the ledger, so that it is known if it is killed before its first batch. */
+  /** Registers the process in the control database, so that it is known if it is killed before its first batch. */
   async start(): Promise<void> {
     await this.write();
     const run = (): void => void this.write();
@@ -90,7 +90,7 @@ export class UsageLedger {
     await Promise.race([last, delay(maxStopMs, undefined, { ref: false })]);
     const requests = this.unwritten;
     if (requests > 0)
-      this.#options.log.error({ event: 'usage_lost', requests }, 'requests are missing in the usage ledger');
+      this.#options.log.error({ event: 'usage_lost', requests }, 'requests are missing in the recorded usage');
   }
 
   async #write(isLast: boolean): Promise<void> {

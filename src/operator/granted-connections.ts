@@ -8,7 +8,7 @@ const maxWaitMs = 30_000;
 const noticeMs = 3_000;
 const pollMs = 20;
 
-interface LeaseOptions {
+interface GrantedOptions {
   /** Of the server, for texts. */
   address: string;
   /** `CONNECTION_BUDGET` */
@@ -17,16 +17,16 @@ interface LeaseOptions {
 }
 
 /** The connections of a command to one server, as far as they are not those of the pool of the control database. */
-export class ServerLease implements LimitedConnections {
+export class GrantedConnections implements LimitedConnections {
   readonly loop: GrantLoop;
-  readonly #options: LeaseOptions;
+  readonly #options: GrantedOptions;
   #max = 0;
   #open = 0;
   #peak = 0;
   #waiting = 0;
   #progressAt = Number.NEGATIVE_INFINITY;
 
-  constructor(loop: GrantLoop, options: LeaseOptions) {
+  constructor(loop: GrantLoop, options: GrantedOptions) {
     this.loop = loop;
     this.#options = options;
   }

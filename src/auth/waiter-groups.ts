@@ -4,11 +4,11 @@ export interface WaiterKeys {
   readonly network: string;
 }
 
-/** The waiters of one outer key by inner key, in the order of their turns. No list is empty. */
+/** The waiters of one outer key by inner key, in the order in which they start. No list is empty. */
 type Groups<Waiter> = Map<string, Waiter[]>;
 
-/** Waiters grouped by tenant and then network, or by network and then tenant. Both levels take turns. */
-export class WaiterTurns<Waiter extends WaiterKeys> {
+/** Waiters grouped by tenant and then network, or by network and then tenant. Both levels are served round robin. */
+export class WaiterGroups<Waiter extends WaiterKeys> {
   readonly #outer: keyof WaiterKeys;
   readonly #inner: keyof WaiterKeys;
   readonly #groups = new Map<string, Groups<Waiter>>();
@@ -38,15 +38,15 @@ export class WaiterTurns<Waiter extends WaiterKeys> {
     return true;
   }
 
-  /** The waiter whose turn it is. */
+  /** The waiter that starts next. */
   get next(): Waiter | undefined {
     const [groups] = this.#groups.values();
     const [waiters] = groups?.values() ?? [];
     return waiters?.[0];
   }
 
-  /** Puts the groups of a waiter at the end of the turns. */
-  endTurn(waiter: Waiter): void {
+  /** Puts the groups of a waiter last. */
+  rotate(waiter: Waiter): void {
     const groups = this.#groups.get(waiter[this.#outer]);
     if (groups) moveToEnd(groups, waiter[this.#inner]);
     moveToEnd(this.#groups, waiter[this.#outer]);
