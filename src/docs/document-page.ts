@@ -40,7 +40,7 @@ const guidePages: readonly Document[] = [
 ];
 
 const operatorPages: readonly Document[] = [
-  { file: 'docs/operate.md', path: '/docs/operate', title: 'Overview' },
+  { file: 'docs/operate.md', path: '/docs/operate', title: 'Operating the service' },
   operatePage('day-one', 'Day one'),
   operatePage('day-two', 'Day two'),
   operatePage('people', 'People and access'),
