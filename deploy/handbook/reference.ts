@@ -13,7 +13,12 @@ const settingsFile = new URL('../../.env.example', import.meta.url);
 /** Returns the reference of the handbook, with the tables of the settings, commands and metrics of this build. */
 export async function referenceText(): Promise<string> {
   const settings = settingRows(await readFile(settingsFile, 'utf8'));
-  const page = withTable(await readFile(referenceFile, 'utf8'), 'Settings', ['Variable', 'Default', 'Meaning'], settings);
+  const page = withTable(
+    await readFile(referenceFile, 'utf8'),
+    'Settings',
+    ['Variable', 'Default', 'Meaning'],
+    settings,
+  );
   const program = await createProgram(() => true);
   const operations = await Promise.all(
     catalogue.map(async topic => ({ group: topic.group, operations: await operationsOf(topic) })),
