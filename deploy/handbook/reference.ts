@@ -26,7 +26,7 @@ export async function referenceText(): Promise<string> {
   const withCommands = groups.reduce((text, group) => {
     const rows = operations.filter(each => each.group === group).flatMap(each => each.operations);
     const table = rows.map(operation => commandRow(program, operation));
-    return withTable(text, group, ['Command', 'What it does', 'Options'], table);
+    return withTable(text, group, ['Command', 'Options', 'What it does'], table);
   }, page);
   return withTable(withCommands, 'Metrics', ['Metric', 'Type', 'Labels', 'Meaning'], metricRows());
 }
@@ -42,7 +42,7 @@ function settingRows(example: string): Row[] {
   );
 }
 
-/** Returns the row of a command: with what it needs, what it does, and its other options. */
+/** Returns the row of a command: with what it needs, its other options, and what it does. */
 function commandRow(program: Command, { name, description, plan }: Operation): Row {
   const command = name.split(' ').reduce((at, word) => at.commands.find(each => each.name() === word) ?? at, program);
   const given = command.registeredArguments.map(argument => {
@@ -54,8 +54,8 @@ function commandRow(program: Command, { name, description, plan }: Operation): R
   const others = own.filter(({ mandatory }) => !mandatory).map(({ long }) => long ?? '');
   return [
     code([name, ...given, ...needed].join(' ')),
-    `${description[0]?.toUpperCase()}${description.slice(1)}`,
     [...others, ...(plan ? ['--dry-run'] : [])].map(code).join(' '),
+    `${description[0]?.toUpperCase()}${description.slice(1)}`,
   ];
 }
 
