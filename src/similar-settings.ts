@@ -26,7 +26,7 @@ export function similarSettingWarnings(names: readonly string[], settings: reado
     const similar = candidates.find(candidate => candidate.plain === plain || resembles(name, candidate.setting));
     if (similar) return [`${name} is not a setting and has no effect: did you mean ${similar.setting}?`];
     if (!ownPrefixes.test(name) || ofKubernetes.test(name)) return [];
-    return [`${name} is not a setting and has no effect: docs/operators.md lists the settings.`];
+    return [`${name} is not a setting and has no effect: docs/operate/reference.md lists the settings.`];
   });
 }
 

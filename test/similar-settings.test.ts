@@ -23,7 +23,7 @@ describe('variables that resemble settings', () => {
 
   for (const [name, setting] of Object.entries(meant)) {
     it(`the variable ${name} causes a warning${setting ? ` that suggests ${setting}` : ''}`, () => {
-      const remedy = setting ? `did you mean ${setting}?` : 'docs/operators.md lists the settings.';
+      const remedy = setting ? `did you mean ${setting}?` : 'docs/operate/reference.md lists the settings.';
       expect(settingWarnings({ [name]: 'secret-word', PORT: '3000', DATA_DIR: '/data' })).to.deep.equal([
         `${name} is not a setting and has no effect: ${remedy}`,
       ]);

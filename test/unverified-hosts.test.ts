@@ -101,6 +101,7 @@ describe('connections to other machines', () => {
     const folders = [
       'docs',
       'docs/guide',
+      'docs/operate',
       ...['', '/backup', '/kubernetes', '/retention'].map(each => `deploy${each}`),
     ];
     const files = await Promise.all(

@@ -1,8 +1,17 @@
-// Runs in the browser: copy buttons and tabs. Without it, the pages show the same texts.
+// Runs in the browser: copy buttons, tabs and sections that have moved. Without it, the pages show the same texts.
 import { create } from './element.js';
 
 addCopyButtons();
 addTabs();
+followMovedSection();
+
+/** Opens a section that is now on another page, such as that of an alert's old address, if this page links to it. */
+function followMovedSection() {
+  const { hash } = location;
+  if (hash === '' || document.getElementById(hash.slice(1))) return;
+  const link = [...document.querySelectorAll('main a')].find(each => each.hash === hash);
+  if (link) location.replace(link.href);
+}
 
 /** A button above each block of code that copies its text. */
 function addCopyButtons() {

@@ -15,11 +15,15 @@ export interface Document {
   readonly title: string;
 }
 
-const guidePage = (name: string, title: string): Document => ({
-  file: `docs/guide/${name}.md`,
-  path: `/docs/guide/${name}`,
-  title,
-});
+const pageOfFolder =
+  (folder: string) =>
+  (name: string, title: string): Document => ({
+    file: `docs/${folder}/${name}.md`,
+    path: `/docs/${folder}/${name}`,
+    title,
+  });
+const guidePage = pageOfFolder('guide');
+const operatePage = pageOfFolder('operate');
 
 /** The pages of the guide, in the order in which they are read. */
 const guidePages: readonly Document[] = [
@@ -36,7 +40,18 @@ const guidePages: readonly Document[] = [
 ];
 
 const operatorPages: readonly Document[] = [
-  { file: 'docs/operators.md', path: '/docs/operators', title: 'Operators' },
+  { file: 'docs/operate.md', path: '/docs/operate', title: 'Operating the service' },
+  operatePage('day-one', 'Day one'),
+  operatePage('day-two', 'Day two'),
+  operatePage('people', 'People and access'),
+  operatePage('moving', 'Servers and moves'),
+  operatePage('backup', 'Backups and retention'),
+  operatePage('restore', 'Restore'),
+  operatePage('upgrades', 'Upgrades'),
+  operatePage('incidents', 'Incidents'),
+  operatePage('capacity', 'Capacity'),
+  operatePage('monitoring', 'Monitoring'),
+  operatePage('reference', 'Reference'),
   { file: 'docs/deploy.md', path: '/docs/deploy', title: 'Run it in production' },
 ];
 
@@ -74,7 +89,7 @@ export function documentText(file: string): Promise<string> {
   return readFile(new URL(`../../${file}`, import.meta.url), 'utf8');
 }
 
-/** `operators.md#capacity` → `/docs/operators#capacity`; a link within the page stays as it is. */
+/** `operate/capacity.md#imports` → `/docs/operate/capacity#imports`; a link within the page stays as it is. */
 function servicePath(file: string, target: string): string {
   const [linked = '', anchor] = target.split('#');
   if (linked === '') return target;

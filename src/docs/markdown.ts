@@ -80,7 +80,7 @@ function plainText(markdown: string): string {
 }
 
 /** The id that code hosts give to a heading, so that one anchor works there and on the service. */
-function headingId(heading: string): string {
+export function headingId(heading: string): string {
   return heading
     .toLowerCase()
     .replace(/[^\p{L}\p{N}\s_-]/gu, '')

@@ -28,7 +28,7 @@ const navigation = [
   ['/docs', 'Guide'],
   ['/docs/reference', 'Reference'],
   ['/docs/errors', 'Errors'],
-  ['/docs/operators', 'Operators'],
+  ['/docs/operate', 'Operators'],
   ['/swagger', 'Try it out'],
 ] as const;
 

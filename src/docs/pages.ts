@@ -18,6 +18,9 @@ const contentSecurityPolicy =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
   "base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
+/** Where former and short addresses lead. docs.js finds the page of a section that such an address names. */
+const movedPages: Readonly<Record<string, string>> = { '/': '/docs', '/docs/operators': '/docs/operate' };
+
 /**
  * Serves the documentation: pages, style sheet, OpenAPI document and Swagger UI. The paths match exactly. They need no
  * tenant and no user, and the content depends on neither.
@@ -29,7 +32,8 @@ export function documentationPages(routes: readonly TenantRoute[], base: string)
 
   return async (ctx, next) => {
     const isRead = ctx.method === 'GET' || ctx.method === 'HEAD';
-    if (isRead && ctx.path === '/') return ctx.redirect('/docs');
+    const moved = isRead ? movedPages[ctx.path] : undefined;
+    if (moved) return ctx.redirect(moved);
     const content = contents.get(ctx.path);
     if (isRead && !content && isForPerson(ctx)) {
       const page = ctx.path.replace(/\/$/, '');

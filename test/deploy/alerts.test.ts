@@ -39,15 +39,15 @@ describe('alerts and dashboards', () => {
   });
 
   it('every alert has a severity, a summary, and a paragraph in the handbook, to which its address leads', async () => {
-    const handbook = await readFile(join(root, 'docs/operators.md'), 'utf8');
-    const section = handbook.split('\n### Alerts\n')[1]?.split('\n### ')[0] ?? '';
-    const headings = [...section.matchAll(/^#### (\w+)\n\n(.+)/gm)];
+    const handbook = await readFile(join(root, 'docs/operate/incidents.md'), 'utf8');
+    const section = handbook.split('\n## Alerts\n')[1]?.split('\n## ')[0] ?? '';
+    const headings = [...section.matchAll(/^### (\w+)\n\n(.+)/gm)];
     expect(headings.map(match => match[1])).to.deep.equal(rules.map(({ alert }) => alert));
     for (const { alert, labels, annotations } of rules) {
       const text = headings.find(match => match[1] === alert)?.[2] ?? '';
       expect(text.startsWith('Critical: '), alert).to.equal(labels.severity === 'critical');
       expect(annotations.summary, alert).to.be.a('string');
-      expect(annotations.runbook_url).to.equal(`https://api.example.com/docs/operators#${alert.toLowerCase()}`);
+      expect(annotations.runbook_url).to.equal(`https://api.example.com/docs/operate/incidents#${alert.toLowerCase()}`);
     }
   });
 

@@ -15,7 +15,15 @@ import {
   tryOut,
 } from './browser.ts';
 
-const pages = ['/docs', '/docs/reference', '/docs/reference/country', '/docs/errors', '/docs/operators'];
+const pages = [
+  '/docs',
+  '/docs/reference',
+  '/docs/reference/country',
+  '/docs/errors',
+  '/docs/operate',
+  '/docs/operate/incidents',
+  '/docs/operate/reference',
+];
 
 describeInBrowser('documentation in a browser', (world, open) => {
   describe('layout', () => {
@@ -82,6 +90,14 @@ describeInBrowser('documentation in a browser', (world, open) => {
     await block.and(page.locator(':focus')).waitFor();
     await page.keyboard.press('ArrowRight');
     await page.waitForFunction(isScrolled, 'pre');
+    await page.close();
+  });
+
+  it("the former address of an alert's paragraph opens the paragraph on its present page", async () => {
+    const { page, browserErrors } = await open('/docs/operators#backofficedown');
+    await page.waitForURL('**/docs/operate/incidents#backofficedown');
+    expect(await page.locator('#backofficedown').isVisible()).to.equal(true);
+    expect(browserErrors).to.deep.equal([]);
     await page.close();
   });
 

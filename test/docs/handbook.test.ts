@@ -3,7 +3,10 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import type { Command } from 'commander';
-import { documentPage, documents } from '../../src/docs/document-page.ts';
+import { contentsText } from '../../deploy/handbook/contents.ts';
+import { referenceText } from '../../deploy/handbook/reference.ts';
+import { readConfig, settingNames } from '../../src/config.ts';
+import { documentPage, documents, documentText } from '../../src/docs/document-page.ts';
 import { WorkerMetrics } from '../../src/metrics/worker-metrics.ts';
 import { createProgram } from '../../src/operator/cli/program.ts';
 import type { Check } from '../../src/operator/doctor/finding.ts';
@@ -48,33 +51,39 @@ const checks: Record<Check, true> = {
 };
 
 describe("operators' handbook", () => {
-  let handbook: string;
+  let incidents: string;
+  let reference: string;
   let program: Command;
   const world = useWorld();
 
   before(async () => {
-    handbook = await readFile(join(root, 'docs/operators.md'), 'utf8');
+    [incidents, reference] = await Promise.all([
+      documentText('docs/operate/incidents.md'),
+      documentText('docs/operate/reference.md'),
+    ]);
     program = await createProgram(() => true);
   });
 
-  it('the handbook has a row for every setting, with the default of .env.example', async () => {
-    const example = await readFile(join(root, '.env.example'), 'utf8');
-    const settings = [...example.matchAll(/^(#?)([A-Z_]+)=(.*)$/gm)];
-    expect(settings).to.have.length.greaterThan(20);
-    for (const [, commented, name = '', value = ''] of settings) {
-      const row = handbook.match(new RegExp(`^\\| \`${name}\` \\| (.*?) \\|`, 'm'))?.[1];
-      expect(row, name).to.be.a('string');
-      if (commented === '') expect(row, name).to.equal(value);
-    }
+  it('every setting is in .env.example, with its default', async () => {
+    const lines = [...(await documentText('.env.example')).matchAll(/^(#?)([A-Z_]+)=(.*)$/gm)];
+    expect(lines.map(([, , name]) => name)).to.have.members(settingNames);
+    const defaults = lines.filter(([, commented]) => commented === '').map(([, , name = '', value]) => [name, value]);
+    expect(readConfig(Object.fromEntries(defaults))).to.deep.equal(readConfig({}));
   });
 
-  it('the handbook has a row for every command', () => {
-    for (const path of commandPaths(program))
-      expect(handbook, path).to.match(new RegExp(`^\\| .*\`${path}(?=[ \`])`, 'm'));
+  it('the contents and the reference are those of this build (npm run -s deploy:generate)', async () => {
+    expect(reference).to.equal(await referenceText());
+    expect(await documentText('docs/operate.md')).to.equal(await contentsText());
   });
 
-  it('every command line in the handbook names a command and options that exist', () => {
-    const lines = [...handbook.matchAll(/npx backoffice ((?:[^`\n\\]|\\\n)+)/g)];
+  it('the reference has a row for every setting and every command', () => {
+    for (const name of settingNames) expect(reference).to.match(new RegExp(`^\\| \`${name}\` \\|`, 'm'));
+    for (const path of commandPaths(program)) expect(reference, path).to.match(new RegExp(`^\\| \`${path}[ \`]`, 'm'));
+  });
+
+  it('every command line in the handbook names a command and options that exist', async () => {
+    const pages = await Promise.all(documents.map(({ file }) => documentText(file)));
+    const lines = [...pages.join('\n').matchAll(/npx backoffice ((?:[^`\n\\]|\\\n)+)/g)];
     expect(lines).to.have.length.greaterThan(50);
     for (const [line, text = ''] of lines) {
       const words = text.split(/\s+/).filter(word => word !== '\\');
@@ -86,8 +95,7 @@ describe("operators' handbook", () => {
   });
 
   it('the handbook has a row for every check of doctor, and no row for another one', () => {
-    const table = handbook.split('### Findings of doctor')[1]?.split('\n## ')[0] ?? '';
-    expect([...table.matchAll(/^\| `(\w+)`/gm)].map(match => match[1])).to.have.members(Object.keys(checks));
+    expect(namesUnder('Findings of doctor', incidents)).to.have.members(Object.keys(checks));
   });
 
   it('the handbook has a row for every metric of the service, and no row for another one', async () => {
@@ -95,14 +103,12 @@ describe("operators' handbook", () => {
     const ofWorkers = await new WorkerMetrics(() => ({ serving: 0, died: 0 })).render();
     const texts = `${await response.text()}${ofWorkers}`;
     const names = [...new Set([...texts.matchAll(/^# TYPE (\w+)/gm)].map(match => match[1] ?? ''))];
-    const table = handbook.split('### Metrics')[1]?.split('\n### ')[0] ?? '';
     const own = names.filter(name => !/^(process|nodejs)_/.test(name));
-    expect([...table.matchAll(/^\| `(\w+)`/gm)].map(match => match[1])).to.have.members(own);
+    expect(namesUnder('Metrics', reference)).to.have.members(own);
   });
 
   it('the handbook has a row for every event of the log, and no row for another one', async () => {
-    const table = handbook.split('### Log')[1]?.split('\n## ')[0] ?? '';
-    expect([...table.matchAll(/^\| `(\w+)`/gm)].map(match => match[1])).to.have.members(await loggedEvents());
+    expect(namesUnder('Events of the log', reference)).to.have.members(await loggedEvents());
   });
 });
 
@@ -114,11 +120,14 @@ describe('Markdown pages', () => {
       for (const target of targets) await readFile(join(root, dirname(page.file), target));
     });
 
-    it(`every anchor of ${page.file} names a heading of the file`, async () => {
-      const text = await readFile(join(root, page.file), 'utf8');
-      const rendered = await documentPage(page, 'http://backoffice.test');
-      for (const [, id] of text.matchAll(/\]\(#([^)]+)\)/g))
-        expect(rendered).to.match(new RegExp(`<h[1-6] id="${id}">`));
+    it(`every anchor in ${page.file} names a heading of the page that it leads to`, async () => {
+      const text = await documentText(page.file);
+      for (const [, linked = '', id] of text.matchAll(/\]\(([\w./-]*)#([^)]+)\)/g)) {
+        const file = linked === '' ? page.file : join(dirname(page.file), linked);
+        const target = documents.find(each => each.file === file);
+        const rendered = target && (await documentPage(target, 'http://backoffice.test'));
+        expect(rendered, `${linked}#${id}`).to.match(new RegExp(`<h[1-6] id="${id}">`));
+      }
     });
 
     it(`every code block of ${page.file} can be focused and has a label`, async () => {
@@ -148,6 +157,12 @@ function commandPaths(command: Command, prefix = ''): string[] {
 
 function subcommand(command: Command, name: string): Command | undefined {
   return command.commands.find(child => child.name() === name);
+}
+
+/** The names that the first column of the tables under a heading of level 2 has. */
+function namesUnder(heading: string, page: string): (string | undefined)[] {
+  const section = page.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
+  return [...section.matchAll(/^\| `(\w+)`/gm)].map(match => match[1]);
 }
 
 /** Every `event` that the sources of the service log. */

@@ -101,6 +101,11 @@ describe('documentation pages', () => {
     expect([status, headers.location]).to.deep.equal([302, '/docs']);
   });
 
+  it("the former address of the operators' handbook redirects to its first page", async () => {
+    const { status, headers } = await rawGet(world.url, '/docs/operators');
+    expect([status, headers.location]).to.deep.equal([302, '/docs/operate']);
+  });
+
   it('an address with a slash at its end leads a browser to the page', async () => {
     for (const path of ['/docs', '/docs/reference', '/swagger']) {
       const { status, headers } = await rawGet(world.url, `${path}/`, { Accept: 'text/html,*/*;q=0.8' });

@@ -15,7 +15,7 @@ Examples:
 
 Each command has examples and all of its options in its own help, such as
 npx backoffice move --help
-Exit codes: 0 done, 1 failed, 2 wrong usage. The handbook is docs/operators.md.`;
+Exit codes: 0 done, 1 failed, 2 wrong usage. The handbook is docs/operate.md.`;
 
 /**
  * Runs the command line; `__complete` is for the scripts of `completion`. @param args without the program and the

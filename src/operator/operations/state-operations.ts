@@ -34,7 +34,7 @@ function defineTransition(
 
 const isolate = defineOperation({
   name: 'isolate',
-  description: 'send no mail of a tenant, and refuse its legacy clients, as with every clone and restored tenant',
+  description: 'send no mail of a tenant, and refuse its legacy clients, as with every clone',
   fields: { slug: argument('slug'), off: flag('send mail again, and accept its legacy clients') },
   examples: ['isolate acme-test', 'isolate acme-test --off'],
   access: 'statements',
