@@ -53,6 +53,7 @@ export async function stopCommand(
   const { more = {}, launcher, at = 'change' } = options;
   const { key, on } = stops[at];
   const holder = new pg.Client(installation.controlUrl);
+  holder.on('error', () => {}); // the server may end it first
   await holder.connect();
   const { rows: locks } = await holder.query<{ locked: boolean }>('select pg_try_advisory_lock($1) as locked', [key]);
   if (!locks[0]?.locked) throw new Error('another command is stopped');
