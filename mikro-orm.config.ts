@@ -1,5 +1,5 @@
 import { MikroORM, type Options } from '@mikro-orm/postgresql';
-import { readConfig } from './src/config.ts';
+import { readConfig } from './src/config/config.ts';
 import { controlOptions } from './src/control/database.ts';
 import { Tenant } from './src/control/fleet-entities.ts';
 import { databaseUrl } from './src/control/server-urls.ts';

@@ -2,13 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { readConfig } from '../src/config.ts';
+import { readConfig } from '../src/config/config.ts';
 import { Server } from '../src/control/fleet-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
 import { findServer } from '../src/embedded/pid-file.ts';
 import { startEmbeddedPostgres } from '../src/embedded/postgres.ts';
 import { type Installation, openInstallation } from '../src/installation.ts';
-import { migrateControl } from '../src/operator/migrations/migrate-control.ts';
+import { migrateControl } from '../src/operator/schema/migrate-control.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 
 /** A temporary installation on a separate PostgreSQL, in a folder that `close` removes. */

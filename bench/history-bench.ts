@@ -5,12 +5,12 @@ import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
 import { pino } from 'pino';
 import { createPasswords } from '../src/auth/passwords.ts';
-import { readConfig } from '../src/config.ts';
+import { readConfig } from '../src/config/config.ts';
 import type { Tenant } from '../src/control/fleet-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
-import { checkManifest } from '../src/operator/provisioning/manifest.ts';
-import { provision } from '../src/operator/provisioning/provision.ts';
-import { addUser, generatePassword } from '../src/operator/tenants/users.ts';
+import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
+import { provision } from '../src/operator/lifecycle/provision.ts';
+import { addUser, generatePassword } from '../src/operator/people/users.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { type RunningServer, startServer } from '../src/server.ts';
 import { openBenchInstallation } from './bench-installation.ts';
@@ -85,7 +85,7 @@ async function bench(): Promise<void> {
     console.table(Object.fromEntries([...times].map(([kind, all]) => [kind, percentiles(all)])));
   };
   const tenantCommand = async (...args: string[]): Promise<void> => {
-    const flags = ['require-node.js', 'v8-flags.ts'].flatMap(file => ['--import', join(root, 'src', file)]);
+    const flags = ['require-node.js', 'runtime/v8-flags.ts'].flatMap(file => ['--import', join(root, 'src', file)]);
     const command = [...flags, 'scripts/tenant.ts', ...args];
     const env = { PATH: process.env.PATH, ...settings };
     const child = spawn(process.execPath, command, { cwd: root, env, stdio: ['ignore', 'inherit', 'inherit'] });

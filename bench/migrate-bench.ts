@@ -2,7 +2,7 @@ import pLimit from 'p-limit';
 import pg from 'pg';
 import { type Server, Tenant } from '../src/control/fleet-entities.ts';
 import { databaseUrl } from '../src/control/server-urls.ts';
-import { migrateTenants } from '../src/operator/migrations/migrate-tenants.ts';
+import { migrateTenants } from '../src/operator/schema/migrate-tenants.ts';
 import { readSchemaSteps } from '../src/operator/schema/schema-steps.ts';
 import { ensureTemplate, migrationSettings } from '../src/operator/schema/template.ts';
 import { withConnection } from '../src/postgres/connection.ts';

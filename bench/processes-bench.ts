@@ -2,8 +2,8 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { createPasswords } from '../src/auth/passwords.ts';
-import { checkManifest } from '../src/operator/provisioning/manifest.ts';
-import { provision } from '../src/operator/provisioning/provision.ts';
+import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
+import { provision } from '../src/operator/lifecycle/provision.ts';
 import { freePort } from '../test/support/free-port.ts';
 import { openBenchInstallation } from './bench-installation.ts';
 import { prepare } from './call.ts';
@@ -98,7 +98,7 @@ async function startService(name: string, starts: number[], settings: Record<str
 async function start(processes: number, settings: Record<string, string>): Promise<{ url: string; pid: number }> {
   const [port, managementPort] = [await freePort(), await freePort()];
   const root = fileURLToPath(new URL('../', import.meta.url));
-  const args = ['--import', join(root, 'src/v8-flags.ts'), join(root, 'src/main.ts')];
+  const args = ['--import', join(root, 'src/runtime/v8-flags.ts'), join(root, 'src/main.ts')];
   const child = children.start(`PROCESSES=${processes}`, process.execPath, args, {
     ...serviceSettings,
     ...settings,

@@ -1,7 +1,7 @@
 import { createPasswords } from '../src/auth/passwords.ts';
 import { fillPool } from '../src/operator/databases/warm-pool.ts';
-import { checkManifest } from '../src/operator/provisioning/manifest.ts';
-import { provision } from '../src/operator/provisioning/provision.ts';
+import { checkManifest } from '../src/operator/lifecycle/manifest.ts';
+import { provision } from '../src/operator/lifecycle/provision.ts';
 import { ensureTemplate } from '../src/operator/schema/template.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { type BenchInstallation, withBenchInstallation } from './bench-installation.ts';

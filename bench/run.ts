@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { loadavg } from 'node:os';
-import { onStopSignal } from '../src/signals.ts';
+import { onStopSignal } from '../src/runtime/signals.ts';
 import { progress } from './bench-progress.ts';
 import { describeEnvironment } from './environment.ts';
 import { help, isComplete, type Options, readOptions } from './options.ts';

@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createPasswords } from '../src/auth/passwords.ts';
-import { generatePassword } from '../src/operator/tenants/users.ts';
+import { generatePassword } from '../src/operator/people/users.ts';
 import { withConnection } from '../src/postgres/connection.ts';
 import { type Credentials, createBaselineDatabase } from './baseline.ts';
 import { openBenchInstallation } from './bench-installation.ts';

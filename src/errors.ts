@@ -1,4 +1,4 @@
-import type { FieldErrors } from './field-error.ts';
+import type { FieldErrors } from './runtime/field-error.ts';
 
 /**
  * All problems that a client can receive. A code is stable, because it is part of the API; a title may be reworded.

@@ -1,6 +1,6 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Config } from './config.ts';
+import type { Config } from './config/config.ts';
 import type { ControlDatabase } from './control/database.ts';
 import { EntryLock } from './control/entry-lock.ts';
 import { type BudgetMember, newProcess, type ProcessIdentity } from './control/process-identity.ts';
@@ -9,7 +9,7 @@ import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
 import { embeddedMasterKey } from './embedded/master-key.ts';
 import { startEmbeddedPostgres } from './embedded/postgres.ts';
 import { embeddedControlUrl } from './embedded/server-url.ts';
-import { OperatorError } from './operator-error.ts';
+import { OperatorError } from './log/operator-error.ts';
 import type { Statements } from './postgres/statements.ts';
 
 /** What opens the databases of an installation: the URL of the control database, and the keys. */

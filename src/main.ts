@@ -1,8 +1,8 @@
 import cluster from 'node:cluster';
-import { readConfig, settingWarnings } from './config.ts';
+import { readConfig, settingWarnings } from './config/config.ts';
 import { openInstallation } from './installation.ts';
-import { createLog } from './log.ts';
-import { explain } from './operator-error.ts';
+import { createLog } from './log/log.ts';
+import { explain } from './log/operator-error.ts';
 import { exitOnSignals, isEndedBySignal } from './process/early-signals.ts';
 import { prepareInstallation } from './process/prepare-installation.ts';
 import { runService } from './process/run-service.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Config } from './config.ts';
+import type { Config } from './config/config.ts';
 import { TenantDatabases } from './connections/tenant-databases.ts';
 import { TenantFences } from './connections/tenant-fences.ts';
 import type { ChangeFeed } from './control/change-feed.ts';
@@ -12,7 +12,7 @@ import { loadTenant } from './control/load-tenant.ts';
 import type { ProcessIdentity } from './control/process-identity.ts';
 import type { TenantRecord } from './control/records.ts';
 import type { Installation } from './installation.ts';
-import { OperatorError } from './operator-error.ts';
+import { OperatorError } from './log/operator-error.ts';
 import { createTenantOrm } from './tenancy/tenant-orm.ts';
 import { tenantEntities } from './tenant-entities.ts';
 

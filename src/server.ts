@@ -1,14 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { createApp } from './app.ts';
 import type { TenantDatabases } from './connections/tenant-databases.ts';
-import { requestDeadlineMs } from './deadline.ts';
 import { createApiServer } from './http/api-server.ts';
 import { createManagementServer } from './http/management.ts';
 import { refuseUnparsed } from './http/refuse-unparsed.ts';
 import { requestListener } from './http/request-listener.ts';
+import { listen, portOf } from './http/server-ports.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { WriteMonitor } from './response-cache/write-monitor.ts';
-import { listen, portOf } from './server-ports.ts';
+import { requestDeadlineMs } from './runtime/deadline.ts';
 import { createServices, type ServiceOptions } from './services.ts';
 
 /** The API without a management server: what each worker process runs. */

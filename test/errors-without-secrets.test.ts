@@ -1,8 +1,8 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { expect } from 'chai';
-import { describeError } from '../src/describe-error.ts';
-import { errorText } from '../src/operator/error-text.ts';
-import { explain } from '../src/operator-error.ts';
+import { describeError } from '../src/log/describe-error.ts';
+import { explain } from '../src/log/operator-error.ts';
+import { errorText } from '../src/operator/command/error-text.ts';
 
 const source = new URL('../src/', import.meta.url);
 

@@ -1,6 +1,5 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { toRow } from '../casing.ts';
 import { problem } from '../errors.ts';
 import { describeFields } from '../http/describe-fields.ts';
 import { int32, lengths, limit, longId, optionalText, queryId, timestamp } from '../http/fields.ts';
@@ -10,6 +9,7 @@ import { pathId } from '../http/route.ts';
 import { readPage } from '../lists/read-page.ts';
 import type { Condition } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
+import { toRow } from '../runtime/casing.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute, type TenantRoute } from '../tenancy/define-route.ts';
 

@@ -1,6 +1,5 @@
 import { defineEntity, p } from '@mikro-orm/postgresql';
 import { z } from 'zod';
-import { pascalCase } from '../casing.ts';
 import type { ControlDatabase } from '../control/database.ts';
 import { queryList } from '../control/tenant-queues.ts';
 import { describeFields } from '../http/describe-fields.ts';
@@ -11,6 +10,7 @@ import { readPage } from '../lists/read-page.ts';
 import { toIso } from '../postgres/column-types.ts';
 import type { Condition, Statement } from '../postgres/statement.ts';
 import { TableStatements } from '../postgres/table-statements.ts';
+import { pascalCase } from '../runtime/casing.ts';
 import type { Caller } from '../tenancy/caller.ts';
 import { defineRoute, permissionMissing, type TenantRoute } from '../tenancy/define-route.ts';
 

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
-import type { BackgroundTasks } from '../background-tasks.ts';
 import type { ControlDatabase } from '../control/database.ts';
 import type { Directory } from '../control/directory.ts';
 import type { SecretBox } from '../control/secret-box.ts';
+import type { BackgroundTasks } from '../log/background-tasks.ts';
 import type { TokenSettings } from './access-token.ts';
 import type { MailLimits } from './limit-mails.ts';
 import type { PeopleLimits } from './limit-people.ts';

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { invalid } from '../field-error.ts';
 import { lengths } from '../http/fields.ts';
+import { invalid } from '../runtime/field-error.ts';
 
 /**
  * Text that a client sends as an e-mail address, normalised as addresses are stored and looked up. It does not use

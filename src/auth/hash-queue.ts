@@ -1,5 +1,5 @@
-import type { Deadline } from '../deadline.ts';
 import { problem } from '../errors.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import { WaiterGroups, type WaiterKeys } from './waiter-groups.ts';
 
 /** The requester of a password hash. `network` is an IPv4 address or an IPv6 network. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { FieldError } from '../field-error.ts';
+import type { FieldError } from '../runtime/field-error.ts';
 import { commonPasswords } from './common-passwords.ts';
 import { passwordLength } from './passwords.ts';
 

@@ -3,7 +3,7 @@ import { setActor } from '../control/actor.ts';
 import { type ControlDatabase, type QueryControl, transactControl } from '../control/database.ts';
 import type { UserRecord } from '../control/records.ts';
 import { Session } from '../control/user-entities.ts';
-import type { Deadline } from '../deadline.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import { rememberNetwork } from './login-networks.ts';
 import type { RefreshToken } from './refresh-token.ts';
 

@@ -1,4 +1,4 @@
-import type { Deadline } from '../deadline.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import { Contention } from './contention.ts';
 import type { PoolState } from './pool-state.ts';
 import { serveWaiters } from './serve-waiters.ts';

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { findStatement, type ProcessConnection } from '../control/connection-grants.ts';
 import type { TenantRecord } from '../control/records.ts';
-import { describeError } from '../describe-error.ts';
+import { describeError } from '../log/describe-error.ts';
 import type { TenantDriver } from './tenant-driver.ts';
 
 interface ConnectionEnderOptions {

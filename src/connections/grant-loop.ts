@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { GrantReply, GrantRequest, ServerUse } from '../budget/exchange-messages.ts';
 import { GrantHolder } from '../budget/grant-holder.ts';
 import type { GrantStore } from '../control/connection-grants.ts';
-import { describeError } from '../describe-error.ts';
+import { describeError } from '../log/describe-error.ts';
 
 interface GrantLoopOptions {
   /** The server, as all processes name it. */

@@ -1,4 +1,4 @@
-import type { Deadline } from '../deadline.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import { Read, type ReadMemory } from './read-memory.ts';
 
 /** A statement with a large result counts as large for the next minute. */

@@ -1,5 +1,5 @@
-import { type Deadline, DeadlineError } from '../deadline.ts';
 import { PoolError } from '../postgres/database-error.ts';
+import { type Deadline, DeadlineError } from '../runtime/deadline.ts';
 import type { TenantClient } from './tenant-client.ts';
 
 /** A query, or a change, that waits for a connection. */

@@ -1,5 +1,5 @@
-import type { Deadline } from '../deadline.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import { commitTogether } from './commit-together.ts';
 import { QueryGroups } from './query-groups.ts';
 import { resourceLockKey } from './resource-lock.ts';

@@ -1,6 +1,6 @@
-import type { Deadline } from '../deadline.ts';
 import { isConnectionLost, PoolError } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import { QueryGroups } from './query-groups.ts';
 import type { TenantClient } from './tenant-client.ts';
 

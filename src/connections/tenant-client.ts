@@ -1,11 +1,11 @@
 import type { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import type pg from 'pg';
-import type { Deadline } from '../deadline.ts';
 import { PoolError } from '../postgres/database-error.ts';
 import { DescribedStatements, PreparedQuery } from '../postgres/prepared-query.ts';
 import { ScramClient } from '../postgres/scram-client.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import type { PoolState } from './pool-state.ts';
 import type { Read } from './read-memory.ts';
 import { verifyTenant } from './tenant-identity.ts';

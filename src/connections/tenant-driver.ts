@@ -1,7 +1,7 @@
 import { type EntityManager, type MikroORM, PostgreSqlDriver } from '@mikro-orm/postgresql';
-import type { Deadline } from '../deadline.ts';
 import { connectionConfig, timeLimits } from '../postgres/connection.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import type { Trace } from '../tracing/trace.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 import type { ReadMemory } from './read-memory.ts';

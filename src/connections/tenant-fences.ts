@@ -4,10 +4,10 @@ import type { ChangeFeed } from '../control/change-feed.ts';
 import { changeTopics } from '../control/change-topics.ts';
 import type { FenceStore, TenantFence } from '../control/fence-store.ts';
 import type { TenantRecord } from '../control/records.ts';
-import type { Deadline } from '../deadline.ts';
-import { describeError } from '../describe-error.ts';
 import { problem } from '../errors.ts';
+import { describeError } from '../log/describe-error.ts';
 import { PoolError } from '../postgres/database-error.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import type { TenantPool } from './tenant-pool.ts';
 
 /** The open databases, as far as fences need them. */

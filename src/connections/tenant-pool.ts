@@ -1,5 +1,5 @@
-import type { Deadline } from '../deadline.ts';
 import { PoolError, sqlState } from '../postgres/database-error.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import type { ConnectionBudget } from './connection-budget.ts';
 import type { PoolState, TenantClientOptions, Waiter } from './pool-state.ts';
 import type { TenantClient } from './tenant-client.ts';

@@ -1,6 +1,6 @@
-import type { Deadline } from '../deadline.ts';
 import { isConnectionLost } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import { LargeReads } from './large-reads.ts';
 import type { ReadMemory } from './read-memory.ts';
 import { type ResourceState, resourceLockKey, resourceState } from './resource-lock.ts';

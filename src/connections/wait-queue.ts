@@ -1,5 +1,5 @@
-import { type Deadline, DeadlineError } from '../deadline.ts';
 import { PoolError } from '../postgres/database-error.ts';
+import { type Deadline, DeadlineError } from '../runtime/deadline.ts';
 import type { PoolState, Waiter } from './pool-state.ts';
 import type { TenantClient } from './tenant-client.ts';
 

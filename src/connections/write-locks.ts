@@ -1,4 +1,4 @@
-import { type Clock, processClock, type Timer } from '../clock.ts';
+import { type Clock, processClock, type Timer } from '../runtime/clock.ts';
 
 type Query = (statement: string | { name: string; text: string; values: string[] }) => Promise<unknown>;
 

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import type { Logger } from 'pino';
-import { type Clock, processClock, type Timer } from '../clock.ts';
 import { connectionConfig } from '../postgres/connection.ts';
+import { type Clock, processClock, type Timer } from '../runtime/clock.ts';
 import type { Announce } from './announcer.ts';
 import { type ChangeTopic, changeChannel } from './change-topics.ts';
 import { DeliveryCheck, NotDeliveredError } from './delivery-check.ts';

@@ -3,7 +3,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Migrator } from '@mikro-orm/migrations';
 import { defineConfig, MikroORM, type Options, PostgreSqlDriver } from '@mikro-orm/postgresql';
 import type pg from 'pg';
-import type { Deadline } from '../deadline.ts';
 import { outcomeUnknown } from '../errors.ts';
 import { BoundConnection } from '../postgres/bound-connection.ts';
 import { mayBeCommitted } from '../postgres/commit-outcome.ts';
@@ -12,6 +11,7 @@ import { dropDeadConnections } from '../postgres/dead-connections.ts';
 import { migrationOptions } from '../postgres/migration-steps.ts';
 import { readServerIdentity } from '../postgres/server-address.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import { controlEntities } from './entities.ts';
 import type { BudgetMember } from './process-identity.ts';
 

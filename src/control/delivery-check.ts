@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type Clock, processClock } from '../clock.ts';
+import { type Clock, processClock } from '../runtime/clock.ts';
 import type { Announce } from './announcer.ts';
 import { deliveryTopic } from './change-topics.ts';
 

@@ -1,4 +1,4 @@
-import { type Clock, processClock } from '../clock.ts';
+import { type Clock, processClock } from '../runtime/clock.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import { createDirectoryCaches } from './directory-caches.ts';
 import { createFreshnessCheck } from './freshness-check.ts';

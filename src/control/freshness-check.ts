@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../runtime/clock.ts';
 import type { CacheEntry } from './cache.ts';
 import type { ChangeFeed } from './change-feed.ts';
 import type { DirectoryCaches } from './directory-caches.ts';

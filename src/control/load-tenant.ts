@@ -1,7 +1,7 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import type { Logger } from 'pino';
-import { describeError } from '../describe-error.ts';
 import { problem } from '../errors.ts';
+import { describeError } from '../log/describe-error.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 import type { TenantStatus } from './fleet-entities.ts';
 import type { TenantRecord } from './records.ts';

@@ -1,5 +1,5 @@
-import type { Deadline } from '../deadline.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 import { type ControlDatabase, queryStatement } from './database.ts';
 
 /** A request, as far as its queue depends on it. */

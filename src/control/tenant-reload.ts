@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import { maxEntries } from '../lru-bounds.ts';
+import { maxEntries } from '../runtime/lru-bounds.ts';
 import type { ControlCache } from './cache.ts';
 import { loadTenant, type TenantLoaderOptions } from './load-tenant.ts';
 import type { TenantRecord } from './records.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type ProblemCode, problems } from '../errors.ts';
-import { fieldErrorCodes } from '../field-error.ts';
 import { problemBody } from '../http/problem-details.ts';
+import { fieldErrorCodes } from '../runtime/field-error.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
 import type { Json } from './openapi-schemas.ts';
 

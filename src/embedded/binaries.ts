@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { lstat } from 'node:fs/promises';
-import { OperatorError } from '../operator-error.ts';
+import { OperatorError } from '../log/operator-error.ts';
 
 /** How to start a PostgreSQL program under a user that PostgreSQL accepts; it refuses to run as root. */
 export interface Runner {

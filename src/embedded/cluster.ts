@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { chown, lstat, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { OperatorError } from '../operator-error.ts';
+import { OperatorError } from '../log/operator-error.ts';
 import { postgresBinaries, type Runner, runBinary } from './binaries.ts';
 import { passwordFile, superuser } from './server-url.ts';
 

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseMasterKey } from '../config-values.ts';
-import { OperatorError } from '../operator-error.ts';
+import { parseMasterKey } from '../config/config-values.ts';
+import { OperatorError } from '../log/operator-error.ts';
 
 /**
  * Returns the master key of an installation with an embedded PostgreSQL: `master.key` in its data folder, beside the

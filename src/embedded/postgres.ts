@@ -3,7 +3,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { OperatorError } from '../operator-error.ts';
+import { OperatorError } from '../log/operator-error.ts';
 import { createRunner } from './binaries.ts';
 import { createCluster } from './cluster.ts';
 import { joinServer, keepMembership } from './membership.ts';

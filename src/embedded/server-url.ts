@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { OperatorError } from '../operator-error.ts';
+import { OperatorError } from '../log/operator-error.ts';
 import { findServer } from './pid-file.ts';
 
 // Apart from what starts a server: completion reads the URL of one that runs, and the shell waits for it.

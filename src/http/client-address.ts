@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import type { TrustedProxies } from '../config-values.ts';
+import type { TrustedProxies } from '../config/config-values.ts';
+import { contains, type IpAddress, parseIpAddress } from '../config/ip-address.ts';
 import { problem } from '../errors.ts';
-import { contains, type IpAddress, parseIpAddress } from '../ip-address.ts';
 
 /**
  * Returns a function that finds the client address of a request: the address of the peer, unless the peer is a trusted

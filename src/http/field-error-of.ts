@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import type { FieldError } from '../field-error.ts';
+import type { FieldError } from '../runtime/field-error.ts';
 
 /** Returns what is wrong with a value, without repeating the value. */
 export function fieldErrorOf(issue: z.core.$ZodIssue, value: unknown): FieldError {

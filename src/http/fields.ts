@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { invalid } from '../field-error.ts';
+import { invalid } from '../runtime/field-error.ts';
 
 /** An int: −2³¹ … 2³¹−1. A string of digits is not a number. */
 export const int32 = () => z.int32();

@@ -1,5 +1,5 @@
 import type { Middleware } from 'koa';
-import { withDeadline } from '../deadline.ts';
+import { withDeadline } from '../runtime/deadline.ts';
 
 /** Gives the request a deadline, `ctx.state.deadline`: when it passes, the request fails with `unavailable`. */
 export function limitDuration(deadlineMs: number): Middleware {

@@ -1,10 +1,10 @@
 import { STATUS_CODES } from 'node:http';
 import type { Context, Middleware } from 'koa';
 import type { Logger } from 'pino';
-import { describeError } from '../describe-error.ts';
 import { Problem, type ProblemCode, problem, problems } from '../errors.ts';
-import type { FieldError, FieldErrors } from '../field-error.ts';
+import { describeError } from '../log/describe-error.ts';
 import { databaseProblem } from '../postgres/database-error.ts';
+import type { FieldError, FieldErrors } from '../runtime/field-error.ts';
 import { traceIdOf } from '../tracing/trace-requests.ts';
 
 /**

@@ -1,7 +1,7 @@
 import type { Context } from 'koa';
 import { koaBody } from 'koa-body';
-import type { Deadline } from '../deadline.ts';
 import { Problem, problem } from '../errors.ts';
+import type { Deadline } from '../runtime/deadline.ts';
 
 const parsers = new Map<number, ReturnType<typeof koaBody>>();
 

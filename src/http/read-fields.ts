@@ -1,7 +1,7 @@
 import type { z } from 'zod';
-import { camelCase } from '../casing.ts';
 import { problem } from '../errors.ts';
-import type { FieldErrors } from '../field-error.ts';
+import { camelCase } from '../runtime/casing.ts';
+import type { FieldErrors } from '../runtime/field-error.ts';
 import { fieldErrorOf } from './field-error-of.ts';
 
 /**

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Context } from 'koa';
-import { type Deadline, DeadlineError, withDeadline } from '../deadline.ts';
 import { problem } from '../errors.ts';
+import { type Deadline, DeadlineError, withDeadline } from '../runtime/deadline.ts';
 
 /** A body that is not JSON and is read in pieces. */
 export interface UploadContract {

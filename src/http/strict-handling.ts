@@ -1,6 +1,6 @@
 import type { z } from 'zod';
-import { camelCase } from '../casing.ts';
-import type { FieldErrors } from '../field-error.ts';
+import { camelCase } from '../runtime/casing.ts';
+import type { FieldErrors } from '../runtime/field-error.ts';
 
 /** Whether the header `Prefer` asks for strict handling (RFC 7240 §4.4), which refuses what is else ignored. */
 export function prefersStrict(header: string | undefined): boolean {

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Logger } from 'pino';
-import { isInternal, parseIpAddress } from '../ip-address.ts';
+import { isInternal, parseIpAddress } from '../config/ip-address.ts';
 
 /**
  * Returns a function that looks for a proxy that is missing in `TRUSTED_PROXIES`, behind which all clients count as

@@ -1,6 +1,6 @@
-import { pascalCase } from '../casing.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import { pascalCase } from '../runtime/casing.ts';
 import type { ImportError } from './import-table.ts';
 
 /** The table may not grow: no further row can be written. */

@@ -1,5 +1,4 @@
 import { setImmediate } from 'node:timers/promises';
-import { camelCase, toRow } from '../casing.ts';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { Problem, problems } from '../errors.ts';
 import { readText } from '../http/csv.ts';
@@ -7,6 +6,7 @@ import { readFields } from '../http/read-fields.ts';
 import type { RowValues } from '../postgres/statement.ts';
 import { codeText } from '../resources/record.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import { camelCase, toRow } from '../runtime/casing.ts';
 import { databaseErrors } from './database-errors.ts';
 import { bodyOf, type Columns } from './import-columns.ts';
 import type { ImportCounts, ImportError, ImportOrder } from './import-table.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { camelCase, pascalCase } from '../casing.ts';
 import { readText } from '../http/csv.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import { camelCase, pascalCase } from '../runtime/casing.ts';
 import type { ImportError } from './import-table.ts';
 
 /** How the text of a cell becomes the JSON value of its field. */

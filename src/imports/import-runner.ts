@@ -1,6 +1,6 @@
-import type { BackgroundTasks } from '../background-tasks.ts';
 import type { ControlDatabase } from '../control/database.ts';
 import { Problem } from '../errors.ts';
+import type { BackgroundTasks } from '../log/background-tasks.ts';
 import type { ContextServices } from '../tenancy/request-context.ts';
 import { createImportQueue, type ImportQueue, type LeasedImport, renewalMs } from './import-queue.ts';
 import { runImport } from './run-import.ts';

@@ -1,8 +1,8 @@
-import { snakeCase } from '../casing.ts';
 import type { TenantTransaction } from '../connections/tenant-transaction.ts';
 import { pathId } from '../http/route.ts';
 import type { RowValues } from '../postgres/statement.ts';
 import type { ResourceDefinition } from '../resources/rest/resource-definition.ts';
+import { snakeCase } from '../runtime/casing.ts';
 import type { Columns } from './import-columns.ts';
 
 /** The stored records that rows of a file name. */

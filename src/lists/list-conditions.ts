@@ -1,8 +1,8 @@
-import { camelCase } from '../casing.ts';
 import type { Filter } from '../http/lists/list-filters.ts';
 import { type ListQuery, textSeparator } from '../http/lists/list-query.ts';
 import type { Condition } from '../postgres/statement.ts';
 import type { TableStatements } from '../postgres/table-statements.ts';
+import { camelCase } from '../runtime/casing.ts';
 
 type Columns = Pick<TableStatements, 'sourceOf'>;
 

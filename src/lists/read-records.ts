@@ -1,7 +1,7 @@
-import { camelCase } from '../casing.ts';
 import type { ListQuery } from '../http/lists/list-query.ts';
 import type { Condition, RowValues, Statement } from '../postgres/statement.ts';
 import type { TableStatements } from '../postgres/table-statements.ts';
+import { camelCase } from '../runtime/casing.ts';
 import { listConditions } from './list-conditions.ts';
 
 /** Where the records of a list come from. */

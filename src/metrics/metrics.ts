@@ -5,7 +5,7 @@ import type { FleetCounts } from '../control/fleet-counts.ts';
 import type { RequestOutcome } from '../http/access-log.ts';
 import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
 import type { UnsentResponses } from '../http/unsent-responses.ts';
-import type { LogOutput } from '../log-output.ts';
+import type { LogOutput } from '../log/log-output.ts';
 import type { ResponseCache } from '../response-cache/response-cache.ts';
 import { addBackupMetrics } from './backup-metrics.ts';
 import { addCacheMetrics } from './cache-metrics.ts';

@@ -1,6 +1,6 @@
 import { DateTimeType, DecimalType, type EntityClass, EntitySchema } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
-import { camelCase, snakeCase } from '../casing.ts';
+import { camelCase, snakeCase } from '../runtime/casing.ts';
 
 /** MikroORM's metadata of a property, as far as it is known before any connection. */
 interface Property {

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { describeError } from '../describe-error.ts';
+import { describeError } from '../log/describe-error.ts';
 
 /** Logs errors that nothing handled. The exit code is 1 after one, also when the process was stopping already. */
 export function onFault(log: Logger, stop: () => void): void {

@@ -1,15 +1,15 @@
 import { fileURLToPath } from 'node:url';
 import type { Logger } from 'pino';
 import { createPasswords } from '../auth/passwords.ts';
-import type { Config } from '../config.ts';
+import type { Config } from '../config/config.ts';
 import { closeIdleConnections, openControlDatabase } from '../control/database.ts';
 import type { Installation } from '../installation.ts';
-import { requireControlHead } from '../operator/control-head.ts';
-import { migrateTenants } from '../operator/migrations/migrate-tenants.ts';
-import { provisionDemoTenant } from '../operator/provisioning/demo-records.ts';
-import { readManifest } from '../operator/provisioning/manifest.ts';
-import type { Provisioned } from '../operator/provisioning/provision.ts';
-import { createServiceLogin, isOperatorLogin } from '../operator/service-login.ts';
+import { requireControlHead } from '../operator/control/control-head.ts';
+import { provisionDemoTenant } from '../operator/lifecycle/demo-records.ts';
+import { readManifest } from '../operator/lifecycle/manifest.ts';
+import type { Provisioned } from '../operator/lifecycle/provision.ts';
+import { migrateTenants } from '../operator/schema/migrate-tenants.ts';
+import { createServiceLogin, isOperatorLogin } from '../operator/schema/service-login.ts';
 import { unverifiedHost, unverifiedRedisHost, unverifiedText } from '../postgres/unverified-host.ts';
 
 /** An installation on which the service can run. */

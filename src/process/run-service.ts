@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
-import type { Config } from '../config.ts';
-import type { LogOutput } from '../log-output.ts';
+import type { Config } from '../config/config.ts';
+import type { LogOutput } from '../log/log-output.ts';
+import { onStopSignal } from '../runtime/signals.ts';
 import { startServer } from '../server.ts';
-import { onStopSignal } from '../signals.ts';
 import { onFault } from './faults.ts';
 import type { PreparedInstallation } from './prepare-installation.ts';
 import { welcome } from './welcome.ts';

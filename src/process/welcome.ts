@@ -1,4 +1,4 @@
-import type { Provisioned } from '../operator/provisioning/provision.ts';
+import type { Provisioned } from '../operator/lifecycle/provision.ts';
 
 interface Addresses {
   readonly host: string;

@@ -1,9 +1,9 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
-import { snakeCase } from '../casing.ts';
 import { type Problem, problem } from '../errors.ts';
-import type { FieldErrorCode, FieldErrorParameters } from '../field-error.ts';
 import { lengths, text } from '../http/fields.ts';
 import type { Condition } from '../postgres/statement.ts';
+import { snakeCase } from '../runtime/casing.ts';
+import type { FieldErrorCode, FieldErrorParameters } from '../runtime/field-error.ts';
 
 /**
  * The condition that finds a code in any letter case; undefined for an invalid code. The unique index uses the same

@@ -3,9 +3,9 @@ import type { Announce } from '../control/announcer.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import { changeTopics } from '../control/change-topics.ts';
 import type { TenantRecord } from '../control/records.ts';
-import { type Deadline, requestDeadlineMs, withDeadline } from '../deadline.ts';
 import { Representation } from '../http/representation.ts';
 import type { RowValues } from '../postgres/statement.ts';
+import { type Deadline, requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
 import { type CachedResource, type CachedResponse, ResponseStore } from './response-store.ts';
 import type { WriteMonitor } from './write-monitor.ts';
 

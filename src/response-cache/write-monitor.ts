@@ -1,10 +1,10 @@
 import type { Logger } from 'pino';
-import { type Clock, processClock, type Timer } from '../clock.ts';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import { type ControlDatabase, queryControl } from '../control/database.ts';
-import { describeError } from '../describe-error.ts';
+import { describeError } from '../log/describe-error.ts';
 import { type DatabaseCounters, databaseCountersSql, isProvedUnchanged } from '../postgres/change-counters.ts';
 import { serverAddress } from '../postgres/server-address.ts';
+import { type Clock, processClock, type Timer } from '../runtime/clock.ts';
 
 interface WriteMonitorOptions {
   control: ControlDatabase;

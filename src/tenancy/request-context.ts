@@ -4,12 +4,12 @@ import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { Prepare, TenantDriver } from '../connections/tenant-driver.ts';
 import type { Directory } from '../control/directory.ts';
 import type { TenantRecord } from '../control/records.ts';
-import { type Deadline, requestDeadlineMs, withDeadline } from '../deadline.ts';
 import { isOutcomeUnknown, problem } from '../errors.ts';
 import type { Representation } from '../http/representation.ts';
 import { sqlState } from '../postgres/database-error.ts';
 import type { RowValues, Statement } from '../postgres/statement.ts';
 import { type ResponseCache, represent } from '../response-cache/response-cache.ts';
+import { type Deadline, requestDeadlineMs, withDeadline } from '../runtime/deadline.ts';
 import { type Caller, isCallerCurrent } from './caller.ts';
 import { RepeatableChange } from './repeatable-change.ts';
 

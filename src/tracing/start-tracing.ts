@@ -1,7 +1,7 @@
 import type { Middleware } from 'koa';
 import type { Logger } from 'pino';
+import type { TracingSettings } from '../config/tracing-settings.ts';
 import { traceRequests } from './trace-requests.ts';
-import type { TracingSettings } from './tracing-settings.ts';
 
 export interface Tracing {
   readonly middleware: Middleware;

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { Directory } from '../control/directory.ts';
-import { describeError } from '../describe-error.ts';
+import { describeError } from '../log/describe-error.ts';
 import type { UsageStore } from './usage-store.ts';
 
 interface SizeSamplerOptions {

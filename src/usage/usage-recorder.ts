@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { describeError } from '../describe-error.ts';
+import { describeError } from '../log/describe-error.ts';
 import { type CountedRequest, type TenantUsage, UsageCounts } from './usage-counts.ts';
 import type { UsageBatch, UsageStore } from './usage-store.ts';
 

@@ -1,10 +1,10 @@
 import { createPasswords, hashConcurrency } from '../auth/passwords.ts';
-import { type Config, readConfig } from '../config.ts';
+import { type Config, readConfig } from '../config/config.ts';
 import { embeddedMasterKey } from '../embedded/master-key.ts';
 import { type Installation, openInstallation } from '../installation.ts';
-import { createLog } from '../log.ts';
-import { requireControlHead } from '../operator/control-head.ts';
-import { explain } from '../operator-error.ts';
+import { createLog } from '../log/log.ts';
+import { explain } from '../log/operator-error.ts';
+import { requireControlHead } from '../operator/control/control-head.ts';
 import { onFault } from '../process/faults.ts';
 import { type RunningApi, startApi } from '../server.ts';
 import { readMessage, type ToPrimary, type ToWorker } from './messages.ts';

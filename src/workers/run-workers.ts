@@ -1,10 +1,10 @@
 import { isatty } from 'node:tty';
 import type { Logger } from 'pino';
 import { createManagementServer } from '../http/management.ts';
+import { listen, portOf } from '../http/server-ports.ts';
 import { onFault } from '../process/faults.ts';
 import { type RunOptions, reportListening } from '../process/run-service.ts';
-import { listen, portOf } from '../server-ports.ts';
-import { onStopSignal } from '../signals.ts';
+import { onStopSignal } from '../runtime/signals.ts';
 import { startWorkers, type Workers } from './workers.ts';
 
 /**

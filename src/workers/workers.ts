@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { createProcessWindows } from '../http/rate-limit/process-windows.ts';
+import { OperatorError } from '../log/operator-error.ts';
 import { WorkerMetrics } from '../metrics/worker-metrics.ts';
-import { OperatorError } from '../operator-error.ts';
 import { logReport } from './log-report.ts';
 import { Pings } from './pings.ts';
 import { Supervision } from './supervision.ts';

@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import { expect } from 'chai';
 import { createRegistration } from '../../src/auth/registration-token.ts';
 import { removeUnconfirmed } from '../../src/auth/remove-expired.ts';
-import { addClient } from '../../src/operator/tenants/clients.ts';
+import { addClient } from '../../src/operator/people/clients.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { HashQueue, type HashRequester } from '../../src/auth/hash-queue.ts';
-import { withDeadline } from '../../src/deadline.ts';
 import { Problem } from '../../src/errors.ts';
+import { withDeadline } from '../../src/runtime/deadline.ts';
 
 describe('queue of password hashes', () => {
   /** Adds a waiter, and records its name when it starts or is refused. */

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { mock } from 'node:test';
 import { expect } from 'chai';
-import { readConfig } from '../../src/config.ts';
+import { readConfig } from '../../src/config/config.ts';
 import { keyRetirementSeconds } from '../../src/control/token-lifetime.ts';
 import { openInstallation } from '../../src/installation.ts';
-import { addClient } from '../../src/operator/tenants/clients.ts';
-import { disableKey, rotateKey } from '../../src/operator/tenants/keys.ts';
+import { addClient } from '../../src/operator/people/clients.ts';
+import { disableKey, rotateKey } from '../../src/operator/people/keys.ts';
 import { listKeys } from '../../src/operator/tenants/read-tenants.ts';
 import { startServer } from '../../src/server.ts';
 import { Client } from '../support/client.ts';

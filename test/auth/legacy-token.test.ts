@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { addClient, listClients, revokeClient } from '../../src/operator/tenants/clients.ts';
-import { setDisabled } from '../../src/operator/tenants/users.ts';
+import { addClient, listClients, revokeClient } from '../../src/operator/people/clients.ts';
+import { setDisabled } from '../../src/operator/people/users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { sql, type TestTenant, useWorld } from '../support/world.ts';

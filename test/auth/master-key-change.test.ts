@@ -1,12 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { expect } from 'chai';
-import { readConfig } from '../../src/config.ts';
+import { readConfig } from '../../src/config/config.ts';
 import { type ControlDatabase, openControlDatabase } from '../../src/control/database.ts';
 import { checkMasterKey } from '../../src/control/master-key-canary.ts';
 import { createSecretBox, owners, type SecretBox } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
-import { registerNextKey, resealSecrets } from '../../src/operator/master-key-change.ts';
+import { registerNextKey, resealSecrets } from '../../src/operator/people/master-key-change.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { type RunningServer, startServer } from '../../src/server.ts';
 import { runCommand } from '../support/run-command.ts';

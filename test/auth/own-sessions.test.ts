@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { permissions as allPermissions } from '../../src/control/permissions.ts';
-import { addClient } from '../../src/operator/tenants/clients.ts';
+import { addClient } from '../../src/operator/people/clients.ts';
 import { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { type TestTenant, useWorld } from '../support/world.ts';

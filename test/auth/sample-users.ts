@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { User } from '../../src/control/user-entities.ts';
+import { addUser } from '../../src/operator/people/users.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
-import { addUser } from '../../src/operator/tenants/users.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { TestTenant, World } from '../support/world.ts';
 

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { encodeRefreshToken } from '../../src/auth/refresh-token.ts';
-import { setPassword } from '../../src/operator/tenants/users.ts';
+import { setPassword } from '../../src/operator/people/users.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { sql, type TestTenant, useWorld } from '../support/world.ts';

@@ -6,7 +6,7 @@ import {
   keyRetirementSeconds,
   maxRetiredTokenSeconds,
 } from '../../src/control/token-lifetime.ts';
-import { rotateKey } from '../../src/operator/tenants/keys.ts';
+import { rotateKey } from '../../src/operator/people/keys.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';
 import { useWorld } from '../support/world.ts';
 import { activeKey } from './forge.ts';

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { LargeReads } from '../../src/connections/large-reads.ts';
 import { type Read, ReadMemory } from '../../src/connections/read-memory.ts';
-import { type Deadline, withDeadline } from '../../src/deadline.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
+import { type Deadline, withDeadline } from '../../src/runtime/deadline.ts';
 import { errorOf } from '../support/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import { sql, useWorld } from '../support/world.ts';

@@ -1,9 +1,9 @@
 import { expect } from 'chai';
 import { SharedReads } from '../../src/connections/shared-reads.ts';
 import type { TenantDriver } from '../../src/connections/tenant-driver.ts';
-import { withDeadline } from '../../src/deadline.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { RowValues, Statement } from '../../src/postgres/statement.ts';
+import { withDeadline } from '../../src/runtime/deadline.ts';
 import type { Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { sql, useWorld } from '../support/world.ts';

@@ -1,9 +1,9 @@
 import { expect } from 'chai';
-import { readConfig } from '../../src/config.ts';
+import { readConfig } from '../../src/config/config.ts';
 import { createAnnouncer } from '../../src/control/announcer.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
-import { explain } from '../../src/operator-error.ts';
+import { explain } from '../../src/log/operator-error.ts';
 import { type RunningServer, startServer } from '../../src/server.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { settingNames } from '../../src/config.ts';
-import { secretVariables } from '../../src/secret-files.ts';
-import { tracingVariables } from '../../src/tracing/tracing-settings.ts';
+import { settingNames } from '../../src/config/config.ts';
+import { secretVariables } from '../../src/config/secret-files.ts';
+import { tracingVariables } from '../../src/config/tracing-settings.ts';
 import { podTemplate, readDeploy, readManifests, readYaml } from './read-deploy.ts';
 
 /** Settings that nothing in `deploy/` sets, and why. */

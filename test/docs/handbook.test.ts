@@ -5,7 +5,7 @@ import { expect } from 'chai';
 import type { Command } from 'commander';
 import { contentsText } from '../../deploy/handbook/contents.ts';
 import { referenceText } from '../../deploy/handbook/reference.ts';
-import { readConfig, settingNames } from '../../src/config.ts';
+import { readConfig, settingNames } from '../../src/config/config.ts';
 import { documentPage, documents, documentText } from '../../src/docs/document-page.ts';
 import { WorkerMetrics } from '../../src/metrics/worker-metrics.ts';
 import { createProgram } from '../../src/operator/cli/program.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { argumentsOf, killMoments, provisionChecks } from '../operator/provisioning/provision-checks.ts';
+import { argumentsOf, killMoments, provisionChecks } from '../operator/lifecycle/provision-checks.ts';
 import { createWorld, type World } from '../support/world.ts';
 
 describe('drill: killed and concurrent provisions', () => {

@@ -58,7 +58,14 @@ describe('drill: files of the image', function () {
       ...settings,
     };
     const values = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
-    const node = [process.execPath, '--import', './src/require-node.js', '--import', './src/v8-flags.ts', ...args];
+    const node = [
+      process.execPath,
+      '--import',
+      './src/require-node.js',
+      '--import',
+      './src/runtime/v8-flags.ts',
+      ...args,
+    ];
     // The mount is of this process only, so it needs no clean-up.
     const mount = `mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && cd "$0" && exec env -i "$@"`;
     const command = ['--mount', 'sh', '-c', mount, folder, ...values, 'setpriv', ...asUser, ...node];

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { readConfig } from '../../src/config.ts';
+import { readConfig } from '../../src/config/config.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
 import { type RunningServer, startServer } from '../../src/server.ts';
 import type { Client } from '../support/client.ts';

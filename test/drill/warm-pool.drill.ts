@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { fillMoments, poolChecks, provisionMoments } from '../operator/provisioning/warm-pool-checks.ts';
+import { fillMoments, poolChecks, provisionMoments } from '../operator/lifecycle/warm-pool-checks.ts';
 import { runScript } from '../support/command-line.ts';
 import { createDedicatedServer, type DedicatedServer, manifestOf } from '../support/dedicated-server.ts';
 import { runCommand } from '../support/run-command.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { readConfig } from '../../src/config.ts';
+import { readConfig } from '../../src/config/config.ts';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { createWorld, type World } from '../support/world.ts';
 

@@ -1,7 +1,7 @@
 import { mock } from 'node:test';
 import { expect } from 'chai';
-import { readConfig } from '../../src/config.ts';
-import { ConfigError } from '../../src/config-error.ts';
+import { readConfig } from '../../src/config/config.ts';
+import { ConfigError } from '../../src/config/config-error.ts';
 import { type ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';

@@ -1,6 +1,6 @@
 import { request } from 'node:http';
 import { expect } from 'chai';
-import { addClient } from '../../src/operator/tenants/clients.ts';
+import { addClient } from '../../src/operator/people/clients.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import type { Client } from '../support/client.ts';
 import { announcedMs, eventually } from '../support/eventually.ts';

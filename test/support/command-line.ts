@@ -17,7 +17,7 @@ export function buildOf(script: string): string {
  * find the compiled code of its files, which takes up to 0.5 s of CPU time.
  */
 export function nodeOptions(build = root): string[] {
-  return ['require-node.js', 'v8-flags.ts'].flatMap(file => ['--import', join(build, 'src', file)]);
+  return ['require-node.js', 'runtime/v8-flags.ts'].flatMap(file => ['--import', join(build, 'src', file)]);
 }
 
 /** Exit status and output of a process that has ended. */

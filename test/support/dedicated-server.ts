@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readConfig } from '../../src/config.ts';
+import { readConfig } from '../../src/config/config.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
-import { checkManifest, type Manifest } from '../../src/operator/provisioning/manifest.ts';
-import { type Provisioned, provision } from '../../src/operator/provisioning/provision.ts';
+import { checkManifest, type Manifest } from '../../src/operator/lifecycle/manifest.ts';
+import { type Provisioned, provision } from '../../src/operator/lifecycle/provision.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { copyDedicatedTemplate, dedicatedControl } from './dedicated-template.ts';
 import { createQuickPasswords } from './quick-passwords.ts';

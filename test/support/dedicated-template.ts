@@ -7,7 +7,7 @@ import { Server } from '../../src/control/fleet-entities.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { pathExists } from '../../src/embedded/cluster.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
-import { migrateControl } from '../../src/operator/migrations/migrate-control.ts';
+import { migrateControl } from '../../src/operator/schema/migrate-control.ts';
 import { headFingerprint } from '../../src/operator/schema/template-fingerprint.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { quickenLogins } from './quick-logins.ts';

@@ -9,17 +9,17 @@
  * command line has. DATABASE names the database of a swap.
  */
 import { argv } from 'node:process';
-import { readConfig } from '../../src/config.ts';
+import { readConfig } from '../../src/config/config.ts';
 import { openInstallation } from '../../src/installation.ts';
-import { openTarget } from '../../src/operator/backup/targets/open-target.ts';
+import { openControlArchives } from '../../src/operator/archives/control-archive.ts';
+import { openTarget } from '../../src/operator/archives/targets/open-target.ts';
+import { archivedControl } from '../../src/operator/control/control-source.ts';
+import { restoreControl } from '../../src/operator/control/restore-control.ts';
 import { createFenceGuard } from '../../src/operator/databases/fence-guard.ts';
-import { purgeTenant } from '../../src/operator/databases/purge-tenant.ts';
 import { restoreBeside, restoreLost } from '../../src/operator/databases/restore-database.ts';
 import { switchDatabase } from '../../src/operator/databases/switch-database.ts';
-import { openControlArchives } from '../../src/operator/restore/control/control-archive.ts';
-import { archivedControl } from '../../src/operator/restore/control/control-source.ts';
-import { restoreControl } from '../../src/operator/restore/control/restore-control.ts';
-import { restoreArchive } from '../../src/operator/restore/restore-archive.ts';
+import { purgeTenant } from '../../src/operator/lifecycle/purge-tenant.ts';
+import { restoreArchive } from '../../src/operator/recovery/restore-archive.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
 
 const [kind, subject = '', lastStep, signal = 'SIGKILL', database] = argv.slice(2);

@@ -1,13 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import type pg from 'pg';
-import { readConfig } from '../../src/config.ts';
+import { readConfig } from '../../src/config/config.ts';
 import { owners } from '../../src/control/secret-box.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { openInstallation } from '../../src/installation.ts';
 import { limitConnect, tenantVerifier } from '../../src/operator/databases/create-database.ts';
 import { roleComment } from '../../src/operator/databases/role-owner.ts';
-import { checkManifest } from '../../src/operator/provisioning/manifest.ts';
-import { provision } from '../../src/operator/provisioning/provision.ts';
+import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
+import { provision } from '../../src/operator/lifecycle/provision.ts';
 import { tenantGroup } from '../../src/operator/schema/template.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { quoteIdentifier as quote, quoteLiteral } from '../../src/postgres/quote.ts';

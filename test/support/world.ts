@@ -2,15 +2,15 @@ import { randomBytes, randomInt } from 'node:crypto';
 import type { MikroORM } from '@mikro-orm/postgresql';
 import { type Logger, pino } from 'pino';
 import type { Passwords } from '../../src/auth/passwords.ts';
-import { type Config, readConfig } from '../../src/config.ts';
+import { type Config, readConfig } from '../../src/config/config.ts';
 import { databaseUrl } from '../../src/control/server-urls.ts';
 import { type Installation, openInstallation } from '../../src/installation.ts';
 import { physicalName } from '../../src/operator/databases/physical-names.ts';
-import { checkManifest } from '../../src/operator/provisioning/manifest.ts';
-import { provision } from '../../src/operator/provisioning/provision.ts';
-import { createServiceLogin } from '../../src/operator/service-login.ts';
+import { checkManifest } from '../../src/operator/lifecycle/manifest.ts';
+import { provision } from '../../src/operator/lifecycle/provision.ts';
+import { addUser, generatePassword } from '../../src/operator/people/users.ts';
+import { createServiceLogin } from '../../src/operator/schema/service-login.ts';
 import { findTenant } from '../../src/operator/tenants/tenants.ts';
-import { addUser, generatePassword } from '../../src/operator/tenants/users.ts';
 import { withConnection } from '../../src/postgres/connection.ts';
 import { type RunningServer, startServer } from '../../src/server.ts';
 import { Client } from './client.ts';
@@ -64,7 +64,7 @@ export interface World {
   close(): Promise<void>;
 }
 
-/** Requests on a busy machine may take longer than clients are promised; test/deadline.test.ts sets its own. */
+/** Requests on a busy machine may take longer than clients are promised; test/runtime/deadline.test.ts sets its own. */
 const deadlineMs = 60_000;
 
 /**

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { accessTokenLifetimeSeconds, clockSkewSeconds } from '../../src/control/token-lifetime.ts';
-import { disableKey } from '../../src/operator/tenants/keys.ts';
+import { disableKey } from '../../src/operator/people/keys.ts';
 import { type VerifiedToken, VerifiedTokens } from '../../src/tenancy/verified-tokens.ts';
 import { activeKey, claimsOf, forgeToken, resignToken } from '../auth/forge.ts';
 import { controlSql } from '../auth/sample-users.ts';

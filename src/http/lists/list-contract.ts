@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { camelCase } from '../../casing.ts';
+import { camelCase } from '../../runtime/casing.ts';
 import { type FieldKind, type ListField, listField } from './list-field.ts';
 
 export interface SortKey {

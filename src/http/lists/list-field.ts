@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { FieldError } from '../../field-error.ts';
+import type { FieldError } from '../../runtime/field-error.ts';
 import { moment } from '../fields.ts';
 
 const maxInt32 = 2 ** 31 - 1;

@@ -1,4 +1,4 @@
-import type { FieldError, FieldErrors } from '../../field-error.ts';
+import type { FieldError, FieldErrors } from '../../runtime/field-error.ts';
 import { type ListContract, type Operator, operatorsOf } from './list-contract.ts';
 import { type FieldValue, type ListField, readChoice, readValue } from './list-field.ts';
 

@@ -1,4 +1,4 @@
-import type { FieldError, FieldErrors } from '../../field-error.ts';
+import type { FieldError, FieldErrors } from '../../runtime/field-error.ts';
 import { fieldErrorOf } from '../field-error-of.ts';
 import { limit } from '../fields.ts';
 import { type ListContract, type SortKey, sortableNames, withKey } from './list-contract.ts';

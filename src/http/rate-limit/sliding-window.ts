@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { maxEntries } from '../../lru-bounds.ts';
+import { maxEntries } from '../../runtime/lru-bounds.ts';
 
 /** At most `max` calls in any `windowMs` milliseconds. */
 export interface Rate {

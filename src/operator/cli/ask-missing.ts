@@ -46,7 +46,7 @@ function ask(field: Argument | Option, slug: string | undefined): Promise<string
   const label = labels[name] ?? name;
   return readAnswer(hint ? `${label} (${hint})` : label, async start => {
     if (choices || !kind) return choices?.filter(choice => choice.startsWith(start)) ?? [];
-    const { storedValues } = await import('../completion/stored-values.ts');
+    const { storedValues } = await import('../command/stored-values.ts');
     return (await storedValues(kind, start, slug)).map(({ value }) => value);
   });
 }

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
-import { isRecorded } from '../operations/action-of.ts';
-import type { Topic } from '../operations/catalogue.ts';
-import type { Operation } from '../operations/operation.ts';
+import type { Operation } from '../command/operation.ts';
+import { isRecorded } from './action-of.ts';
+import type { Topic } from './catalogue.ts';
 import { addFields, givenFields } from './command-fields.ts';
 import { formats, wantsDocuments } from './output.ts';
 

@@ -1,5 +1,5 @@
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
-import type { Field, Fields } from '../operations/operation-fields.ts';
+import type { Field, Fields } from '../command/operation-fields.ts';
 
 /** An argument of a command, made of a field. */
 class FieldArgument extends Argument {

@@ -1,5 +1,5 @@
 import type { Argument, Command, Option } from 'commander';
-import type { Candidate, StoredValue } from '../completion/stored-values.ts';
+import type { Candidate, StoredValue } from '../command/stored-values.ts';
 import { fieldOf } from './command-fields.ts';
 import { isNamed, type Position, positionAfter } from './position.ts';
 
@@ -53,7 +53,7 @@ async function valuesOf(made: Argument | Option, operands: readonly string[], st
   }
   const kind = storedKindOf(made);
   if (!kind) return [];
-  const { storedValues } = await import('../completion/stored-values.ts');
+  const { storedValues } = await import('../command/stored-values.ts');
   return storedValues(kind, start, operands[0]);
 }
 

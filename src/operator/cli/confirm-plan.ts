@@ -1,5 +1,5 @@
-import { OperatorError } from '../../operator-error.ts';
-import type { Plan } from '../operations/operation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import type { Plan } from '../command/operation.ts';
 import { canAsk, readAnswer } from './read-answer.ts';
 
 /**

@@ -1,6 +1,6 @@
-import { onStopSignal } from '../../signals.ts';
-import type { Operation } from '../operations/operation.ts';
-import type { Context } from '../operations/operation-context.ts';
+import { onStopSignal } from '../../runtime/signals.ts';
+import type { Operation } from '../command/operation.ts';
+import type { Context } from '../command/operation-context.ts';
 import type { TerminalProgress } from './terminal-progress.ts';
 
 const exitInterrupted = 130; // 128 and the number of SIGINT, as shells report it

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module';
-import { errorDocument, explain } from '../../operator-error.ts';
-import type { Output } from '../operations/operation-context.ts';
-import { fullTableText, tableText } from '../operations/text-table.ts';
+import { errorDocument, explain } from '../../log/operator-error.ts';
+import type { Output } from '../command/operation-context.ts';
+import { fullTableText, tableText } from '../command/text-table.ts';
 
 /** What `-o` accepts. `wide` and `name` are for lists: all columns at full width; only the names, for scripts. */
 export const formats = ['json', 'yaml', 'wide', 'name'] as const;

@@ -1,10 +1,10 @@
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
-import { actionOf } from '../operations/action-of.ts';
-import type { Operation, Plan } from '../operations/operation.ts';
-import type { Context, Installations } from '../operations/operation-context.ts';
-import { type Fields, withDefaults } from '../operations/operation-fields.ts';
+import type { Operation, Plan } from '../command/operation.ts';
+import type { Context, Installations } from '../command/operation-context.ts';
+import { type Fields, withDefaults } from '../command/operation-fields.ts';
+import { actionOf } from './action-of.ts';
 import { exitUsage } from './command.ts';
 import { confirmPlan } from './confirm-plan.ts';
 import { interruptSignal } from './interrupt-signal.ts';
@@ -55,7 +55,7 @@ const openers: Record<keyof Installations, Opener> = {
   nothing: (_, work) => work(undefined),
   statements: async (call, work) => {
     const { openAccess } = await import('../../installation.ts');
-    const { withBriefConnections } = await import('../brief-connections.ts');
+    const { withBriefConnections } = await import('../control/brief-connections.ts');
     const access = await openAccess(await readSettings());
     return withBriefConnections(access, statements => {
       const control = { ...access, statements };
@@ -64,8 +64,8 @@ const openers: Record<keyof Installations, Opener> = {
   },
   installation: (call, work) =>
     onInstallation(async installation => {
-      const { requireControlHead } = await import('../control-head.ts');
-      const { withBudget } = await import('../operations/with-budget.ts');
+      const { requireControlHead } = await import('../control/control-head.ts');
+      const { withBudget } = await import('../command/with-budget.ts');
       await requireControlHead(installation);
       return withBudget(installation, printWarning, () => recorded(installation, call, () => work(installation)));
     }),
@@ -86,7 +86,7 @@ async function onInstallation<T>(work: (installation: Installation) => Promise<T
 }
 
 async function readSettings() {
-  const { readConfig, settingWarnings } = await import('../../config.ts');
+  const { readConfig, settingWarnings } = await import('../../config/config.ts');
   for (const warning of settingWarnings()) printWarning(warning);
   return readConfig();
 }
@@ -99,7 +99,7 @@ async function recorded(
 ): Promise<unknown> {
   const action = dryRun ? undefined : actionOf(operation, given, reason);
   if (!action) return work();
-  const { recordAction } = await import('../actions/record-action.ts');
+  const { recordAction } = await import('../tenants/record-action.ts');
   return recordAction(statements, action, work);
 }
 

@@ -1,6 +1,6 @@
 import { controlHead } from '../../control/control-version.ts';
 import { newProcess } from '../../control/process-identity.ts';
-import { fieldsText } from '../operations/text-table.ts';
+import { fieldsText } from '../command/text-table.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
 import { createOutput } from './output.ts';
 

@@ -1,7 +1,7 @@
 import { Command, Help } from 'commander';
-import { OperatorError } from '../../operator-error.ts';
-import { catalogue, groups, operationsOf } from '../operations/catalogue.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { addTopic } from './build-commands.ts';
+import { catalogue, groups, operationsOf } from './catalogue.ts';
 import { createCommand } from './command.ts';
 import { printError, printLine } from './output.ts';
 import { canAsk } from './read-answer.ts';

@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 
 /**
  * Reads a secret that must not appear in the arguments: from a terminal with a prompt and without echo, otherwise all

@@ -1,4 +1,4 @@
-import type { Progress } from '../operations/operation-context.ts';
+import type { Progress } from '../command/operation-context.ts';
 import { wantsDocuments } from './output.ts';
 
 const frames = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { OperatorError } from '../../operator-error.ts';
-import { onStopSignal } from '../../signals.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { onStopSignal } from '../../runtime/signals.ts';
 import { startScreen, wantsDocuments } from './output.ts';
 
 const intervalMs = 2_000;

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { differingTables, readTableChecksums } from '../table-checksums.ts';
-import { type DataTable, identityTables, listDataTables } from '../tenant-tables.ts';
+import { differingTables, readTableChecksums } from '../schema/table-checksums.ts';
+import { type DataTable, identityTables, listDataTables } from '../schema/tenant-tables.ts';
 
 /** How the rows of a table differ between two databases of a tenant. */
 export interface TableDifference {

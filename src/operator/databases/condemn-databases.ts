@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';
 import type { LockedTenant, TenantDatabase } from './database-store.ts';
 

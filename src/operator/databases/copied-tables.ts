@@ -1,6 +1,6 @@
 import type { TableFingerprints } from '../../postgres/change-counters.ts';
-import type { TableChecksum } from '../table-checksums.ts';
-import type { DataTable } from '../tenant-tables.ts';
+import type { TableChecksum } from '../schema/table-checksums.ts';
+import type { DataTable } from '../schema/tenant-tables.ts';
 import type { CopiedPrefix, NumberedTable } from './copy-ahead.ts';
 
 /** What the target contains, and how the source can be compared with that. */

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
-import { addChecksums, emptyChecksum, type TableChecksum } from '../table-checksums.ts';
-import { appendOnlyTables, type DataTable } from '../tenant-tables.ts';
+import { addChecksums, emptyChecksum, type TableChecksum } from '../schema/table-checksums.ts';
+import { appendOnlyTables, type DataTable } from '../schema/tenant-tables.ts';
 import { changeInEpoch } from './database-stamp.ts';
 import { type CopyEnds, compareRows, copyRows, type TablePart, withoutTriggers } from './replace-tables.ts';
 

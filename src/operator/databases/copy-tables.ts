@@ -1,11 +1,11 @@
 import type pg from 'pg';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { readTableFingerprints } from '../../postgres/change-counters.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { inSnapshot } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { addChecksums, emptyChecksum, type TableChecksum } from '../table-checksums.ts';
-import { type DataTable, identityTables, listDataTables } from '../tenant-tables.ts';
+import { addChecksums, emptyChecksum, type TableChecksum } from '../schema/table-checksums.ts';
+import { type DataTable, identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import type { CopiedTables } from './copied-tables.ts';
 import { type CopiedPrefix, copyAhead, findNumberedTables, rowsAfter } from './copy-ahead.ts';
 import { changeInEpoch } from './database-stamp.ts';

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { migrationsDigest } from '../schema/template.ts';
 import { becomeMember, endSessions } from '../schema/tenant-sessions.ts';
 import { condemnDatabase, condemnLeftovers, forgetDatabase } from './condemn-databases.ts';

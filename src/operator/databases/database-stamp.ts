@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { roleComment } from './role-owner.ts';

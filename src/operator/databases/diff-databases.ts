@@ -1,10 +1,10 @@
 import type pg from 'pg';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { canonicalTextSettings } from '../schema/table-checksums.ts';
 import { tenantHead } from '../schema/tenant-head.ts';
-import { canonicalTextSettings } from '../table-checksums.ts';
 import { compareDatabases, type TableDifference } from './compare-databases.ts';
 import { readCurrent, readDatabases, type TenantDatabase } from './database-store.ts';
 import { runDatabases } from './run-databases.ts';

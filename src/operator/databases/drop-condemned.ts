@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
-import { connectFailure, OperatorError } from '../../operator-error.ts';
+import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { forgetDatabase } from './condemn-databases.ts';
 import { type LockedTenant, readDatabases, type TenantDatabase } from './database-store.ts';
 import { dropDatabase } from './drop-database.ts';

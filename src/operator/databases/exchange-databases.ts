@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { formerTimes } from './condemn-databases.ts';
 import type { KeptBy, LockedTenant } from './database-store.ts';

@@ -1,15 +1,15 @@
 import type pg from 'pg';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';
 import { fingerprint, firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
 import { applyStep, readSchemaSteps } from '../schema/schema-steps.ts';
+import { canonicalTextSettings } from '../schema/table-checksums.ts';
 import { migrationSettings } from '../schema/template.ts';
 import { headFingerprint, headObjects } from '../schema/template-fingerprint.ts';
-import { canonicalTextSettings } from '../table-checksums.ts';
 import type { RunFacts, TenantDatabase } from './database-store.ts';
 
 /** Writes the data of a new database, which nobody else uses, and compares what it has written. */

@@ -29,9 +29,9 @@ process.send?.('started', () => {}); // the other process may be gone already
 
 /** Rejects when a tenant could not be put back into service, or its lock is not free yet. */
 async function retreatAll(): Promise<void> {
-  const { readConfig } = await import('../../config.ts');
+  const { readConfig } = await import('../../config/config.ts');
   const { openInstallation } = await import('../../installation.ts');
-  const { withConnectionBudget } = await import('../command-connections.ts');
+  const { withConnectionBudget } = await import('../command/command-connections.ts');
   const config = readConfig();
   const installation = await openInstallation(config, 'command');
   const { retreatTenant } = await import('./retreat-tenant.ts');

@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { awaitShortTransactions } from '../schema/tenant-sessions.ts';
 import type { CopiedTables } from './copied-tables.ts';
 import { catchUp, copyAll, copyMissing } from './copy-tables.ts';

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { inTransaction } from '../../postgres/in-transaction.ts';

@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { isProvedUnchanged, readTableFingerprints } from '../../postgres/change-counters.ts';
-import type { DataTable } from '../tenant-tables.ts';
+import type { DataTable } from '../schema/tenant-tables.ts';
 import type { CopiedTables } from './copied-tables.ts';
 import type { NumberedTable } from './copy-ahead.ts';
 

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { Server, type Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
-import { connectFailure, OperatorError } from '../../operator-error.ts';
+import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';

@@ -1,7 +1,7 @@
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { identityTables, listDataTables } from '../tenant-tables.ts';
+import { identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { findNumberedTables } from './copy-ahead.ts';
 import { fenceMs } from './live-copy.ts';

@@ -1,10 +1,10 @@
 import { pipeline } from 'node:stream/promises';
 import type pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
-import { differingTables, readTableChecksums, type TableChecksum } from '../table-checksums.ts';
-import { copyList, type DataTable, identityTables, listDataTables } from '../tenant-tables.ts';
+import { differingTables, readTableChecksums, type TableChecksum } from '../schema/table-checksums.ts';
+import { copyList, type DataTable, identityTables, listDataTables } from '../schema/tenant-tables.ts';
 import type { RunEpoch } from './database-stamp.ts';
 
 /** Two databases, one of which gets the data of the other one. */

@@ -1,6 +1,6 @@
 import type { Tenant } from '../../control/fleet-entities.ts';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
 import { requireNotPurging } from '../tenants/purging.ts';

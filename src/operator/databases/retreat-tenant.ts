@@ -1,5 +1,5 @@
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { closedStamp } from './database-stamp.ts';
 import { readCurrent, readDatabases } from './database-store.ts';

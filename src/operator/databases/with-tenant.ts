@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { Installation } from '../../installation.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import type { Queryable } from '../../postgres/shared-connection.ts';

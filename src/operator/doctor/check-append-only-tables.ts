@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { appendOnlyTables } from '../tenant-tables.ts';
+import { appendOnlyTables } from '../schema/tenant-tables.ts';
 import type { Report } from './finding.ts';
 
 /** Grants to the role, or to a role whose privileges it has, or to PUBLIC. Grants on single columns count too. */

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import { quoteIdentifier as quote } from '../../postgres/quote.ts';
-import { repeatCommand, restoredFromOf, restoringName } from '../restore/control/restoring-database.ts';
+import { repeatCommand, restoredFromOf, restoringName } from '../control/restoring-database.ts';
 import { type Finding, toFinding } from './finding.ts';
 
 /** What restores of the control database itself have left. */

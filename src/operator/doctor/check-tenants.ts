@@ -1,7 +1,7 @@
 import pLimit from 'p-limit';
 import type { Installation } from '../../installation.ts';
 import { type ChangeCounters, isProvedUnchanged } from '../../postgres/change-counters.ts';
-import { errorText } from '../error-text.ts';
+import { errorText } from '../command/error-text.ts';
 import type { Head } from './check-schema.ts';
 import { checkTenant, opensLogin } from './check-tenant.ts';
 import { recordCheckedDatabases } from './checked-databases.ts';

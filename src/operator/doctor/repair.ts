@@ -2,7 +2,7 @@ import type { Server } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
-import { errorText } from '../error-text.ts';
+import { errorText } from '../command/error-text.ts';
 import type { Finding } from './finding.ts';
 
 /** Runs the statements that repair a finding. `fixed` is false when it has none, or one of them failed. */

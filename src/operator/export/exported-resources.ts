@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { quoteIdentifier } from '../../postgres/quote.ts';
-import { identityTables, listDataTables } from '../tenant-tables.ts';
+import { identityTables, listDataTables } from '../schema/tenant-tables.ts';
 
 /** Rows that are exported as one resource. */
 export interface ExportedResource {

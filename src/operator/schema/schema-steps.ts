@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { SchemaVersion } from '../../control/schema-version.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { copyTexts } from '../../postgres/copy-texts.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import { loadMigrations } from '../../postgres/migration-steps.ts';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
 
 const maxEndMs = 5_000;

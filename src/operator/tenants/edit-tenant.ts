@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { lengths, text } from '../../http/fields.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
 import { noSuchTenant } from './read-tenants.ts';
 

@@ -1,4 +1,4 @@
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 
 /** Returns the URL of a PostgreSQL server that an operator has given. @throws {OperatorError} unless it is one */
 export function parseServerUrl(text: string): string {

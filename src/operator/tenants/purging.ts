@@ -1,5 +1,5 @@
 import type { Tenant } from '../../control/fleet-entities.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
 
 interface Control {

@@ -1,5 +1,5 @@
 import type { Tenant, TenantStatus } from '../../control/fleet-entities.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import { isoTime } from '../../postgres/iso-time.ts';
 import type { Statements } from '../../postgres/statements.ts';
 

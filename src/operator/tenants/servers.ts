@@ -2,7 +2,7 @@ import { Server } from '../../control/fleet-entities.ts';
 import { owners } from '../../control/secret-box.ts';
 import { serverAddressUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
-import { connectFailure, OperatorError } from '../../operator-error.ts';
+import { connectFailure, OperatorError } from '../../log/operator-error.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { readServerIdentity } from '../../postgres/server-address.ts';
 import { requireOwnSession } from '../../postgres/session-probe.ts';

@@ -1,5 +1,5 @@
 import type { TenantStatus } from '../../control/fleet-entities.ts';
-import { OperatorError } from '../../operator-error.ts';
+import { OperatorError } from '../../log/operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
 import { requireNotPurging } from './purging.ts';
 import { readTenant, type TenantSummary } from './read-tenants.ts';

@@ -1,6 +1,6 @@
-import { pascalCase, toRow } from '../../casing.ts';
 import type { Prepare } from '../../connections/tenant-driver.ts';
 import type { RowValues } from '../../postgres/statement.ts';
+import { pascalCase, toRow } from '../../runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { requireScopeAll, writeRecord } from './resource-access.ts';
 import { documentation, type ResourceDefinition } from './resource-definition.ts';

@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { camelCase } from '../../casing.ts';
 import { problem } from '../../errors.ts';
 import { limit, queryId } from '../../http/fields.ts';
 import { listContract } from '../../http/lists/list-contract.ts';
 import { Representation } from '../../http/representation.ts';
 import { readPage } from '../../lists/read-page.ts';
 import type { Condition } from '../../postgres/statement.ts';
+import { camelCase } from '../../runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { includeDeleted } from './read-routes.ts';
 import { respondWith, visibleTo } from './resource-access.ts';

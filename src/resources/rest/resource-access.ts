@@ -1,4 +1,3 @@
-import { pascalCase, snakeCase } from '../../casing.ts';
 import type { Prepare } from '../../connections/tenant-driver.ts';
 import type { TenantTransaction } from '../../connections/tenant-transaction.ts';
 import { type Problem, problem } from '../../errors.ts';
@@ -7,6 +6,7 @@ import { Representation } from '../../http/representation.ts';
 import { pathId, type RouteInput } from '../../http/route.ts';
 import { sqlState } from '../../postgres/database-error.ts';
 import type { Condition, RowValues, Statement } from '../../postgres/statement.ts';
+import { pascalCase, snakeCase } from '../../runtime/casing.ts';
 import type { Caller } from '../../tenancy/caller.ts';
 import type { RequestContext } from '../../tenancy/request-context.ts';
 import { codeCondition } from '../record.ts';

@@ -1,8 +1,8 @@
 import type { EntityClass, EntityManager } from '@mikro-orm/postgresql';
 import type { z } from 'zod';
-import { pascalCase } from '../../casing.ts';
 import type { RowValues } from '../../postgres/statement.ts';
 import { TableStatements } from '../../postgres/table-statements.ts';
+import { pascalCase } from '../../runtime/casing.ts';
 import { describeContract } from './field-descriptions.ts';
 import type { CommonOptions, ResourceOptions } from './resource-options.ts';
 

@@ -1,8 +1,8 @@
 import type { z } from 'zod';
-import { camelCase, toRow } from '../../casing.ts';
 import { type Problem, problem } from '../../errors.ts';
-import type { FieldError } from '../../field-error.ts';
 import type { RowValues } from '../../postgres/statement.ts';
+import { camelCase, toRow } from '../../runtime/casing.ts';
+import type { FieldError } from '../../runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
 import { keyCondition, lockRecord, visibleTo, writeRecord } from './resource-access.ts';
 import { documentation, type ResourceDefinition } from './resource-definition.ts';

@@ -1,8 +1,8 @@
 import { userInfo } from 'node:os';
 import { expect } from 'chai';
 import type { Command } from 'commander';
-import type { ActionSummary } from '../../../src/operator/actions/list-actions.ts';
 import { createProgram } from '../../../src/operator/cli/program.ts';
+import type { ActionSummary } from '../../../src/operator/tenants/list-actions.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useWorld } from '../../support/world.ts';

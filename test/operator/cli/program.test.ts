@@ -68,9 +68,9 @@ describe('program of the command line', () => {
     const [help, list] = await Promise.all([load('--help'), load('list')]);
     expect(help)
       .to.include('/catalogue.ts')
-      .and.not.match(/-operations?\.ts|\/perform\.ts|zod|node_modules\/pg\//);
+      .and.not.match(/\.command\.ts|\/perform\.ts|zod|node_modules\/pg\//);
     expect(list)
-      .to.include('/list-operations.ts')
-      .and.not.match(/@mikro-orm|user-operations\.ts/);
+      .to.include('/list.command.ts')
+      .and.not.match(/@mikro-orm|user\.command\.ts/);
   });
 });

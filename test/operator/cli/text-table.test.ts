@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { cutErrors, omittedColumns, tableLines } from '../../../src/operator/operations/text-table.ts';
+import { cutErrors, omittedColumns, tableLines } from '../../../src/operator/command/text-table.ts';
 
 describe('text table', () => {
   const guid = '5be26858-78fa-44f5-a95f-8ca37105bd5a';

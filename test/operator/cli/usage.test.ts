@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import { parse } from 'csv-parse/sync';
-import type { TenantUsageSummary } from '../../../src/operator/usage/read-usage.ts';
+import type { TenantUsageSummary } from '../../../src/operator/tenants/read-usage.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useWorld } from '../../support/world.ts';

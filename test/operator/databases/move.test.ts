@@ -5,7 +5,7 @@ import { Tenant } from '../../../src/control/fleet-entities.ts';
 import { owners } from '../../../src/control/secret-box.ts';
 import type { DatabaseStep } from '../../../src/operator/databases/database-protocol.ts';
 import { moveTenant } from '../../../src/operator/databases/move-tenant.ts';
-import { migrateTenants } from '../../../src/operator/migrations/migrate-tenants.ts';
+import { migrateTenants } from '../../../src/operator/schema/migrate-tenants.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
 import { TwoServers } from '../../support/two-servers.ts';

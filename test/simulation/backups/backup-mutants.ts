@@ -1,6 +1,6 @@
 import type { Mutant } from '../mutants.ts';
 
-const protocol = 'src/operator/backup/backup-protocol.ts';
+const protocol = 'src/operator/archives/backup-protocol.ts';
 const proof = 'src/postgres/change-counters.ts';
 const effects = 'test/simulation/backups/simulated-backup.ts';
 

@@ -1,4 +1,4 @@
-import { runBackupSteps } from '../../../src/operator/backup/backup-protocol.ts';
+import { runBackupSteps } from '../../../src/operator/archives/backup-protocol.ts';
 import { Random } from '../random.ts';
 import type { SimulationOptions } from '../simulation-options.ts';
 import { Violation } from '../violation.ts';

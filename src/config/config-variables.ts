@@ -1,0 +1,90 @@
+import { z } from 'zod';
+import {
+  backupLocation,
+  count,
+  duration,
+  masterKey,
+  origins,
+  port,
+  processes,
+  program,
+  rate,
+  retention,
+  trustedProxies,
+  url,
+} from './config-values.ts';
+import { tracingVariables } from './tracing-settings.ts';
+
+/** The environment variables of the settings: what each must look like, and its default. `.env.example` explains them. */
+export const variables = z
+  .object({
+    PROCESSES: processes.default(1),
+    PORT: port.default(3000),
+    HOST: z.string().default('127.0.0.1'),
+    MANAGEMENT_PORT: port.default(3001),
+    MANAGEMENT_HOST: z.string().default('127.0.0.1'),
+    DATABASE_URL: url('postgres:', 'postgresql:').optional(),
+    MASTER_KEY: masterKey.optional(),
+    DATA_DIR: z.string().default('.data'),
+    RECOVERY_COMMAND: program.optional(),
+    PUBLIC_URL: url('http:', 'https:').optional(),
+    SMTP_URL: url('smtp:', 'smtps:').optional(),
+    MAIL_FROM: z.string().default('Sales back office <no-reply@localhost>'),
+    MASTER_KEY_PREVIOUS: masterKey.optional(),
+    TRUSTED_PROXIES: trustedProxies.default({ networks: [], unixSocket: false }),
+    CORS_ORIGINS: origins.default([]),
+    REDIS_URL: url('redis:', 'rediss:').optional(),
+    RATE_LIMIT_GLOBAL: rate.default({ max: 500, windowMs: 60_000 }),
+    RATE_LIMIT_LOGIN: rate.default({ max: 5, windowMs: 900_000 }),
+    RATE_LIMIT_FAILURES: rate.default({ max: 100, windowMs: 86_400_000 }),
+    RATE_LIMIT_MAILS: rate.default({ max: 3, windowMs: 900_000 }),
+    RATE_LIMIT_PEOPLE: rate.default({ max: 1_000, windowMs: 86_400_000 }),
+    RATE_LIMIT_ACCOUNT: rate.default({ max: 10, windowMs: 900_000 }),
+    RATE_LIMIT_TOKEN: rate.default({ max: 5, windowMs: 60_000 }),
+    LOG_LEVEL: z
+      .enum(
+        ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
+        'must be one of trace, debug, info, warn, error, fatal, silent',
+      )
+      .default('info'),
+    CONTROL_CONNECTIONS: count.optional(),
+    CONNECTION_BUDGET: count.default(80),
+    TENANT_CONNECTIONS: count.default(8),
+    RESPONSE_CACHE_MB: count.default(64),
+    ACQUIRE_TIMEOUT_MS: count.default(3_000),
+    KEEP_ALIVE_TIMEOUT: duration.default(75_000),
+    SHUTDOWN_DELAY: duration
+      .refine(ms => ms <= 20_000, 'must be at most 20s: the whole stop takes at most 25 s')
+      .default(5_000),
+    BACKUP_TARGET: backupLocation.optional(),
+    BACKUP_KEEP: retention.default({ hours: 24, days: 7, weeks: 5, months: 12 }),
+    AWS_ACCESS_KEY_ID: z.string().optional(),
+    AWS_SECRET_ACCESS_KEY: z.string().optional(),
+    AWS_SESSION_TOKEN: z.string().optional(),
+    AWS_REGION: z.string().default('us-east-1'),
+    AWS_ENDPOINT_URL: url('http:', 'https:').optional(),
+    ...tracingVariables,
+  })
+  .refine(env => env.CONNECTION_BUDGET > env.PROCESSES * (controlConnections(env) + 1), {
+    path: ['CONNECTION_BUDGET'],
+    message: 'must be more than PROCESSES × (CONTROL_CONNECTIONS + 1), so that tenants have connections too',
+  })
+  .refine(env => !env.DATABASE_URL || env.MASTER_KEY, {
+    path: ['MASTER_KEY'],
+    message: 'is required when DATABASE_URL is set: set it, or MASTER_KEY_FILE',
+  });
+
+interface ConnectionSettings {
+  PROCESSES: number;
+  CONNECTION_BUDGET: number;
+  CONTROL_CONNECTIONS?: number | undefined;
+}
+
+/**
+ * Returns the maximum connections of one process to the control database: by default 8, or fewer if those of several
+ * processes would take more than half of the budget.
+ */
+export function controlConnections(env: ConnectionSettings): number {
+  if (env.CONTROL_CONNECTIONS !== undefined || env.PROCESSES === 1) return env.CONTROL_CONNECTIONS ?? 8;
+  return Math.max(2, Math.min(8, Math.floor(env.CONNECTION_BUDGET / 2 / env.PROCESSES) - 1));
+}

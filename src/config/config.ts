@@ -1,0 +1,139 @@
+import { resolve } from 'node:path';
+import type { z } from 'zod';
+import { ConfigError } from './config-error.ts';
+import { controlConnections, variables } from './config-variables.ts';
+import { environment } from './process-environment.ts';
+import { readSecretFiles, secretFileWarnings, secretVariables } from './secret-files.ts';
+import { similarSettingWarnings } from './similar-settings.ts';
+import { tracingSettings } from './tracing-settings.ts';
+
+/** The validated, frozen settings of one process. `.env.example` explains each variable. */
+export type Config = Readonly<ReturnType<typeof toConfig>>;
+
+/**
+ * Reads all settings from the environment, and secrets from the files that `…_FILE` variables name. An empty variable
+ * counts as not set.
+ * @throws {ConfigError} which names every invalid variable
+ */
+export function readConfig(values: NodeJS.ProcessEnv = environment()): Config {
+  const set = setVariables(values);
+  const former = Object.entries(formerVariables).filter(([name]) => set[name] !== undefined);
+  if (former.length > 0) throw new ConfigError(former.map(each => each.join(' ')).join('; '));
+  const { values: secrets, errors } = readSecretFiles(set);
+  if (errors.length > 0) throw new ConfigError(errors.join('; '));
+  const parsed = variables.safeParse({ ...set, ...secrets });
+  if (!parsed.success) {
+    const nameOf = (variable: string): string =>
+      secrets[variable] === undefined ? variable : `${variable} (from ${variable}_FILE)`;
+    const texts = parsed.error.issues.map(({ path, message }) => `${nameOf(path.join('.'))} ${message}`);
+    throw new ConfigError(texts.join('; '));
+  }
+  return Object.freeze(toConfig(parsed.data));
+}
+
+/** Returns a sentence for each variable that is accepted and yet probably wrong. */
+export function settingWarnings(values: NodeJS.ProcessEnv = environment()): string[] {
+  const set = setVariables(values);
+  const settings = [...settingNames, ...secretVariables.map(name => `${name}_FILE`)];
+  return [...secretFileWarnings(set), ...similarSettingWarnings(Object.keys(set), settings)];
+}
+
+function setVariables(values: NodeJS.ProcessEnv): Record<string, string | undefined> {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value?.trim()));
+}
+
+const goneText = 'is not used any more: unset it. RECOVERY_COMMAND recovers a server to a moment';
+/** What became of former variables. One that is set is an error, because an ignored setting misleads operators. */
+const formerVariables = {
+  KEPT_ANSWERS_MB: 'is now called RESPONSE_CACHE_MB',
+  BASE_BACKUP_DIR: goneText,
+  BASE_BACKUP_KEEP: goneText,
+};
+
+/** The names of all settings. A secret can be in a file instead (`secretVariables`). */
+export const settingNames = Object.keys(variables.shape);
+
+function toConfig(env: z.output<typeof variables>) {
+  return {
+    /** Worker processes that serve requests; 1 = the process that was started serves them itself. */
+    processes: env.PROCESSES,
+    /** Where the API listens. */
+    host: env.HOST,
+    port: env.PORT,
+    /** Where health checks and metrics listen: by default the loopback interface, never the public port. */
+    managementHost: env.MANAGEMENT_HOST,
+    managementPort: env.MANAGEMENT_PORT,
+    /** The control database; undefined = an embedded PostgreSQL under `dataDir`. */
+    databaseUrl: env.DATABASE_URL,
+    /** Encrypts signing keys and database passwords; undefined = generated once and stored under `dataDir`. */
+    masterKey: env.MASTER_KEY,
+    /** The other master key, while the key is being changed. */
+    previousMasterKey: env.MASTER_KEY_PREVIOUS,
+    /** Absolute path of the folder for the embedded PostgreSQL, its master key and mails without a mail server. */
+    dataDir: resolve(env.DATA_DIR),
+    /** The program that recovers a server to a moment, for `restore --at`; undefined = there is none. */
+    recoveryCommand: env.RECOVERY_COMMAND,
+    /**
+     * The address under which clients reach the service, for links in mails and examples, without a slash at the end.
+     */
+    publicUrl: (env.PUBLIC_URL ?? `http://localhost:${env.PORT}`).replace(/\/+$/, ''),
+    /** The mail server; undefined = mails are written to files under `dataDir`. */
+    smtpUrl: env.SMTP_URL,
+    mailFrom: env.MAIL_FROM,
+    /** Peers whose `X-Forwarded-For` is trusted. */
+    trustedProxies: env.TRUSTED_PROXIES,
+    /** Origins whose scripts may read responses. */
+    corsOrigins: env.CORS_ORIGINS,
+    /** The Redis in which all processes count requests together; undefined = each start counts by itself. */
+    redisUrl: env.REDIS_URL,
+    /**
+     * Maximum requests of a client in a time: all requests, logins to one account, account changes, legacy tokens.
+     * `failures`: maximum failed logins to one account, of all clients together. `mails`: maximum mails to one account,
+     * as `createMailLimits` counts them. `people`: maximum changes of users and roles by one administrator.
+     */
+    rateLimits: {
+      global: env.RATE_LIMIT_GLOBAL,
+      login: env.RATE_LIMIT_LOGIN,
+      failures: env.RATE_LIMIT_FAILURES,
+      mails: env.RATE_LIMIT_MAILS,
+      people: env.RATE_LIMIT_PEOPLE,
+      account: env.RATE_LIMIT_ACCOUNT,
+      token: env.RATE_LIMIT_TOKEN,
+    },
+    logLevel: env.LOG_LEVEL,
+    /** Maximum connections of all processes to one PostgreSQL server: all tenants and the control database. */
+    connectionBudget: env.CONNECTION_BUDGET,
+    /**
+     * Maximum connections of each process to the control database, which `connectionBudget` includes; one more for the
+     * change feed.
+     */
+    controlConnections: controlConnections(env),
+    /** Maximum connections to one tenant database, which `connectionBudget` includes. */
+    tenantConnections: env.TENANT_CONNECTIONS,
+    /** Maximum memory of the response cache. */
+    responseCacheBytes: env.RESPONSE_CACHE_MB * 1024 * 1024,
+    /** Maximum wait for a connection, after which the response is 503 `overloaded`. */
+    acquireTimeoutMs: env.ACQUIRE_TIMEOUT_MS,
+    /** How long an idle client connection stays open: longer than at a load balancer (60 s is common). */
+    keepAliveMs: env.KEEP_ALIVE_TIMEOUT,
+    /** How long the service still serves requests after SIGTERM while it reports that it is not ready. */
+    shutdownDelayMs: env.SHUTDOWN_DELAY,
+    /** Where spans are sent, and which; undefined = requests are not traced. */
+    tracing: tracingSettings(env),
+    /** For the commands of backups; the service does not use it. */
+    backup: {
+      /** Where archives are stored; undefined = nowhere. */
+      target: env.BACKUP_TARGET,
+      /** How many archives of a tenant are kept. */
+      keep: env.BACKUP_KEEP,
+      /** The login to the store of a bucket, and its address; no endpoint = Amazon's of the region. */
+      s3: {
+        accessKeyId: env.AWS_ACCESS_KEY_ID,
+        secretAccessKey: env.AWS_SECRET_ACCESS_KEY,
+        sessionToken: env.AWS_SESSION_TOKEN,
+        region: env.AWS_REGION,
+        endpoint: env.AWS_ENDPOINT_URL,
+      },
+    },
+  };
+}

@@ -1,0 +1,45 @@
+import { z } from 'zod';
+import { count, url } from './config-values.ts';
+
+const samplers = [
+  'always_on',
+  'always_off',
+  'traceidratio',
+  'parentbased_always_on',
+  'parentbased_always_off',
+  'parentbased_traceidratio',
+] as const;
+
+const ratio = z
+  .string()
+  .regex(/^(0|1|0?\.\d{1,9}|1\.0{1,9})$/, 'must be a number from 0 to 1')
+  .transform(Number);
+
+/** The variables of tracing. Names, values and defaults are those of OpenTelemetry's specification. */
+export const tracingVariables = {
+  OTEL_EXPORTER_OTLP_ENDPOINT: url('http:', 'https:').optional(),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url('http:', 'https:').optional(),
+  OTEL_SDK_DISABLED: z.string().optional(),
+  OTEL_SERVICE_NAME: z.string().default('sales-back-office'),
+  OTEL_TRACES_SAMPLER: z.enum(samplers, `must be one of ${samplers.join(', ')}`).default('parentbased_always_on'),
+  OTEL_TRACES_SAMPLER_ARG: ratio.default(1),
+  OTEL_BSP_SCHEDULE_DELAY: count.default(5_000),
+};
+
+export type TracingSettings = NonNullable<ReturnType<typeof tracingSettings>>;
+
+/** Where spans are sent, which and how often; undefined when requests are not traced. */
+export function tracingSettings(env: z.output<z.ZodObject<typeof tracingVariables>>) {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: base, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: endpoint, ...others } = env;
+  const url = endpoint ?? (base && `${base.replace(/\/+$/, '')}/v1/traces`);
+  if (url === undefined || others.OTEL_SDK_DISABLED?.trim().toLowerCase() === 'true') return undefined;
+  return {
+    url,
+    serviceName: others.OTEL_SERVICE_NAME,
+    sampler: others.OTEL_TRACES_SAMPLER,
+    /** The share of traces that `traceidratio` records. */
+    ratio: others.OTEL_TRACES_SAMPLER_ARG,
+    /** Time between two exports, in milliseconds. */
+    exportEveryMs: others.OTEL_BSP_SCHEDULE_DELAY,
+  };
+}

@@ -1,0 +1,99 @@
+import { ConfigError } from '../config/config-error.ts';
+import { sqlState } from '../postgres/database-error.ts';
+import { describeError } from './describe-error.ts';
+
+/**
+ * An error that an operator can resolve: shown as one line, without a stack. The message says what is wrong and what to
+ * do next, and never holds a password. `usage` errors exit with 2, all others with 1.
+ */
+export class OperatorError extends Error {
+  override name = 'OperatorError';
+  readonly usage: boolean;
+  /** The running processes that block the command, for `--json`. */
+  readonly blockedBy: readonly object[] | undefined;
+
+  constructor(
+    message: string,
+    { usage = false, cause, blockedBy }: { usage?: boolean; cause?: unknown; blockedBy?: readonly object[] } = {},
+  ) {
+    super(message, { cause });
+    this.usage = usage;
+    this.blockedBy = blockedBy;
+  }
+}
+
+/** Why a PostgreSQL server cannot be used, by SQLSTATE, or by the code of the driver or of Node. */
+const connectFailures: Record<string, string> = {
+  ECONNREFUSED: 'nothing listens at its address',
+  ENOTFOUND: 'its host does not exist',
+  EAI_AGAIN: 'its host name cannot be resolved at the moment',
+  ETIMEDOUT: 'it does not respond',
+  ECONNRESET: 'it closes the connection',
+  EHOSTUNREACH: 'no network leads to its host',
+  ENETUNREACH: 'no network leads to its host',
+  '08006': 'it does not respond, or closes the connection',
+  POOL_TIMEOUT: 'it does not respond',
+  '28P01': 'the password is wrong',
+  '28000': 'it refuses the login',
+  '3D000': 'the database does not exist',
+  '42501': 'the login lacks a privilege',
+  '53300': 'it has no connection left',
+  NOT_DELIVERED: 'its notifications do not arrive, as through a pooler in transaction mode',
+  SHARED_SESSION:
+    'its connections change sessions, as through a pooler in transaction mode; connect directly, or use session mode',
+  '57P03': 'it is starting up; try again in a moment',
+};
+
+/** Returns why a PostgreSQL server could not be used, in words; undefined for every other error. */
+export function connectFailure(error: unknown): string | undefined {
+  return connectFailures[sqlState(error) ?? ''];
+}
+
+/**
+ * Explains an error in one line for the operator: what is wrong and what to do. Never contains a password or a
+ * statement. Only an unexpected error takes several lines: its details help to find the defect.
+ */
+export function explain(error: unknown): string {
+  if (error instanceof ConfigError) return `Correct the configuration: ${error.message}.`;
+  if (error instanceof OperatorError) return asSentence(error.message);
+  const reason = connectFailure(error);
+  if (reason) return `PostgreSQL cannot be used: ${reason}. Check DATABASE_URL and the servers of the tenants.`;
+  return `Unexpected error. Report it with these details: ${JSON.stringify(describeError(error), null, 2)}`;
+}
+
+/** What `--json` prints of an error. A code is stable; message and hint are for people. */
+interface ErrorDocument {
+  code: 'usage' | 'configuration' | 'failed' | 'blocked' | 'database_unusable' | 'unexpected';
+  message: string;
+  /** What to do next; null when the message says it. */
+  hint: string | null;
+  /** Details of an unexpected error, for the developers. */
+  details?: object | undefined;
+  /** The running processes that block the command. */
+  blockedBy?: readonly object[];
+}
+
+/** Describes an error as `explain` does, in parts for programs. */
+export function errorDocument(error: unknown): ErrorDocument {
+  const code = errorCode(error);
+  if (code === 'unexpected') {
+    return { code, message: 'Unexpected error.', hint: 'Report it with the details.', details: describeError(error) };
+  }
+  const text = explain(error);
+  const [, message = text, hint = null] = /^(.*?[.?!]) (?=[A-Z])(.*)$/.exec(text) ?? [];
+  const blockedBy = error instanceof OperatorError ? error.blockedBy : undefined;
+  return { code, message, hint, ...(blockedBy && { blockedBy }) };
+}
+
+function errorCode(error: unknown): ErrorDocument['code'] {
+  if (error instanceof ConfigError) return 'configuration';
+  if (error instanceof OperatorError && error.usage) return 'usage';
+  if (error instanceof OperatorError && error.blockedBy) return 'blocked';
+  if (connectFailure(error instanceof OperatorError ? error.cause : error)) return 'database_unusable';
+  return error instanceof OperatorError ? 'failed' : 'unexpected';
+}
+
+/** Adds a full stop, except after a command, so that the command can be pasted. */
+function asSentence(message: string): string {
+  return /[.?!]$|: (npx backoffice|psql) [^.:]*$/.test(message) ? message : `${message}.`;
+}

@@ -1,0 +1,113 @@
+import type { Socket } from 'node:net';
+import type pg from 'pg';
+import { to as copyTo } from 'pg-copy-streams';
+import { OperatorError } from '../../log/operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
+import { canonicalTextSettings, readTableChecksums } from '../schema/table-checksums.ts';
+import { copyList, type DataTable, listDataTables } from '../schema/tenant-tables.ts';
+import type { DataKey } from './data-keys.ts';
+import type { ArchivedTable, ArchiveManifest } from './format/archive-manifest.ts';
+import { writeArchive } from './format/write-archive.ts';
+import type { BackupTarget } from './targets/backup-target.ts';
+
+/** A database that is to be archived. */
+export interface ArchiveSource {
+  /** With the rights of the operator. */
+  readonly url: string;
+  /** The tenant; null for the control database. */
+  readonly tenant: { readonly guid: string; readonly slug: string; readonly name: string } | null;
+  readonly server: string;
+  readonly database: string;
+  /** Tables whose rows are not archived. */
+  readonly except: readonly string[];
+  readonly schemaFingerprint: string | null;
+}
+
+/** The archive that is to be written. */
+export interface NewArchive {
+  readonly id: string;
+  readonly file: string;
+  readonly key: DataKey;
+}
+
+/** Archives one database, as it is at one moment. Nobody waits for it: it only reads, and takes no lock of a row. */
+export async function archiveDatabase(
+  source: ArchiveSource,
+  { id, file, key }: NewArchive,
+  target: BackupTarget,
+): Promise<{ manifest: ArchiveManifest; bytes: number }> {
+  const work = async (client: pg.Client): Promise<{ manifest: ArchiveManifest; bytes: number }> => {
+    await client.query('begin isolation level repeatable read read only');
+    const manifest = await readManifest(client, source);
+    const header = { format: 1 as const, id, tenant: source.tenant?.guid ?? null, key: key.fingerprint };
+    const rowsOf = (table: ArchivedTable) => client.query(copyTo(`copy ${copyList(table)} to stdout`));
+    try {
+      const bytes = await target.write(file, writeArchive(header, key.key, manifest, rowsOf));
+      return { manifest, bytes };
+    } catch (error) {
+      // The server may be sending a table that nobody reads: a connection in this state does not end by itself.
+      (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy();
+      throw error;
+    }
+  };
+  return withConnection(source.url, work, { settings: canonicalTextSettings });
+}
+
+interface Facts {
+  version: string | null;
+  guid: string | null;
+  at: string;
+  postgres: string;
+}
+
+async function readManifest(client: pg.Client, source: ArchiveSource): Promise<ArchiveManifest> {
+  const { tenant, server, database, except, schemaFingerprint } = source;
+  const { rows } = await client.query<Facts>(
+    `select (select name from migrations order by id desc limit 1) as version,
+            ${tenant ? '(select guid from tenant_identity)' : 'null'} as guid,
+            to_char(now(), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, current_setting('server_version') as postgres`,
+  );
+  const { version, guid, at, postgres } = rows[0] ?? {};
+  if (tenant && guid !== tenant.guid)
+    throw new OperatorError(`database ${database} belongs to another tenant: run npx backoffice doctor`);
+  if (!version || !at || !postgres) throw new OperatorError(`database ${database} has no schema version`);
+  const tables = await listDataTables(client, except);
+  const checksums = await readTableChecksums(client, tables);
+  const sequences = await readSequences(client, tables);
+  return {
+    kind: tenant ? 'tenant' : 'control',
+    tenant: tenant && { guid: tenant.guid, slug: tenant.slug, name: tenant.name },
+    schemaVersion: version,
+    schemaFingerprint,
+    snapshotAt: at,
+    source: { server, database, postgres },
+    tables: tables.map(({ name, columns, sequences: own }) => ({
+      name,
+      columns: [...columns],
+      ...(checksums.get(name) ?? { rows: 0, checksum: '0' }),
+      sequences: own.map(each => ({ ...each, ...(sequences.get(each.name) ?? { lastValue: '1', isCalled: false }) })),
+    })),
+  };
+}
+
+/**
+ * Reads the state of all sequences, which is that of now and not of the snapshot: at least as high as its rows need.
+ */
+async function readSequences(
+  client: pg.Client,
+  tables: readonly DataTable[],
+): Promise<Map<string, { lastValue: string; isCalled: boolean }>> {
+  const parts = tables.flatMap(({ sequences }) =>
+    sequences.map(
+      ({ name }) =>
+        `select ${quoteLiteral(name)} as name, last_value::text as "lastValue", is_called as "isCalled"
+           from public.${quoteIdentifier(name)}`,
+    ),
+  );
+  if (parts.length === 0) return new Map();
+  const { rows } = await client.query<{ name: string; lastValue: string; isCalled: boolean }>(
+    parts.join(' union all '),
+  );
+  return new Map(rows.map(({ name, lastValue, isCalled }) => [name, { lastValue, isCalled }]));
+}

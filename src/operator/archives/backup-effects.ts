@@ -1,0 +1,144 @@
+import { randomUUID } from 'node:crypto';
+import type { Installation } from '../../installation.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
+import { errorText } from '../command/error-text.ts';
+import { runConcurrently } from '../command/run-concurrently.ts';
+import type { FleetObservers } from '../command/run-fleet.ts';
+import { withTenantUnchanged } from '../databases/with-tenant.ts';
+import { archiveControl } from './archive-control.ts';
+import { archiveDatabase } from './archive-database.ts';
+import { type BackupCandidate, findCandidates } from './backup-candidates.ts';
+import type { BackupEffects, BackupSubject } from './backup-protocol.ts';
+import type { BackupOutcome, BackupRequest } from './backup-request.ts';
+import { createKeyring, createMissingKeys, type DataKey, readKeys } from './data-keys.ts';
+import {
+  completeArchive,
+  forgetArchive,
+  type LedgerEntry,
+  markUnchanged,
+  type PlannedArchive,
+  planArchives,
+  readNewest,
+} from './ledger.ts';
+import { pruneArchives, removeLeftovers } from './prune.ts';
+import { archiveFile, writtenArchive } from './recorded-archive.ts';
+import { storeKeys } from './target-keys.ts';
+import type { BackupTarget } from './targets/backup-target.ts';
+
+interface Run extends Pick<FleetObservers<BackupOutcome>, 'onStart' | 'signal'> {
+  readonly installation: Installation;
+  readonly control: Queryable;
+  readonly target: BackupTarget;
+  readonly request: BackupRequest;
+  readonly report: (outcome: BackupOutcome) => void;
+}
+
+interface Subject extends BackupSubject {
+  readonly candidate: BackupCandidate;
+}
+
+/** An archive that is recorded. */
+interface Planned {
+  readonly candidate: BackupCandidate;
+  readonly entry: PlannedArchive;
+  readonly key: DataKey;
+  startedAt: number;
+}
+
+type Written = Parameters<typeof completeArchive>[2];
+
+/** The effects of a backup run on PostgreSQL and the target. */
+export function createBackupEffects(run: Run): BackupEffects<Subject, Planned, Written, LedgerEntry> {
+  const { installation, control, target, request, signal, onStart, report } = run;
+  return {
+    removeLeftovers: () => removeLeftovers(control, target),
+    poll: async () => {
+      const candidates = await findCandidates(installation, control, request.slugs);
+      onStart?.(candidates.length + 1); // the control database is one, too
+      return candidates.map(candidate => ({ tenant: candidate.guid, counters: candidate.counters, candidate }));
+    },
+    storeKeys: async () => {
+      await createMissingKeys(control, installation.secrets);
+      await storeKeys(control, target, installation.secrets);
+    },
+    readNewest: () => readNewest(control, target.description),
+    markUnchanged: async unchanged => {
+      for (const { archive, subject } of unchanged) {
+        const { slug } = subject.candidate;
+        report({ slug, state: 'unchanged', file: archive.file, rows: 0, bytes: 0, ms: 0, error: null });
+      }
+      if (unchanged.length === 0) return;
+      await markUnchanged(
+        control,
+        unchanged.map(({ archive }) => archive.id),
+      );
+    },
+    plan: changed => plan(run, changed),
+    forEach: async (planned, work) => {
+      // An archive whose completion is lost by a crash of the server counts as not completed, and is removed by the next
+      // run.
+      await control.query('set synchronous_commit = off');
+      await runConcurrently(planned, request.concurrency, work);
+    },
+    whileStable: async (planned, work) => {
+      planned.startedAt = performance.now();
+      if (signal?.aborted) throw new Error('the run was interrupted before this tenant');
+      if (planned.candidate.fault) throw new Error(planned.candidate.fault);
+      await withTenantUnchanged(control, planned.candidate.tenantId, work);
+    },
+    write: async ({ candidate, entry: { id, file }, key }) =>
+      writtenArchive(await archiveDatabase(candidate.source, { id, file, key }, target)),
+    complete: async ({ candidate: { slug }, entry: { id, file }, startedAt }, written) => {
+      await completeArchive(control, id, written);
+      const { rows, bytes } = written;
+      const ms = Math.round(performance.now() - startedAt);
+      report({ slug, state: 'archived', file, rows, bytes, ms, error: null });
+    },
+    abandon: async ({ candidate: { slug }, entry: { id, file }, startedAt }, error) => {
+      const isRemoved = await target.remove(file).then(
+        () => true,
+        () => false, // the ledger keeps the archive, so that the next run removes its file
+      );
+      if (isRemoved) await forgetArchive(control, id);
+      const ms = Math.round(performance.now() - startedAt);
+      report({ slug, state: 'failed', file: null, rows: 0, bytes: 0, ms, error: errorText(error) });
+    },
+    archiveControl: () => archiveControlDatabase(run),
+    prune: () => pruneArchives(control, target, request.keep),
+  };
+}
+
+async function plan({ installation, control, target }: Run, changed: readonly Subject[]): Promise<Planned[]> {
+  const keys = await readKeys(control);
+  const keyring = createKeyring(keys, installation.secrets);
+  const now = new Date();
+  const owners = new Set(keys.map(({ tenant }) => tenant));
+  // A tenant that was purged meanwhile has no key.
+  const present = changed.filter(({ tenant }) => owners.has(tenant));
+  const planned = present.map(({ tenant, candidate }): Planned => {
+    const { slug, source, counters } = candidate;
+    const id = randomUUID();
+    const key = keyring.current(tenant);
+    const entry = {
+      ...{ id, tenant, slug, target: target.description, file: archiveFile(tenant, id, now) },
+      ...{ keyFingerprint: key.fingerprint, server: source.server, database: source.database },
+      proof: counters?.fingerprint ?? null,
+    };
+    return { candidate, entry, key, startedAt: performance.now() };
+  });
+  await planArchives(
+    control,
+    planned.map(({ entry }) => entry),
+  );
+  return planned;
+}
+
+async function archiveControlDatabase({ installation, control, target, report }: Run): Promise<void> {
+  const startedAt = performance.now();
+  const ms = () => Math.round(performance.now() - startedAt);
+  const result = { slug: null, file: null, rows: 0, bytes: 0, error: null };
+  await archiveControl(installation, control, target).then(
+    written => report({ ...result, ...written, state: 'archived', ms: ms() }),
+    error => report({ ...result, state: 'failed', ms: ms(), error: errorText(error) }),
+  );
+}

@@ -1,0 +1,38 @@
+import { countText } from '../command/count-text.ts';
+import { defineOperation } from '../command/operation.ts';
+import { flag } from '../command/operation-fields.ts';
+import { openBackupTarget } from './open-backup-target.ts';
+
+export const initOperation = defineOperation({
+  name: 'backup init',
+  description: 'make BACKUP_TARGET the place of the archives of this installation: once, before the first run',
+  fields: { lost: flag('the archives that were there are lost: begin anew') },
+  examples: ['backup init # after BACKUP_TARGET is mounted'],
+  help: `Writes into the target whose it is. No run writes to a folder that is not mounted, or to the target of another
+installation. In a target of this installation that another control database of it has written to, such as the one that
+this one has replaced, it takes that one's place: it records its archives.`,
+  access: 'installation',
+  effect: 'changes',
+  async run({ lost }, { installation: { controlUrl, secrets }, output }) {
+    const { withBackupLock } = await import('./backup-lock.ts');
+    const { initTarget } = await import('./target-owner.ts');
+    const { readTargetKeys } = await import('./read-target-keys.ts');
+    const { matchLedger } = await import('./match-ledger.ts');
+    const { storeKeys } = await import('./store-keys.ts');
+    const target = await openBackupTarget();
+    const result = await withBackupLock(controlUrl, 'archives', async control => {
+      const isNew = await initTarget(control, target, lost);
+      const keys = await readTargetKeys(target);
+      await storeKeys(controlUrl, keys, secrets);
+      return { isNew, recorded: await matchLedger(control, { target, keys, secrets }) };
+    });
+    output.result({ target: target.description, ...result }, () => resultText(target.description, result));
+  },
+});
+
+function resultText(target: string, { isNew, recorded }: { isNew: boolean; recorded: number }): string {
+  const next = 'Next: npx backoffice backup run --all';
+  if (isNew) return `${target} now belongs to this installation. ${next}`;
+  if (recorded === 0) return `${target} belongs to this installation already.`;
+  return `Taken over: recorded ${countText(recorded, 'archive')} of another control database. ${next}`;
+}

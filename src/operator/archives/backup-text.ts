@@ -1,0 +1,56 @@
+import { countText } from '../command/count-text.ts';
+import { sizeText } from '../command/size-text.ts';
+import type { BackupOutcome } from './backup-request.ts';
+import type { DrillOutcome } from './drill.ts';
+import type { ArchiveSummary } from './list-archives.ts';
+import type { BackupReport } from './run-backup.ts';
+import type { ArchiveCheck } from './verify-archives.ts';
+
+const controlName = '(control database)';
+
+/** Formats the result of a run for one database as one line. */
+export function outcomeText({ slug, state, rows, bytes, ms, error }: BackupOutcome): string {
+  const name = slug ?? controlName;
+  if (state === 'failed') return `${name}: failed: ${error}`;
+  if (state === 'unchanged') return `${name}: unchanged`;
+  return `${name}: archived ${countText(rows, 'row')}, ${sizeText(bytes)} (${ms} ms)`;
+}
+
+/** Formats the end of a run. */
+export function reportText(report: BackupReport, target: string): string {
+  const { archived, unchanged, failed, bytes, removed, missing, ms } = report;
+  const counts = [`${archived} archived (${sizeText(bytes)})`, `${unchanged} unchanged`, `${failed} failed`];
+  if (removed > 0) counts.push(`${countText(removed, 'old archive')} removed`);
+  const text = `${target}: ${counts.join(', ')} in ${(ms / 1_000).toFixed(1)} s.`;
+  if (missing.length === 0) return text;
+  return `${text}\nThe target has lost ${countText(missing.length, 'archive')}: ${missing.slice(0, 3).join(', ')}${
+    missing.length > 3 ? ', …' : ''
+  }. All of them: npx backoffice backup list`;
+}
+
+/** Returns a row of `backup list`. */
+export function archiveRow(archive: ArchiveSummary): object {
+  const { slug, snapshotAt, rows, bytes, unchangedAt, verifiedAt, provedAt, fault, file } = archive;
+  return {
+    tenant: slug ?? controlName,
+    snapshot: snapshotAt,
+    'unchanged until': unchangedAt,
+    size: sizeText(bytes),
+    rows,
+    verified: verifiedAt,
+    proved: provedAt,
+    state: fault === null ? 'ready' : 'failed',
+    file,
+  };
+}
+
+/** Formats a faulty archive as one line. */
+export function checkText({ slug, file, fault, message }: ArchiveCheck): string {
+  return `${slug ?? controlName}: ${file}: ${fault === null ? 'right' : `${fault}: ${message}`}`;
+}
+
+/** Formats the result of a drill for one archive as one line. */
+export function drillText({ slug, file, state, rows, ms, error }: DrillOutcome): string {
+  if (state === 'failed') return `${slug}: ${file}: failed: ${error}`;
+  return `${slug}: proved, ${countText(rows, 'row')} restored and compared (${ms} ms)`;
+}

@@ -1,0 +1,125 @@
+import { OperatorError } from '../../log/operator-error.ts';
+import { countText } from '../command/count-text.ts';
+import { hasFailed, observeOutcomes } from '../command/observe-outcomes.ts';
+import { defineOperation } from '../command/operation.ts';
+import { argumentList, flag, option, optionalArgument } from '../command/operation-fields.ts';
+import { parsePositive } from '../command/parse-positive.ts';
+import { initOperation } from './backup-init.command.ts';
+import { pruneOperation } from './backup-prune.command.ts';
+import type { BackupOutcome } from './backup-request.ts';
+import { archiveRow, checkText, drillText, outcomeText, reportText } from './backup-text.ts';
+import { openBackupTarget } from './open-backup-target.ts';
+import type { ArchiveCheck } from './verify-archives.ts';
+
+const defaultDrills = 5;
+const json = 'print JSON lines on stdout, the last one with the totals';
+const slug = optionalArgument('slug', { description: 'only those of one tenant' });
+
+const run = defineOperation({
+  name: 'backup run',
+  description: 'archive the tenants that have changed, and the control database',
+  fields: {
+    slug: argumentList('slug', { description: 'only these tenants' }),
+    all: flag('every tenant'),
+    concurrency: option('<n>', 'tenants archived at the same time', { parse: parsePositive, default: 4 }),
+  },
+  examples: ['backup run --all', 'backup run acme globex'],
+  help: `Archives each tenant that has changed since its last archive, in a snapshot of its own, while it is served; then the
+control database. The counters of PostgreSQL prove which tenants have not changed. Each archive is compressed, and
+encrypted with the key of its tenant. Afterwards removes the archives that BACKUP_KEEP does not keep.
+
+Run it again after an interruption of any kind. Only one run is in progress at a time.
+
+Exit code: 0 when every database is archived, 1 when one failed, 2 for wrong usage.`,
+  access: 'installation',
+  effect: 'changes',
+  isPatient: () => true,
+  isUnrecorded: true,
+  json,
+  interrupt: { text: 'the running archives' },
+  async run({ slug: slugs, all, concurrency }, context) {
+    const { installation, output } = context;
+    const target = await openBackupTarget();
+    if (slugs.length === 0 && !all) throw new OperatorError('Name tenants, or give --all', { usage: true });
+    const { runBackup } = await import('./run-backup.ts');
+    const { readConfig } = await import('../../config/config.ts');
+    const request = { slugs: all ? undefined : slugs, concurrency, keep: readConfig().backup.keep };
+    const isShown = ({ state }: BackupOutcome): boolean => state !== 'unchanged';
+    const observers = observeOutcomes(context, { hasFailed, isShown, text: outcomeText });
+    const report = await runBackup(installation, target, request, observers);
+    output.part({ ...report, target: target.description }, () => reportText(report, target.description));
+    return report.failed === 0 && report.missing.length === 0;
+  },
+});
+
+const list = defineOperation({
+  name: 'backup list',
+  description: 'list the archives, the newest first',
+  fields: { slug },
+  examples: ['backup list', 'backup list acme -o wide'],
+  access: 'installation',
+  effect: 'reads',
+  isList: true,
+  async run({ slug }, { installation, output }) {
+    const target = await openBackupTarget();
+    const { listArchives } = await import('./list-archives.ts');
+    output.list(await listArchives(installation, target, slug), {
+      row: archiveRow,
+      wide: ({ id, fault }) => ({ id, fault }),
+      name: ({ id }) => id,
+      empty: `${target.description} has no archive. Make one: npx backoffice backup run --all`,
+    });
+  },
+});
+
+const verify = defineOperation({
+  name: 'backup verify',
+  description: 'check every byte of the archives, and name each one that is missing or was changed',
+  fields: { slug },
+  examples: ['backup verify', 'backup verify acme'],
+  access: 'installation',
+  effect: 'reads',
+  isPatient: () => true,
+  json,
+  async run({ slug }, context) {
+    const { installation, output } = context;
+    const target = await openBackupTarget();
+    const { verifyArchives } = await import('./verify-archives.ts');
+    const isFaulty = ({ fault }: ArchiveCheck): boolean => fault !== null;
+    const observers = observeOutcomes(context, { hasFailed: isFaulty, isShown: isFaulty, text: checkText });
+    const checks = await verifyArchives(installation, target, slug, observers);
+    const faulty = checks.filter(isFaulty).length;
+    const bytes = checks.reduce((sum, check) => sum + check.bytes, 0);
+    const total = { archives: checks.length, faulty, bytes };
+    output.part(total, () => `${countText(checks.length, 'archive')} checked, ${faulty} faulty.`);
+    return faulty === 0;
+  },
+});
+
+const drill = defineOperation({
+  name: 'backup drill',
+  description: 'restore archives into scratch databases, and compare every table: proves that they can be restored',
+  fields: {
+    count: option('<n>', 'tenants, those that were proved longest ago first', {
+      parse: parsePositive,
+      default: defaultDrills,
+    }),
+  },
+  examples: ['backup drill --count 3'],
+  access: 'installation',
+  effect: 'reads',
+  isPatient: () => true,
+  json,
+  async run({ count }, context) {
+    const { installation, output } = context;
+    const target = await openBackupTarget();
+    const { drillArchives } = await import('./drill.ts');
+    const observers = observeOutcomes(context, { hasFailed, text: drillText });
+    const outcomes = await drillArchives(installation, target, count, observers);
+    const failed = outcomes.filter(hasFailed).length;
+    output.text(() => `${outcomes.length - failed} proved, ${failed} failed.`);
+    return failed === 0;
+  },
+});
+
+export const operations = [initOperation, run, list, verify, drill, pruneOperation];

@@ -1,0 +1,123 @@
+import type pg from 'pg';
+import { Server } from '../../control/fleet-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { catalogQuerySettings, withConnection } from '../../postgres/connection.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
+import { firstDifference, schemaObjects } from '../../postgres/schema-fingerprint.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
+import { errorText } from '../command/error-text.ts';
+import { type FleetObservers, runFleet, timed } from '../command/run-fleet.ts';
+import { applyStep, readSchemaState, readSchemaSteps } from '../schema/schema-steps.ts';
+import { canonicalTextSettings } from '../schema/table-checksums.ts';
+import { migrationSettings } from '../schema/template.ts';
+import { headFingerprint, headObjects } from '../schema/template-fingerprint.ts';
+import { withBackupLock } from './backup-lock.ts';
+import { createKeyring, type Keyring, readKeys } from './data-keys.ts';
+import { ArchiveFault } from './format/archive-fault.ts';
+import { type LedgerEntry, readNewest, recordDrill } from './ledger.ts';
+import { loadArchive } from './load-archive.ts';
+import { openArchive } from './open-archive.ts';
+import { dropScratchDatabases, withScratchDatabase } from './scratch-database.ts';
+import type { BackupTarget } from './targets/backup-target.ts';
+
+/** The result of a drill for one archive. */
+export interface DrillOutcome {
+  slug: string | null;
+  file: string;
+  state: 'proved' | 'failed';
+  rows: number;
+  ms: number;
+  error: string | null;
+}
+
+/**
+ * Proves that archives can be restored: loads the newest archive of each chosen tenant into a scratch database of its
+ * schema version, compares rows and checksums of every table, migrates it to head, compares the schema with the
+ * template, and drops it. Tenants whose newest archive was never proved come first, then those that were proved longest
+ * ago.
+ * @throws {OperatorError} when another drill is in progress, or there is no archive
+ */
+export async function drillArchives(
+  installation: Installation,
+  target: BackupTarget,
+  count: number,
+  observers: FleetObservers<DrillOutcome>,
+): Promise<DrillOutcome[]> {
+  return withBackupLock(installation.controlUrl, 'drill', async control => {
+    const archives = await chooseArchives(control, target, count);
+    if (archives.length === 0)
+      throw new OperatorError('There is no archive of a tenant. Make one: npx backoffice backup run --all');
+    const keyring = createKeyring(await readKeys(control), installation.secrets);
+    const servers = new Map<string | null, Server>();
+    for (const { guid, server } of await readServers(installation, control)) servers.set(guid, server);
+    for (const server of new Set(servers.values()))
+      await dropScratchDatabases(server, installation.servers.adminUrl(server));
+    const placed = archives.flatMap(archive => {
+      const server = servers.get(archive.tenant);
+      return server ? [{ archive, server }] : []; // without a server, it has been purged meanwhile
+    });
+    return runFleet(placed, 1, observers, each => drill(installation, control, target, keyring, each));
+  });
+}
+
+async function chooseArchives(control: Queryable, target: BackupTarget, count: number): Promise<LedgerEntry[]> {
+  const newest = [...(await readNewest(control, target.description)).values()].filter(({ tenant }) => tenant !== null);
+  const provedAt = (archive: LedgerEntry): number => archive.provedAt?.getTime() ?? 0;
+  return newest.sort((a, b) => provedAt(a) - provedAt(b)).slice(0, count);
+}
+
+async function readServers(
+  { control: { em } }: Installation,
+  control: Queryable,
+): Promise<{ guid: string; server: Server }[]> {
+  const { rows } = await control.query<{ guid: string; serverId: number }>(
+    'select guid, server_id as "serverId" from tenants',
+  );
+  const servers = new Map((await em.fork().findAll(Server)).map(server => [server.id, server]));
+  return rows.flatMap(({ guid, serverId }) => {
+    const server = servers.get(serverId);
+    return server ? [{ guid, server }] : [];
+  });
+}
+
+async function drill(
+  installation: Installation,
+  control: Queryable,
+  target: BackupTarget,
+  keyring: Keyring,
+  { archive, server }: { archive: LedgerEntry; server: Server },
+): Promise<DrillOutcome> {
+  const { id, slug, file, rows } = archive;
+  const adminUrl = installation.servers.adminUrl(server);
+  const prove = async (): Promise<void> => {
+    await withScratchDatabase(server, adminUrl, archive.schemaVersion ?? '', async url => {
+      const load = (client: pg.Client) => openArchive(target, keyring, archive, reader => loadArchive(client, reader));
+      await withConnection(url, load, { settings: canonicalTextSettings });
+      await bringToHead(installation, server, adminUrl, url);
+    });
+    await recordDrill(control, id, null);
+  };
+  const recordFault = async (error: unknown): Promise<never> => {
+    if (error instanceof ArchiveFault) await recordDrill(control, id, errorText(error));
+    throw error;
+  };
+  const { ms, error } = await timed(() => prove().catch(recordFault));
+  return { slug, file, state: error === null ? 'proved' : 'failed', rows, ms, error };
+}
+
+/** Migrates a scratch database to head. @throws {ArchiveFault} when its schema then differs from the template */
+async function bringToHead({ control }: Installation, server: Server, adminUrl: string, url: string): Promise<void> {
+  await headFingerprint(control, server, adminUrl); // reads the objects of the template, if nobody has yet
+  const migrate = async (database: pg.Client): Promise<void> => {
+    const { applied } = await readSchemaState(database);
+    await inTransaction(database, async () => {
+      for (const step of await readSchemaSteps()) if (!applied.includes(step.name)) await applyStep(database, step);
+    });
+    const difference = firstDifference(await schemaObjects(database), await headObjects(control, server));
+    if (difference)
+      throw new ArchiveFault('wrong_contents', `migrated, its schema differs from the template: ${difference}`);
+  };
+  const settings = { ...migrationSettings(server), ...catalogQuerySettings };
+  await withConnection(url, migrate, { kind: 'migrations', settings });
+}

@@ -1,0 +1,30 @@
+import type { Keyring } from './data-keys.ts';
+import { ArchiveFault } from './format/archive-fault.ts';
+import { type ArchiveReader, readArchive } from './format/read-archive.ts';
+import type { LedgerEntry } from './ledger.ts';
+import type { BackupTarget } from './targets/backup-target.ts';
+
+/**
+ * Opens an archive of the ledger and runs `work` on it.
+ * @throws {ArchiveFault} when the file is missing, is another archive, was changed, or cannot be decrypted
+ */
+export async function openArchive<T>(
+  target: BackupTarget,
+  keyring: Keyring,
+  { id, tenant, file, schemaVersion, rows }: LedgerEntry,
+  work: (archive: ArchiveReader) => Promise<T>,
+): Promise<T> {
+  const source = await target.read(file);
+  if (!source) throw new ArchiveFault('missing', `${target.description} has no such file`);
+  return readArchive(
+    source,
+    { id, tenant },
+    header => keyring.find(tenant, header.key),
+    async archive => {
+      const archived = archive.manifest.tables.reduce((sum, table) => sum + table.rows, 0);
+      if (archive.manifest.schemaVersion !== schemaVersion || archived !== rows)
+        throw new ArchiveFault('wrong_contents', 'its manifest and the ledger differ');
+      return work(archive);
+    },
+  );
+}

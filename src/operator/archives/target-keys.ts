@@ -1,0 +1,120 @@
+import { owners, type SecretBox } from '../../control/secret-box.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
+import { runConcurrently } from '../command/run-concurrently.ts';
+import { readKeys, type SealedKey } from './data-keys.ts';
+import { readPurgedTenants, writePurgeMark } from './purge-marks.ts';
+import { formerKeyring, readFormerKeyring } from './read-target-keys.ts';
+import { writeJson } from './target-files.ts';
+import type { BackupTarget } from './targets/backup-target.ts';
+
+const concurrentFiles = 8;
+
+/*
+ * The data keys of a target, each in a file of its own, because archives contain none:
+ *
+ *   K1 (once) A key is written when the target lacks it. No file has two keys, so no run takes one away by writing
+ *      others.
+ *   K2 (by name) Keys are removed one by one: that of a tenant which `purged_tenants` names, after the mark of
+ *      its purge is in the target; and an earlier key of the control database, which this control database has destroyed.
+ *   K3 (gone is gone) A run that has written keys checks that the control database still has them, and removes the
+ *      others again. A purge removes its key after its commit. So no purged key stays, whichever comes last.
+ */
+
+/**
+ * Writes the data keys that the target lacks, sealed under the present master key, and removes those of purged tenants.
+ * Without a previous master key, it also removes what is sealed under former ones.
+ */
+export async function storeKeys(control: Queryable, target: BackupTarget, secrets: SecretBox): Promise<void> {
+  const names = new Set<string>();
+  for await (const { name } of target.list('key')) names.add(name);
+  const keys = await readKeys(control);
+  const missing = keys.filter(key => !names.has(fileOf(key, secrets)));
+  await runConcurrently(missing, concurrentFiles, key => writeKey(target, secrets, key));
+  if (names.has(formerKeyring)) await splitFormerKeyring(control, target, secrets, keys);
+  if (missing.length > 0) await removeDestroyedKeys(control, target, missing);
+  await removePurgedKeys(control, target, secrets);
+  if (!secrets.previous) await removeFormerSeals(target, secrets, keys, names);
+}
+
+const tenantKey = /^keys\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\//;
+
+/** Returns the folder of the keys of a tenant; null: of the control database. */
+const folderOf = (tenant: string | null): string => `keys/${tenant ?? 'control'}/`;
+
+/** Returns the name of the file of a key, which names the master key too, and tells nothing about it. */
+function fileOf({ tenant, fingerprint }: SealedKey, secrets: SecretBox): string {
+  const masterKey = secrets.mac('backup_key_file').toString('hex', 0, 8);
+  return `${folderOf(tenant)}${fingerprint}-${masterKey}.json`;
+}
+
+async function writeKey(target: BackupTarget, secrets: SecretBox, key: SealedKey): Promise<void> {
+  const owner = owners.backupKey(key.tenant, key.fingerprint);
+  const sealed = secrets.current.seal(secrets.open(key.sealed, owner), owner);
+  await writeJson(target, fileOf(key, secrets), documentOf({ ...key, sealed }));
+}
+
+function documentOf({ tenant, fingerprint, sealed, createdAt }: SealedKey): object {
+  return { format: 1, tenant, fingerprint, sealed: sealed.toString('base64'), createdAt: createdAt.toISOString() };
+}
+
+/** Writes the keys of the one file of earlier builds that the control database does not have, as they are there. */
+async function splitFormerKeyring(
+  control: Queryable,
+  target: BackupTarget,
+  secrets: SecretBox,
+  stored: readonly SealedKey[],
+): Promise<void> {
+  const known = new Set(stored.map(({ fingerprint }) => fingerprint));
+  const others = (await readFormerKeyring(target)).filter(({ fingerprint }) => !known.has(fingerprint));
+  const purged = await readPurgedTenants(
+    control,
+    others.flatMap(({ tenant }) => tenant ?? []),
+  );
+  for (const key of others)
+    if (key.tenant && purged.includes(key.tenant)) await writePurgeMark(target, secrets, key.tenant);
+    else await writeJson(target, `${folderOf(key.tenant)}${key.fingerprint}-keyring.json`, documentOf(key));
+  await target.remove(formerKeyring);
+}
+
+/** Removes the keys again that were destroyed while they were written (K3). */
+async function removeDestroyedKeys(control: Queryable, target: BackupTarget, written: readonly SealedKey[]) {
+  const left = new Set((await readKeys(control)).map(({ fingerprint }) => fingerprint));
+  for (const { tenant, fingerprint } of written)
+    if (!left.has(fingerprint)) await removeKey(target, tenant, fingerprint);
+}
+
+async function removeFormerSeals(
+  target: BackupTarget,
+  secrets: SecretBox,
+  keys: readonly SealedKey[],
+  names: ReadonlySet<string>,
+): Promise<void> {
+  const present = new Map(keys.map(key => [`${folderOf(key.tenant)}${key.fingerprint}`, fileOf(key, secrets)]));
+  for (const name of names) {
+    const file = present.get(name.slice(0, name.lastIndexOf('-')));
+    if (file !== undefined && file !== name) await target.remove(name);
+  }
+}
+
+/** Removes a data key from the target. */
+export async function removeKey(target: BackupTarget, tenant: string | null, fingerprint: string): Promise<void> {
+  for await (const { name } of target.list(`${folderOf(tenant)}${fingerprint}-`)) await target.remove(name);
+}
+
+/**
+ * Removes the keys of purged tenants from the target, so that nobody can read their archives any more: first the purge
+ * is marked, then the key is removed. A killed one is ended by the next call.
+ */
+export async function removePurgedKeys(control: Queryable, target: BackupTarget, secrets: SecretBox): Promise<void> {
+  const files: { name: string; tenant: string }[] = [];
+  for await (const { name } of target.list('key')) {
+    if (name === formerKeyring) await splitFormerKeyring(control, target, secrets, []);
+    const [, tenant] = tenantKey.exec(name) ?? [];
+    if (tenant !== undefined) files.push({ name, tenant });
+  }
+  const tenants = new Set(files.map(({ tenant }) => tenant));
+  for (const purged of await readPurgedTenants(control, [...tenants])) {
+    await writePurgeMark(target, secrets, purged);
+    for (const { name, tenant } of files) if (tenant === purged) await target.remove(name);
+  }
+}

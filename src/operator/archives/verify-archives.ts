@@ -1,0 +1,75 @@
+import type { Installation } from '../../installation.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { type Queryable, shareConnection } from '../../postgres/shared-connection.ts';
+import { type FleetObservers, runFleet } from '../command/run-fleet.ts';
+import { createKeyring, type Keyring, opensKey, readKeys } from './data-keys.ts';
+import { findArchives } from './find-archives.ts';
+import { ArchiveFault, type ArchiveFaultKind } from './format/archive-fault.ts';
+import { checkRows } from './format/read-archive.ts';
+import { type LedgerEntry, recordVerification } from './ledger.ts';
+import { openArchive } from './open-archive.ts';
+import { readTargetKeys } from './read-target-keys.ts';
+import type { BackupTarget } from './targets/backup-target.ts';
+
+/** The result of a check of one archive. */
+export interface ArchiveCheck {
+  id: string;
+  /** The tenant; null for the control database. */
+  slug: string | null;
+  file: string;
+  bytes: number;
+  fault: ArchiveFaultKind | null;
+  /** What is wrong, as the end of a sentence that begins with the file. */
+  message: string | null;
+}
+
+const concurrentReads = 4;
+
+/**
+ * Checks every byte of archives: reads, authenticates, decompresses and counts their rows, with the keys that the target
+ * has, as after the loss of the control database. Records the result of each.
+ * @param slug only those of one tenant; undefined: all, those of the control database included
+ * @throws {OperatorError} when the tenant does not exist, or the target cannot be reached
+ */
+export async function verifyArchives(
+  { controlUrl, secrets }: Installation,
+  target: BackupTarget,
+  slug: string | undefined,
+  observers: FleetObservers<ArchiveCheck>,
+): Promise<ArchiveCheck[]> {
+  return withConnection(controlUrl, async client => {
+    const control = shareConnection(client);
+    const archives = await findArchives(control, target, slug);
+    const keyring = createKeyring(await readTargetKeys(target), secrets);
+    const stored = (await readKeys(control)).filter(key => opensKey(secrets, key));
+    const known = new Set(stored.map(({ fingerprint }) => fingerprint));
+    const check = (archive: LedgerEntry) => checkArchive(control, target, keyring, known, archive);
+    return runFleet(archives, concurrentReads, observers, check);
+  });
+}
+
+/** It is no fault of the archive: the control database has its key. */
+const lostKey =
+  'the target has no key of it that MASTER_KEY opens. Remove the files of its key from the folder keys, if there are any, and write it again: npx backoffice backup run --all';
+
+/** @param known fingerprints of the keys that the control database has */
+async function checkArchive(
+  control: Queryable,
+  target: BackupTarget,
+  keyring: Keyring,
+  known: ReadonlySet<string>,
+  archive: LedgerEntry,
+): Promise<ArchiveCheck> {
+  const { id, slug, file, bytes } = archive;
+  try {
+    await openArchive(target, keyring, archive, checkRows);
+    await recordVerification(control, id, null);
+    return { id, slug, file, bytes, fault: null, message: null };
+  } catch (error) {
+    if (!(error instanceof ArchiveFault)) throw error;
+    if (error.kind === 'wrong_key' && known.has(archive.keyFingerprint))
+      return { id, slug, file, bytes, fault: error.kind, message: lostKey };
+    await recordVerification(control, id, error.message);
+    return { id, slug, file, bytes, fault: error.kind, message: error.message };
+  }
+}

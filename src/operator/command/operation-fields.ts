@@ -1,0 +1,113 @@
+import type { StoredValue } from './stored-values.ts';
+
+/** What the value of a field is. The control database has all values that a stored value can be. */
+export type FieldKind = StoredValue | 'permission' | 'text' | 'flag' | 'secret';
+
+/** A value that an operation takes: an argument or option of the command line, an input of a form. */
+export interface Field<Value = unknown> {
+  readonly kind: FieldKind;
+  readonly isArgument: boolean;
+  readonly isRequired: boolean;
+  /** True for several values. An argument takes all words that are left; an option may be repeated. */
+  readonly isList: boolean;
+  /** What stands for the value in the help: `server` in `--to <server>`. */
+  readonly placeholder: string;
+  readonly description: string;
+  readonly choices?: readonly string[] | undefined;
+  readonly default?: unknown;
+  /** Checks the text of a value and converts it. Throws an error for people. */
+  readonly parse?: ((text: string) => unknown) | undefined;
+  /** The field that can stand in for this one. Without either, the operation refuses. */
+  readonly neededUnless?: string | undefined;
+  /** What a secret is, in a question for it. */
+  readonly prompt?: string | undefined;
+  /** The option with which the command line reads an optional secret from stdin. */
+  readonly secretFlag?: string | undefined;
+  /** Exists for the type only. */
+  readonly type?: () => Value;
+}
+
+export type Fields = Readonly<Record<string, Field>>;
+
+/** The values of fields, by name: checked, converted, and with defaults. */
+export type Values<F extends Fields> = {
+  readonly [Name in keyof F]: F[Name] extends Field<infer Value> ? Value : never;
+};
+
+interface More<Value> {
+  readonly kind?: FieldKind;
+  readonly description?: string;
+  readonly choices?: readonly Value[];
+  readonly parse?: (text: string) => Value;
+  readonly neededUnless?: string;
+}
+
+const text = { kind: 'text', isArgument: false, isRequired: false, isList: false, placeholder: '', description: '' };
+const field = <Value>(more: Omit<Partial<Field<Value>>, 'choices'> & { choices?: readonly unknown[] }): Field<Value> =>
+  ({ ...text, ...more }) as Field<Value>;
+
+/** A value that stands after the name of the command. */
+export function argument<Value = string>(kind: FieldKind, more: More<Value> = {}): Field<NoInfer<Value>> {
+  return field({ kind, ...more, isArgument: true, isRequired: true });
+}
+
+export function optionalArgument<Value = string>(
+  kind: FieldKind,
+  more: More<Value> = {},
+): Field<NoInfer<Value> | undefined> {
+  return field<Value | undefined>({ kind, ...more, isArgument: true });
+}
+
+/** All values that stand after those of the other arguments. */
+export function argumentList(kind: FieldKind, more: More<string> & { isRequired?: boolean } = {}): Field<string[]> {
+  return field<string[]>({ kind, ...more, isArgument: true, isList: true });
+}
+
+export function option<Value = string>(
+  placeholder: string,
+  description: string,
+  more: More<Value> & { default: NoInfer<Value> },
+): Field<NoInfer<Value>>;
+export function option<Value = string>(
+  placeholder: string,
+  description: string,
+  more?: More<Value>,
+): Field<NoInfer<Value> | undefined>;
+export function option(placeholder: string, description: string, more: More<unknown> = {}): Field {
+  return field({ ...more, placeholder, description });
+}
+
+export function requiredOption<Value = string>(
+  placeholder: string,
+  description: string,
+  more: More<Value> = {},
+): Field<NoInfer<Value>> {
+  return field({ ...more, placeholder, description, isRequired: true });
+}
+
+export function optionList(placeholder: string, description: string): Field<string[]> {
+  return field({ placeholder, description, isList: true });
+}
+
+export function flag(description: string): Field<boolean> {
+  return field({ kind: 'flag', description });
+}
+
+/** A secret, which never stands on a command line and is never recorded. @param prompt what it is */
+export function secret(prompt: string): Field<string> {
+  return field({ kind: 'secret', prompt, isRequired: true });
+}
+
+/** @param secretFlag the option of the command line with which it is read from stdin */
+export function optionalSecret(prompt: string, secretFlag: string, description: string): Field<string | undefined> {
+  return field<string | undefined>({ kind: 'secret', prompt, secretFlag, description });
+}
+
+/** Adds the values of fields that were not given. */
+export function withDefaults(fields: Fields, given: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const values = Object.entries(fields).map(([name, { kind, isList, default: value }]) => {
+    const none = kind === 'flag' ? false : isList ? [] : value;
+    return [name, given[name] ?? none];
+  });
+  return Object.fromEntries(values);
+}

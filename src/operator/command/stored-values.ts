@@ -1,0 +1,78 @@
+import { resolve } from 'node:path';
+import pg from 'pg';
+import { environment } from '../../config/process-environment.ts';
+import { readSecretFiles } from '../../config/secret-files.ts';
+
+/** A word that the shell offers, and what it stands for. */
+export interface Candidate {
+  readonly value: string;
+  readonly description?: string;
+}
+
+const maxMs = 1_000;
+const maxValues = 200;
+/** They end a line of the candidates, or send a command to the terminal: a value with one is not offered. */
+const controlCharacters = /\p{Cc}+/gu;
+const ofTenant = 'tenant_id = (select id from tenants where slug = $2)';
+
+/**
+ * What an argument or option can be, by its name: one statement each. `$1` is the beginning, `$2` the slug before it.
+ */
+const queries = {
+  slug: `select slug as value, name || ', ' || status as description from tenants where $2::text is null or true`,
+  server: `select name as value, case when on_control_server then 'the server of the control database' end as description
+             from servers where $2::text is null or true`,
+  version: `select schema_version as value, count(*) || ' tenants' as description
+              from tenants where schema_version is not null and ($2::text is null or true) group by 1`,
+  email: `select email as value, first_name || ' ' || last_name as description from users where ${ofTenant}`,
+  role: `select name as value, null as description from roles where ${ofTenant}`,
+  database: `select database_name as value, state || ', ' || origin as description from tenant_databases
+               where state in ('filled', 'kept') and ${ofTenant}`,
+  kid: `select kid as value, status as description from signing_keys where ${ofTenant}`,
+  run: `select id::text as value, state || ', ' || requested_by as description from migration_runs
+         where $2::text is null or true`,
+} as const;
+
+export type StoredValue = keyof typeof queries;
+
+/**
+ * Reads the values of the control database that begin with a text. Loads neither the configuration nor an entity
+ * manager, because the shell waits. Never rejects: what cannot be read within 1 s is not offered.
+ * @param slug of the tenant whose values they are
+ */
+export async function storedValues(kind: StoredValue, start: string, slug: string | undefined): Promise<Candidate[]> {
+  let client: pg.Client | undefined;
+  try {
+    client = new pg.Client({
+      connectionString: await controlUrl(),
+      application_name: 'backoffice-completion',
+      connectionTimeoutMillis: maxMs,
+      query_timeout: maxMs,
+    });
+    client.on('error', () => {}); // the query rejects
+    await client.connect();
+    const { rows } = await client.query<{ value: string; description: string | null }>(
+      `select value, description from (${queries[kind]}) v where starts_with(value, $1) order by value limit ${maxValues}`,
+      [start, slug],
+    );
+    return rows
+      .filter(({ value }) => value.search(controlCharacters) < 0)
+      .map(({ value, description }) => ({
+        value,
+        ...(description && { description: description.replace(controlCharacters, ' ') }),
+      }));
+  } catch {
+    return [];
+  } finally {
+    client?.end().catch(() => {});
+  }
+}
+
+/** Returns the URL of the control database, of an embedded one only if it runs. */
+async function controlUrl(): Promise<string> {
+  const variables = environment();
+  const url = variables.DATABASE_URL || readSecretFiles(variables).values.DATABASE_URL;
+  if (url) return url;
+  const { runningEmbeddedUrl } = await import('../../embedded/server-url.ts');
+  return runningEmbeddedUrl(resolve(variables.DATA_DIR || '.data'));
+}

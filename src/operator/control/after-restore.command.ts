@@ -1,0 +1,60 @@
+import { countText } from '../command/count-text.ts';
+import { defineOperation } from '../command/operation.ts';
+import { optionalSecret } from '../command/operation-fields.ts';
+import { fieldsText } from '../command/text-table.ts';
+
+export const afterRestoreOperation = defineOperation({
+  name: 'control after-restore',
+  description: 'make a restored control database safe, before the service starts: end sessions, replace keys',
+  fields: {
+    laterUrl: optionalSecret(
+      'URL of the control database that was replaced',
+      '--replay',
+      'read the URL of the control database that was replaced from stdin; revoke again what is revoked there',
+    ),
+  },
+  examples: [
+    'control after-restore # control restore does it by itself; run it after pg_restore',
+    'control after-restore --replay --yes < url-file # the URL of the replaced control database',
+  ],
+  access: 'installation',
+  effect: 'destroys',
+  async plan(_, { installation }) {
+    const { planAfterRestore } = await import('./plan-after-restore.ts');
+    const plan = await planAfterRestore(installation);
+    const name = decodeURIComponent(new URL(installation.controlUrl).pathname.slice(1));
+    return {
+      document: { ...plan, state: 'planned' },
+      text: () =>
+        `${countText(plan.sessions, 'session')} would end, ${countText(plan.keys, 'signing key')} be replaced, and ` +
+        `${countText(plan.tokens, 'legacy token')} be revoked.`,
+      confirm: { name, kind: 'name', consequence: 'will end all sessions, and replace all signing keys' },
+    };
+  },
+  async run({ laterUrl }, { installation, output }) {
+    const { withConnection } = await import('../../postgres/connection.ts');
+    const { afterRestore } = await import('./after-restore.ts');
+    const { differencesText } = await import('./differences-text.ts');
+    const { readLaterChanges } = await import('./later-changes.ts');
+    const later = laterUrl === undefined ? undefined : await withConnection(laterUrl.trim(), readLaterChanges);
+    const report = await afterRestore(installation, later);
+    const { replayed, ...counts } = report;
+    const { differences, ...replayedCounts } = replayed ?? { differences: [] };
+    const laterText = replayed ? differencesText(differences) : unknownText(report.newestChange);
+    output.result(report, () =>
+      [
+        fieldsText({ ...counts, ...replayedCounts }),
+        '',
+        ...(laterText ? [laterText] : []),
+        'Everybody logs in again. Next: npx backoffice migrate --all, then npx backoffice doctor',
+      ].join('\n'),
+    );
+  },
+});
+
+function unknownText(newestChange: string | null): string {
+  return (
+    `What was revoked after ${newestChange ?? 'the backup'} is not known: disable again the users, and revoke again the ` +
+    'legacy clients, that were disabled or revoked since'
+  );
+}

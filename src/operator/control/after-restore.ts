@@ -1,0 +1,111 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import type pg from 'pg';
+import { changeChannel } from '../../control/change-topics.ts';
+import { owners } from '../../control/secret-box.ts';
+import type { Installation } from '../../installation.ts';
+import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
+import { quoteLiteral } from '../../postgres/quote.ts';
+import { keyBytes } from '../people/keys.ts';
+import { type LaterChanges, type ReplayedChanges, replayLaterChanges } from './later-changes.ts';
+
+/** What was done to a restored control database. */
+export interface AfterRestoreReport {
+  /** The newest change that the control database has, in ISO 8601: later ones are known only if they were replayed. */
+  newestChange: string | null;
+  sessionsEnded: number;
+  keysDisabled: number;
+  tokensRevoked: number;
+  mailsWithdrawn: number;
+  sequencesMoved: number;
+  /** What was revoked, narrowed or erased later and is so again; null if the later control database was not given. */
+  replayed: ReplayedChanges | null;
+}
+
+/**
+ * The numbers that a lost control database may have given since. They are in tenant databases, and never used again.
+ */
+const skippedNumbers = 1_000_000;
+
+/**
+ * Makes a restored control database safe to serve from, in one transaction:
+ *
+ *   1. Every session ends. One that was ended since does not come back; the refresh token of one that was not is
+ *      refused like that of any ended session, and not reported as stolen.
+ *   2. Every signing key is disabled, and each tenant gets a new one. So no access token that was issued before is
+ *      valid, whichever keys and users were disabled since.
+ *   3. Every legacy token is revoked: the programs get new ones with their secrets. Links in mails that were sent
+ *      before are withdrawn: one that was used since would work again.
+ *   4. Sequences go on above all numbers that may have been given since.
+ *   5. Users, API clients and tenants that a later control database has as disabled, revoked, suspended or gone become
+ *      so. Users and roles that differ there may do only what both have allowed, and a replaced password is none.
+ *   6. No fence is left, and no database of a tenant is dropped before an operator says so: what was reserved or condemned
+ *      then may be what the tenant has now.
+ *   7. Every process drops its caches.
+ *
+ * @param later what a later control database has, if one can still be read
+ */
+export async function afterRestore(
+  installation: Pick<Installation, 'controlUrl' | 'secrets'>,
+  later?: LaterChanges,
+): Promise<AfterRestoreReport> {
+  return withLock(installation.controlUrl, lockSpaces.control, 0, client =>
+    inTransaction(client, () => makeSafe(client, installation, later)),
+  );
+}
+
+async function makeSafe(
+  client: pg.Client,
+  { secrets }: Pick<Installation, 'secrets'>,
+  later: LaterChanges | undefined,
+): Promise<AfterRestoreReport> {
+  const count = async (text: string): Promise<number> => (await client.query(text)).rowCount ?? 0;
+  const newestChange = await readNewestChange(client);
+  const sequencesMoved = await moveSequences(client);
+  const replayed = later ? await replayLaterChanges(client, later) : null;
+  const sessionsEnded = await count(
+    `update sessions set revoked_at = now(), revoked_reason = 'restored' where revoked_at is null`,
+  );
+  const keysDisabled = await count(
+    `update signing_keys set status = 'disabled', retired_at = coalesce(retired_at, now()) where status <> 'disabled'`,
+  );
+  await count('delete from tenant_fences');
+  // What was being made then may be what a tenant has now, and what was being dropped is kept until an operator looks.
+  await count(
+    `update tenant_databases d set state = 'kept', kept_by = coalesce(kept_by, 'back'), keep_until = null
+       from tenants t where t.id = tenant_id and t.purging_at is null
+        and (d.state in ('reserved', 'condemned', 'kept') or d.state = 'current' and t.status = 'provisioning')`,
+  );
+  const { rows: tenants } = await client.query<{ id: string; guid: string }>('select id, guid from tenants');
+  for (const { id, guid } of tenants) {
+    const kid = randomUUID();
+    const secret = secrets.seal(randomBytes(keyBytes), owners.signingKey(guid, kid));
+    await client.query('insert into signing_keys (kid, tenant_id, secret) values ($1, $2, $3)', [kid, id, secret]);
+  }
+  const tokensRevoked = await count('update legacy_tokens set revoked_at = now() where revoked_at is null');
+  const mailsWithdrawn = (await count('delete from mail_tokens')) + (await count('delete from registrations'));
+  await client.query('select pg_notify($1, $2)', [changeChannel, '*:*']);
+  return { newestChange, sessionsEnded, keysDisabled, tokensRevoked, mailsWithdrawn, sequencesMoved, replayed };
+}
+
+/** The newest times that the service and the operators write; before the changes of this run. */
+export async function readNewestChange(client: pg.Client): Promise<string | null> {
+  const { rows } = await client.query<{ at: Date | null }>(
+    `select greatest((select max(updated_at) from tenants), (select max(created_at) from audit_log),
+                     (select max(greatest(created_at, refreshed_at, revoked_at)) from sessions)) as at`,
+  );
+  return rows[0]?.at?.toISOString() ?? null;
+}
+
+/** Sequences of small numbers are left: their numbers are in no other database. @returns how many were moved */
+async function moveSequences(client: pg.Client): Promise<number> {
+  const { rows } = await client.query<{ name: string; last: string | null }>(
+    `select quote_ident(sequencename) as name, last_value as last from pg_sequences
+      where schemaname = 'public' and data_type = 'bigint'::regtype`,
+  );
+  for (const { name, last } of rows)
+    await client.query(`select setval(${quoteLiteral(name)}, $1::bigint)`, [
+      BigInt(last ?? 0) + BigInt(skippedNumbers),
+    ]);
+  return rows.length;
+}

@@ -1,0 +1,111 @@
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import type { ControlArchiveAccess } from '../archives/control-archive.ts';
+import { countText } from '../command/count-text.ts';
+import { hasFailed } from '../command/observe-outcomes.ts';
+import { defineOperation } from '../command/operation.ts';
+import { flag, option, type Values } from '../command/operation-fields.ts';
+import { parsePositive } from '../command/parse-positive.ts';
+import { withBudget } from '../command/with-budget.ts';
+import { fromField } from '../recovery/restore-data.ts';
+import { restoreEach } from '../recovery/restore-lost-fleet.ts';
+import type { ControlSource } from './control-source.ts';
+import type { PurgedTenants } from './remove-purged.ts';
+
+const fields = {
+  archive: option('<file>', 'file of the archive, or a part of its name (default: the newest)'),
+  from: fromField,
+  all: flag('also every tenant whose database is missing'),
+  concurrency: option('<n>', 'tenants restored at the same time', { parse: parsePositive, default: 4 }),
+};
+
+export const restoreControlOperation = defineOperation({
+  name: 'control restore',
+  description: 'restore the control database from an archive into an empty one, and with --all the lost tenants',
+  fields,
+  examples: [
+    'control restore # the control database is lost, the tenants are not',
+    'control restore --all # everything is lost: a new machine, the archives and the master key',
+    'control restore --from < url-file # its state on a recovered copy of its server',
+  ],
+  help: `Restores the newest archive of the control database in BACKUP_TARGET, or with --from its state on a recovered server, into
+an empty control database, with the MASTER_KEY that the installation had, and makes it safe as after-restore does. With --all, then
+restores every tenant whose database is missing. Run it again after an interruption: it continues. Start the service
+afterwards, with the same MASTER_KEY.`,
+  access: 'unchecked',
+  effect: 'changes',
+  json: 'print JSON lines on stdout, the last one with the totals',
+  async run({ all, concurrency, ...chosen }, context) {
+    const { installation, output, progress } = context;
+    const { readConfig } = await import('../../config/config.ts');
+    const { openTarget } = await import('../archives/targets/open-target.ts');
+    const { openControlArchives } = await import('../archives/control-archive.ts');
+    const { restoreControl } = await import('./restore-control.ts');
+    const { endRestore } = await import('./restoring-database.ts');
+    const startedAt = performance.now();
+    const onStep = (step: string): void => progress.step(step);
+    const target = openTarget(readConfig().backup);
+    const access = await openControlArchives(target, installation.secrets);
+    const source = await chooseSource(installation, access, chosen);
+    const { file, report } = await restoreControl(installation, access, source, onStep);
+    const { differencesText } = await import('./differences-text.ts');
+    output.part({ file, ...report }, () =>
+      [
+        restoredText(file, report?.purged),
+        ...(report?.givenUp ?? []),
+        differencesText(report?.replayed?.differences ?? []),
+      ]
+        .join('\n')
+        .trimEnd(),
+    );
+    const tenants = all
+      ? await withBudget(installation, output.warn, () => restoreEach(context, target, { concurrency }))
+      : [];
+    const failed = tenants.filter(hasFailed).length;
+    const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
+    const totals = { tenants: tenants.length, failed, seconds };
+    if (failed === 0) await endRestore(installation);
+    output.part(totals, () => totalText(totals, report?.newestChange));
+    return failed === 0;
+  },
+});
+
+async function chooseSource(
+  { controlUrl }: Installation,
+  access: ControlArchiveAccess,
+  { archive, from }: Pick<Values<typeof fields>, 'archive' | 'from'>,
+): Promise<ControlSource> {
+  if (from === undefined) {
+    const { archivedControl } = await import('./control-source.ts');
+    return archivedControl(access, archive);
+  }
+  if (archive !== undefined) throw new OperatorError('Give either --from or --archive', { usage: true });
+  const { recoveredControl } = await import('./recovered-control.ts');
+  const { databaseNameOf } = await import('./restoring-database.ts');
+  const { parseServerUrl } = await import('../tenants/parse-server-url.ts');
+  return recoveredControl(parseServerUrl(from), databaseNameOf(controlUrl), access.target);
+}
+
+function restoredText(file: string, { removed, withheld }: PurgedTenants = { removed: [], withheld: [] }): string {
+  const lines = [`Restored the control database from ${file}.`];
+  if (removed.length > 0) lines.push(`Purged since, and removed again: ${removed.join(', ')}.`);
+  if (withheld.length > 0)
+    lines.push(
+      `Purged since, but the database is still there, or its server cannot be reached: ${withheld.join(', ')}. ` +
+        'They are deleted. Purge them: npx backoffice purge <slug>',
+    );
+  return lines.join('\n');
+}
+
+function totalText(
+  { tenants, failed, seconds }: { tenants: number; failed: number; seconds: number },
+  newestChange: string | null | undefined,
+): string {
+  return [
+    `${countText(tenants - failed, 'tenant')} restored, ${failed} failed, in ${seconds} s.`,
+    ...(newestChange ? [`What was revoked after ${newestChange} is not known: disable and revoke it again.`] : []),
+    failed > 0
+      ? 'Run the command again for the tenants that failed.'
+      : 'Everybody logs in again. Start the service with the same MASTER_KEY. Check: npx backoffice doctor',
+  ].join('\n');
+}

@@ -1,0 +1,145 @@
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { acquireLock, lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { statementsOf } from '../../postgres/statements.ts';
+import type { ControlArchiveAccess } from '../archives/control-archive.ts';
+import { matchLedger } from '../archives/match-ledger.ts';
+import { readPurgeMarks } from '../archives/purge-marks.ts';
+import { storeKeys } from '../archives/store-keys.ts';
+import { countText } from '../command/count-text.ts';
+import { requireMasterKey } from '../people/require-master-key.ts';
+import { migrateControl } from '../schema/migrate-control.ts';
+import { type AfterRestoreReport, afterRestore } from './after-restore.ts';
+import type { ControlSource } from './control-source.ts';
+import { migrateRestored } from './migrate-restored.ts';
+import { takeNewerChanges } from './newer-changes.ts';
+import { type PurgedTenants, removePurged } from './remove-purged.ts';
+import {
+  createEmpty,
+  databaseNameOf,
+  markReady,
+  onServer,
+  putInPlace,
+  readState,
+  repeatCommand,
+  restoringName,
+} from './restoring-database.ts';
+
+export interface RestoredControl {
+  /** The archive, or what was recovered. */
+  file: string;
+  /** Undefined when an earlier run has done it. */
+  report: (AfterRestoreReport & { purged: PurgedTenants; givenUp: string[] }) | undefined;
+}
+
+/** The steps of a restore of the control database, in this order. */
+export const controlSteps = [
+  'create database',
+  'load data',
+  'migrate',
+  'store keys',
+  'create database for newer changes',
+  'load newer changes',
+  'remove purged tenants',
+  'end sessions and replace keys',
+  'match ledger with target',
+  'mark as ready',
+  'remove empty control database',
+  'rename',
+  'grant rights',
+] as const;
+type OnStep = (step: (typeof controlSteps)[number]) => void;
+
+/**
+ * Restores the control database. Killed at any point, the command is run again:
+ *
+ *   C1 (beside) The data is loaded into another database, brought to the version of this build, and made safe there
+ *      (`afterRestore`). So no process sees a part of it, or a session, key or user that was revoked since, as far as
+ *      the backup target knows.
+ *   C2 (in place) Only a database that is marked as ready gets the name of the control database, and only in place of
+ *      one that has no tenant. A run after a killed one begins again, so that it knows also what was revoked meanwhile.
+ *   C3 (no other way) Until then, every other command and the service refuse to start, so that none of them fills the
+ *      empty control database (`requireNoRestore`).
+ *
+ * @throws {OperatorError} when the control database is not empty, or the data cannot be read
+ */
+export async function restoreControl(
+  installation: Installation,
+  access: ControlArchiveAccess,
+  source: ControlSource,
+  onStep: OnStep = () => {},
+): Promise<RestoredControl> {
+  const { controlUrl } = installation;
+  const name = databaseNameOf(controlUrl);
+  return onServer(controlUrl, async lock => {
+    await acquireLock(lock, lockSpaces.control, lockKey(name));
+    const done = await readState(controlUrl);
+    if (done?.restoredFrom) {
+      requireSame(source, done.restoredFrom);
+      onStep('grant rights');
+      await grantRights(controlUrl);
+      return { file: done.restoredFrom, report: undefined };
+    }
+    requireEmpty(done?.tenants);
+    const report = await restoreAside(installation, access, source, onStep);
+    onStep('remove empty control database');
+    await putInPlace(controlUrl, restoringName(name), () => onStep('rename'));
+    onStep('grant rights');
+    await grantRights(controlUrl);
+    return { file: source.description, report };
+  });
+}
+
+/** @throws {OperatorError} when the control database was restored from another state, and that has not ended */
+function requireSame({ description }: ControlSource, restoredFrom: string): void {
+  if (description !== restoredFrom)
+    throw new OperatorError(
+      `The control database was restored from ${restoredFrom}, and that has not ended. End it: ${repeatCommand(restoredFrom)}`,
+    );
+}
+
+/** @throws {OperatorError} when there is a control database that is in use */
+function requireEmpty(tenants: number | undefined): void {
+  if (tenants)
+    throw new OperatorError(
+      `The control database has ${countText(tenants, 'tenant')}. Restore into an empty one: stop the service, and ` +
+        'rename this one (alter database … rename to …), or name another one in DATABASE_URL',
+    );
+}
+
+async function restoreAside(
+  installation: Installation,
+  access: ControlArchiveAccess,
+  source: ControlSource,
+  onStep: OnStep,
+): Promise<RestoredControl['report']> {
+  const { controlUrl, secrets } = installation;
+  const { keys } = access;
+  onStep('create database');
+  const url = await createEmpty(controlUrl, restoringName(databaseNameOf(controlUrl)));
+  onStep('load data');
+  await source.load(url);
+  onStep('migrate');
+  const givenUp = await migrateRestored(url);
+  await withConnection(url, client => requireMasterKey(statementsOf(client), secrets));
+  onStep('store keys');
+  await storeKeys(url, keys, secrets);
+  onStep('create database for newer changes');
+  const later = await takeNewerChanges(controlUrl, access, url, source.at, () => onStep('load newer changes'));
+  onStep('remove purged tenants');
+  const marks = await readPurgeMarks(access.target, secrets);
+  const purged = await withConnection(url, client => removePurged(client, installation, marks, keys, later));
+  onStep('end sessions and replace keys');
+  const report = await afterRestore({ controlUrl: url, secrets }, later);
+  onStep('match ledger with target');
+  await withConnection(url, client => matchLedger(client, access));
+  onStep('mark as ready');
+  await markReady(url, source.description);
+  return { ...report, purged, givenUp };
+}
+
+/** The login of the service is named after the control database: it gets its rights under the final name. */
+async function grantRights(controlUrl: string): Promise<void> {
+  await migrateControl(controlUrl);
+}

@@ -1,0 +1,105 @@
+import type pg from 'pg';
+import { databaseUrl } from '../../control/server-urls.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { quoteIdentifier as quote, quoteLiteral } from '../../postgres/quote.ts';
+
+/*
+ * A control database is restored under another name, and gets its own name when it is complete and safe. So no process
+ * ever opens a part of it, or one in which revoked sessions are valid.
+ */
+
+const maxNameBytes = 63;
+
+/** Returns the name of a database that is made for the restore of a control database. */
+export function restoringName(name: string, suffix: 'restoring' | 'later' = 'restoring'): string {
+  return `${Buffer.from(name)
+    .subarray(0, maxNameBytes - suffix.length - 1)
+    .toString()}_${suffix}`;
+}
+
+export function databaseNameOf(url: string): string {
+  return decodeURIComponent(new URL(url).pathname.slice(1));
+}
+
+/** The comment of the table `tenants` says from what a complete control database was restored. */
+const readyComment = (description: string): string => `restored from ${description}`;
+
+/** Returns the command that ends the restore of a control database. @param restoredFrom `ControlSource.description` */
+export function repeatCommand(restoredFrom: string): string {
+  const options = restoredFrom.startsWith('control/') ? `--archive ${restoredFrom}` : '--from < url-file';
+  return `npx backoffice control restore ${options}`;
+}
+
+/** Returns from what a control database was restored, by the comment of its table `tenants`. */
+export function restoredFromOf(comment: string | null | undefined): string | undefined {
+  return /^restored from (.+)/.exec(comment ?? '')?.[1];
+}
+
+/** Marks a control database as complete and safe. */
+export async function markReady(url: string, description: string): Promise<void> {
+  await withConnection(url, client =>
+    client.query(`comment on table tenants is ${quoteLiteral(readyComment(description))}`),
+  );
+}
+
+/** Forgets that a control database was restored: the next restore needs an empty one again. */
+export async function endRestore({ controlUrl }: { controlUrl: string }): Promise<void> {
+  await withConnection(controlUrl, client => client.query('comment on table tenants is null'));
+}
+
+/** What a database is, as far as a restore of the control database must know. */
+export interface DatabaseState {
+  tenants: number;
+  /** From what it was restored; undefined: it was not, or not completely. */
+  restoredFrom: string | undefined;
+}
+
+/** @returns undefined when the database does not exist */
+export async function readState(url: string): Promise<DatabaseState | undefined> {
+  return withConnection(url, async client => {
+    const { rows } = await client.query<{ comment: string | null; tenants: number }>(
+      `select obj_description('tenants'::regclass, 'pg_class') as comment, (select count(*)::int from tenants) as tenants`,
+    );
+    return { tenants: rows[0]?.tenants ?? 0, restoredFrom: restoredFromOf(rows[0]?.comment) };
+  }).catch(error => {
+    if (sqlState(error) === '3D000') return undefined;
+    if (sqlState(error) === '42P01') return { tenants: 0, restoredFrom: undefined }; // it has no schema yet
+    throw error;
+  });
+}
+
+/** Creates an empty database, in place of one that a killed run has left. @returns its URL */
+export async function createEmpty(controlUrl: string, name: string): Promise<string> {
+  await onServer(controlUrl, async server => {
+    await server.query(`drop database if exists ${quote(name)} with (force)`);
+    await server.query(`create database ${quote(name)} template template0 encoding 'UTF8'`);
+    await server.query(`revoke all on database ${quote(name)} from public`);
+  });
+  return databaseUrl(controlUrl, name);
+}
+
+/**
+ * Gives the restored database the name of the control database, in place of an empty one.
+ * @param onEmptyRemoved called when no database has the name
+ */
+export async function putInPlace(controlUrl: string, from: string, onEmptyRemoved: () => void): Promise<void> {
+  const name = databaseNameOf(controlUrl);
+  if ((await readState(controlUrl))?.tenants)
+    throw new OperatorError(`The control database has got tenants meanwhile. The restored one is database ${from}`);
+  await onServer(controlUrl, async server => {
+    await server.query(`drop database if exists ${quote(name)} with (force)`);
+    onEmptyRemoved();
+    await server.query(`alter database ${quote(from)} rename to ${quote(name)}`);
+  });
+}
+
+export async function dropDatabase(controlUrl: string, name: string): Promise<void> {
+  await onServer(controlUrl, server => server.query(`drop database if exists ${quote(name)} with (force)`));
+}
+
+/** Runs `work` on the server of the control database, also when that database does not exist. */
+export function onServer<T>(controlUrl: string, work: (server: pg.Client) => Promise<T>): Promise<T> {
+  return withConnection(databaseUrl(controlUrl, 'postgres'), work);
+}

@@ -1,0 +1,65 @@
+import { OperatorError } from '../../log/operator-error.ts';
+import { countText } from '../command/count-text.ts';
+import type { Context, Output } from '../command/operation-context.ts';
+import { option } from '../command/operation-fields.ts';
+import { createFenceGuard } from './fence-guard.ts';
+import type { MoveSummary } from './move-tenant.ts';
+import type { RunObservers } from './run-databases.ts';
+
+/** The fields that every operation has that moves tenants. */
+export const moveFields = {
+  pause: option('<seconds>', 'maximum estimated time for which requests wait', { parse: parseSeconds, default: 1 }),
+  keep: option('<hours>', 'how long the old database is kept for --back', { parse: parseHours, default: 24 }),
+};
+
+/** What `--json` prints of an operation that moves tenants. */
+export const moveJson = 'print JSON lines on stdout: the steps, and at the end the move';
+
+export const moveInterrupt = { text: 'the next step of the move at which the tenant is served' };
+
+/** Returns what the fields ask for. */
+export function moveRequest({ pause, keep }: { pause: number; keep: number }) {
+  return { keepSeconds: keep * 3_600, maxPauseMs: pause * 1_000 };
+}
+
+/** Returns the observers of a run, which show its steps, and interrupt it where nothing waits for it. */
+export function observeRun({ progress, signal }: Context): RunObservers {
+  return { guard: createFenceGuard(), signal, onStep: (slug, step) => progress.step(`${slug}: ${step}`) };
+}
+
+/** Returns the observers of a move, which also print its steps as documents. */
+export function observeMove(context: Context): RunObservers {
+  const { onStep, ...observers } = observeRun(context);
+  const { output } = context;
+  const startedAt = performance.now();
+  return {
+    ...observers,
+    onStep: (slug, step) => {
+      if (output.wantsDocuments) output.part({ slug, step, ms: Math.round(performance.now() - startedAt) }, () => '');
+      onStep?.(slug, step);
+    },
+  };
+}
+
+/** Returns the end of a move. */
+export function returnMove(output: Output, move: MoveSummary): void {
+  const { slug, from, to, rows, pauseMs, reversibleUntil } = move;
+  output.part(
+    move,
+    () =>
+      `${slug} is on ${to} now: ${countText(rows, 'row')}, of which the changed ones were copied and compared while its requests waited ` +
+      `for ${pauseMs} ms. Until ${reversibleUntil} it can be moved back to ${from}: npx backoffice move ${slug} --back`,
+  );
+}
+
+function parseSeconds(value: string): number {
+  if (!/^\d{1,4}(\.\d{1,3})?$/.test(value) || Number(value) === 0)
+    throw new OperatorError('Give a number of seconds above 0.');
+  return Number(value);
+}
+
+/** Parses a number of hours, such as 24 or 0.5. */
+export function parseHours(value: string): number {
+  if (!/^\d{1,4}(\.\d{1,3})?$/.test(value)) throw new OperatorError('Give a number of hours.');
+  return Number(value);
+}

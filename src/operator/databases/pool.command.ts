@@ -1,0 +1,80 @@
+import type { Server } from '../../control/fleet-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { defineOperation } from '../command/operation.ts';
+import { option } from '../command/operation-fields.ts';
+import { parsePositive } from '../command/parse-positive.ts';
+import { tableText } from '../command/text-table.ts';
+
+/** Warm databases on each server. */
+const defaultSize = 10;
+
+const fill = defineOperation({
+  name: 'pool fill',
+  description: 'make warm databases for new tenants, and drop those that no tenant of this build can use',
+  fields: {
+    size: option('<databases>', 'warm databases on each server', { parse: parsePositive, default: defaultSize }),
+  },
+  examples: ['pool fill --size 20'],
+  access: 'installation',
+  effect: 'changes',
+  async run({ size }, { installation, output, progress }) {
+    const { fillPool } = await import('./warm-pool.ts');
+    progress.step('copying the template');
+    const servers = await fillPool(installation, size);
+    output.result(servers, () => tableText(servers, 'There is no server.'));
+    return servers.every(({ error }) => error === null);
+  },
+});
+
+const list = defineOperation({
+  name: 'pool list',
+  description: 'list the warm databases',
+  fields: {},
+  examples: ['pool list'],
+  access: 'installation',
+  effect: 'reads',
+  isList: true,
+  async run(_, { installation, output }) {
+    const { listPool } = await import('./warm-pool.ts');
+    output.list(await listPool(installation), {
+      row: database => database,
+      name: ({ database }) => database,
+      empty: 'The pool is empty. Fill it: npx backoffice pool fill',
+    });
+  },
+});
+
+const drain = defineOperation({
+  name: 'pool drain',
+  description: 'drop the warm databases; new tenants take longer until the next pool fill',
+  fields: { server: option('<name>', 'only those of this server', { kind: 'server' }) },
+  examples: ['pool drain --server second --dry-run', 'pool drain --server second'],
+  access: 'installation',
+  effect: 'changes',
+  async plan({ server: only }, { installation }) {
+    const { listPool } = await import('./warm-pool.ts');
+    const warm = await listPool(installation);
+    const planned = (await chosenServers(installation, only)).map(({ name }) => ({
+      server: name,
+      dropped: warm.filter(({ server }) => server === name).length,
+    }));
+    const rows = planned.map(({ server, dropped }) => ({ server, 'to drop': dropped }));
+    return { document: planned, text: () => tableText(rows, 'There is no server.') };
+  },
+  async run({ server: only }, { installation, output }) {
+    const { drainPool } = await import('./warm-pool.ts');
+    const drained: { server: string; dropped: number }[] = [];
+    for (const server of await chosenServers(installation, only))
+      drained.push({ server: server.name, dropped: await drainPool(installation, server) });
+    output.result(drained, () => tableText(drained, 'There is no server.'));
+  },
+});
+
+export const operations = [fill, list, drain];
+
+async function chosenServers(installation: Installation, name: string | undefined): Promise<Server[]> {
+  const { Server } = await import('../../control/fleet-entities.ts');
+  const { findServer } = await import('../tenants/servers.ts');
+  if (name !== undefined) return [await findServer(installation, name)];
+  return installation.control.em.fork().findAll(Server, { orderBy: { id: 'asc' } });
+}

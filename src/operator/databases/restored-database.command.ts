@@ -1,0 +1,83 @@
+import { defineOperation, type Operation } from '../command/operation.ts';
+import { argument, option } from '../command/operation-fields.ts';
+import { tableText } from '../command/text-table.ts';
+import { moveInterrupt, observeRun, parseHours } from './move-results.ts';
+import type { SwitchKind, SwitchResult } from './switch-database.ts';
+
+const chosen = {
+  slug: argument('slug'),
+  database: option('<name>', 'the restored database, if there are several: databases <slug>', { kind: 'database' }),
+};
+
+const diff = defineOperation({
+  name: 'restore diff',
+  description: 'show the rows that a tenant has added, changed and removed since its restored data',
+  fields: chosen,
+  examples: ['restore diff acme'],
+  access: 'installation',
+  effect: 'reads',
+  async run({ slug, database }, { installation, output, progress }) {
+    const { diffDatabases } = await import('./diff-databases.ts');
+    progress.step(`comparing ${slug} with its restored data`);
+    const document = await diffDatabases(installation, slug, database);
+    output.result(document, () =>
+      tableText(
+        document.tables.map(({ keys: _, ...counts }) => counts),
+        `${slug} and ${document.database} have the same data.`,
+      ),
+    );
+  },
+});
+
+const defineSwitch = (kind: SwitchKind, more: Pick<Operation, 'description' | 'examples'>): Operation =>
+  defineOperation({
+    ...more,
+    name: `restore ${kind}`,
+    fields: {
+      ...chosen,
+      keep: option('<hours>', 'how long the present data is kept', { parse: parseHours, default: 720 }),
+    },
+    access: 'installation',
+    effect: 'destroys',
+    interrupt: moveInterrupt,
+    async plan({ slug, database }, { installation }) {
+      const { planSwitch } = await import('./switch-database.ts');
+      const { target, isCurrent } = await planSwitch(installation, slug, kind, database);
+      const which = kind === 'swap' ? `its data of ${target.origin}` : 'its former data';
+      const document = { tenant: slug, database: target.database, origin: target.origin, isCurrent, state: 'planned' };
+      return {
+        document,
+        text: () =>
+          isCurrent
+            ? `${slug} has ${which} already.`
+            : `${slug} would get ${which}, in ${target.database}. What it has now would be kept.`,
+        confirm: { name: slug, consequence: `gets ${which}; what it has now is kept` },
+      };
+    },
+    async run({ slug, database, keep }, context) {
+      const { switchDatabase } = await import('./switch-database.ts');
+      const request = { kind, database, keepSeconds: keep * 3_600 };
+      const result = await switchDatabase(context.installation, slug, request, observeRun(context));
+      context.output.result(result, () => switchText(kind, result));
+    },
+  });
+
+/** What is done with the restored data of a tenant. */
+export const restoredOperations = [
+  diff,
+  defineSwitch('swap', {
+    description: 'put the restored data of a tenant in place; its requests wait meanwhile',
+    examples: ['restore swap acme --reason "wrong import on Monday"'],
+  }),
+  defineSwitch('back', {
+    description: 'undo swap: give a tenant its former data back',
+    examples: ['restore back acme'],
+  }),
+];
+
+function switchText(kind: SwitchKind, { tenant, pauseMs }: SwitchResult): string {
+  const waited = `Its requests waited for ${Math.round(pauseMs)} ms.`;
+  return kind === 'swap'
+    ? `${tenant} has the restored data. ${waited} The former data is kept; undo it: npx backoffice restore back ${tenant}`
+    : `${tenant} has its former data. ${waited}`;
+}

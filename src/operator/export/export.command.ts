@@ -1,0 +1,26 @@
+import { resolve } from 'node:path';
+import { defineOperation } from '../command/operation.ts';
+import { argument, requiredOption } from '../command/operation-fields.ts';
+import { tableText } from '../command/text-table.ts';
+
+const exportData = defineOperation({
+  name: 'export',
+  description: 'write the data of a tenant, for the tenant, into a tar file of JSON Lines, CSV and JSON Schemas',
+  fields: { slug: argument('slug'), to: requiredOption('<file>', 'the tar file, which must not exist') },
+  examples: ['export acme --to acme.tar'],
+  access: 'installation',
+  effect: 'changes',
+  isPatient: () => true,
+  async run({ slug, to }, { installation, output, progress }) {
+    const { exportTenant } = await import('./export-tenant.ts');
+    progress.step(`exporting ${slug}`);
+    const report = await exportTenant(installation, slug, resolve(to));
+    output.result(report, () =>
+      [tableText(report.resources, ''), '', `${slug} is exported to ${report.file} (${report.bytes} bytes).`].join(
+        '\n',
+      ),
+    );
+  },
+});
+
+export const operations = [exportData];

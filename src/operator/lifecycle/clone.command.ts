@@ -1,0 +1,40 @@
+import { defineOperation } from '../command/operation.ts';
+import { argument, option } from '../command/operation-fields.ts';
+import { fieldsText } from '../command/text-table.ts';
+import type { EarlierData } from '../databases/fill-database.ts';
+import { fromField, restoreData } from '../recovery/restore-data.ts';
+import { summarise } from '../tenants/read-tenants.ts';
+import { findTenant } from '../tenants/tenants.ts';
+
+const clone = defineOperation({
+  name: 'clone',
+  description:
+    'copy a tenant to a new slug, with its own key and login role, isolated; sessions and API clients are not copied',
+  fields: {
+    slug: argument('slug'),
+    newSlug: argument('text'),
+    archive: option('<id>', 'with the data of this archive, in place of the present data; latest: the newest one'),
+    at: option('<time>', 'with the data of that moment; needs RECOVERY_COMMAND'),
+    from: fromField,
+  },
+  examples: ['clone acme acme-test', 'clone acme acme-old --archive latest # look at archived data over HTTP'],
+  access: 'installation',
+  effect: 'changes',
+  async run({ slug, newSlug, ...values }, { installation, output, progress }) {
+    const { createPasswords } = await import('../../auth/passwords.ts');
+    const { cloneTenant } = await import('./clone.ts');
+    progress.step(`cloning ${slug}`);
+    const clone = (data?: EarlierData) => cloneTenant(installation, createPasswords(), slug, newSlug, data);
+    if (Object.values(values).every(value => value === undefined)) {
+      const summary = summarise(await clone());
+      output.result(summary, () => fieldsText(summary));
+      return;
+    }
+    const source = await findTenant(installation, slug);
+    const { restored, ...facts } = await restoreData(installation, source, values, progress, clone);
+    const document = { ...summarise(restored), ...facts };
+    output.result(document, () => fieldsText(document));
+  },
+});
+
+export const operations = [clone];

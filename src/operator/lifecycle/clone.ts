@@ -1,0 +1,147 @@
+import type { Passwords } from '../../auth/passwords.ts';
+import type { Tenant } from '../../control/fleet-entities.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import { Role, User } from '../../control/user-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { inSnapshot, inTransaction } from '../../postgres/in-transaction.ts';
+import { copyData } from '../databases/copy-data.ts';
+import { type EarlierData, fillWith, requireKnownVersion } from '../databases/fill-database.ts';
+import { copyFrom } from '../tenants/purging.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { checkManifest } from './manifest.ts';
+import { lockProvisioning, provision } from './provision.ts';
+
+/**
+ * Creates a tenant with the data, roles and users that another tenant has at one moment. The source is served
+ * meanwhile. The clone has its own database, login role and signing key; sessions, API clients and their tokens are
+ * not copied. It is isolated: no mail gets from it to the users of the source. It can be run again after it was killed
+ * at any point.
+ * @param data earlier data of the source, in place of its present one
+ */
+export async function cloneTenant(
+  installation: Installation,
+  passwords: Passwords,
+  slug: string,
+  newSlug: string,
+  data?: EarlierData,
+): Promise<Tenant> {
+  const source = await findTenant(installation, slug);
+  if (source.status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
+  if (data) await requireKnownVersion(data.schemaVersion);
+  // Creates no administrator: the users are copied.
+  const manifest = checkManifest(
+    {
+      slug: newSlug,
+      name: source.name,
+      appId: source.appId,
+      features: source.features,
+      server: source.server.name,
+      admin: { email: 'nobody@clone' },
+    },
+    'the new slug',
+  );
+  const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone, data);
+  const { tenant, created } = await copyFrom(installation, source, newSlug, () =>
+    provision(installation, passwords, manifest, fill, { isIsolated: true, version: data?.schemaVersion }),
+  );
+  if (!created) throw new OperatorError(`there is a tenant ${newSlug} already, ${tenant.status}`);
+  return tenant;
+}
+
+/** Copies users and data into the clone. */
+async function populate(
+  installation: Installation,
+  source: Tenant,
+  clone: Tenant,
+  data: EarlierData | undefined,
+): Promise<[]> {
+  const users = await copyUsers(installation, source, clone);
+  const url = (tenant: Tenant) => databaseUrl(installation.servers.adminUrl(tenant.server), tenant.databaseName);
+  if (data) await fillWith(installation, data)({ server: clone.server, database: clone.databaseName });
+  await withConnection(url(clone), to =>
+    inTransaction(to, async () => {
+      if (!data) await copyPresent(url(source), to, source.slug);
+      await replaceUsers(to, users);
+    }),
+  );
+  return [];
+}
+
+async function copyPresent(url: string, to: Connection, slug: string): Promise<void> {
+  await withConnection(url, async from => {
+    await requireSameVersion(from, to, slug);
+    await inSnapshot(from, () => copyData(from, to));
+  });
+}
+
+interface CopiedUser {
+  before: { id: number; guid: string };
+  after: { id: number; guid: string };
+}
+
+async function copyUsers({ control }: Installation, source: Tenant, clone: Tenant): Promise<CopiedUser[]> {
+  return control.em.fork().transactional(async em => {
+    await lockProvisioning(em, clone);
+    await em.nativeDelete(User, { tenant: clone.id });
+    await em.nativeDelete(Role, { tenant: clone.id });
+    const roles = new Map<number, Role>();
+    for (const { id, name, permissions } of await em.find(Role, { tenant: source.id })) {
+      roles.set(id, em.create(Role, { tenant: clone.id, name, permissions }));
+    }
+    const copies: [User, User][] = [];
+    for (const user of await em.find(User, { tenant: source.id })) {
+      const { email, passwordHash, firstName, lastName, scope, entityId, invitedAt, confirmedAt, disabledAt } = user;
+      const role = roles.get(user.role.id) as Role;
+      const copy = em.create(User, {
+        tenant: clone.id,
+        role,
+        email,
+        passwordHash,
+        firstName,
+        lastName,
+        scope,
+        entityId,
+        invitedAt,
+        confirmedAt,
+        disabledAt,
+      });
+      copies.push([user, copy]);
+    }
+    await em.flush();
+    return copies.map(([{ id, guid }, copy]) => ({ before: { id, guid }, after: { id: copy.id, guid: copy.guid } }));
+  });
+}
+
+type Connection = Parameters<Parameters<typeof withConnection>[1]>[0];
+
+/**
+ * Makes the activities and audit entries of the clone refer to the users of the clone, which have new ids and guids.
+ */
+async function replaceUsers(client: Connection, users: CopiedUser[]): Promise<void> {
+  await client.query(
+    'create temporary table copied_users (old_id bigint, new_id bigint, new_guid uuid) on commit drop',
+  );
+  const columns = [
+    users.map(({ before }) => before.id),
+    users.map(({ after }) => after.id),
+    users.map(({ after }) => after.guid),
+  ];
+  await client.query('insert into copied_users select * from unnest($1::bigint[], $2::bigint[], $3::uuid[])', columns);
+  await client.query(`
+    alter table activities disable trigger user;
+    alter table audit_log disable trigger user;
+    update activities set user_id = new_id from copied_users where user_id = old_id;
+    update activities set recorded_by = new_id from copied_users where recorded_by = old_id;
+    update audit_log set user_id = new_id, user_guid = new_guid from copied_users where user_id = old_id;
+    alter table activities enable trigger user;
+    alter table audit_log enable trigger user`);
+}
+
+async function requireSameVersion(source: Connection, target: Connection, slug: string): Promise<void> {
+  const version = async (client: Connection) =>
+    (await client.query<{ name: string }>('select max(name) as name from migrations')).rows[0]?.name;
+  if ((await version(source)) !== (await version(target)))
+    throw new OperatorError(`${slug} is not at the version of this build: migrate it first`);
+}

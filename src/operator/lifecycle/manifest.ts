@@ -1,0 +1,66 @@
+import { readFile } from 'node:fs/promises';
+import { z } from 'zod';
+import { isEmail } from '../../auth/email.ts';
+import { scopes } from '../../control/scopes.ts';
+import { lengths, text } from '../../http/fields.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { packNames } from './read-pack.ts';
+
+const email = text({ max: lengths.email }).refine(isEmail, 'must be an e-mail address');
+const name = text({ max: lengths.name });
+
+const user = z.strictObject({
+  email,
+  firstName: name.default('New'),
+  lastName: name.default('User'),
+  role: name.default('Member'),
+  scope: z.enum(scopes).default('Self'),
+  /** Name of one of the manifest's entities. */
+  entity: name.optional(),
+});
+
+const manifest = z.strictObject({
+  slug: z
+    .string()
+    .regex(
+      /^[a-z][a-z0-9-]{0,30}[a-z0-9]$/,
+      'must be 2 to 32 lower-case letters, digits and hyphens, beginning with a letter',
+    )
+    .refine(slug => !reserved.has(slug), 'is a reserved word'),
+  name,
+  appId: text({ max: lengths.code }).optional(),
+  features: z.array(text({ max: lengths.code })).default([]),
+  /** Without it, the server with the most room. */
+  server: name.optional(),
+  admin: z.strictObject({ email, firstName: name.default('First'), lastName: name.default('Administrator') }),
+  /** Packs of reference data that the tenant begins with. */
+  packs: z.array(z.enum(packNames, `must be one of ${packNames.join(', ')}`)).default([]),
+  users: z.array(user).default([]),
+  entities: z.array(z.strictObject({ name, entityType: z.enum(['supplier', 'customer']) })).default([]),
+});
+
+/** Slugs that would be confused with databases of PostgreSQL or of this service. */
+const reserved = new Set(['postgres', 'template0', 'template1', 'template', 'warm', 'tenant', 'control']);
+
+/** The description of a new tenant. It contains no secrets. */
+export type Manifest = z.output<typeof manifest>;
+
+/** Validates a manifest. @throws {OperatorError} that names every invalid field */
+export function checkManifest(value: unknown, source: string): Manifest {
+  const parsed = manifest.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const faults = parsed.error.issues.map(issue => `${issue.path.join('.') || 'the manifest'}: ${issue.message}`);
+  throw new OperatorError(`${source}: ${faults.join('; ')}`, { usage: true });
+}
+
+export async function readManifest(path: string): Promise<Manifest> {
+  const content = await readFile(path, 'utf8').catch(cause => {
+    throw new OperatorError(`${path} cannot be read`, { usage: true, cause });
+  });
+  try {
+    return checkManifest(JSON.parse(content), path);
+  } catch (error) {
+    if (error instanceof SyntaxError) throw new OperatorError(`${path} is not valid JSON`, { usage: true });
+    throw error;
+  }
+}

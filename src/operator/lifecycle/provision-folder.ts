@@ -1,0 +1,49 @@
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Passwords } from '../../auth/passwords.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { runConcurrently } from '../command/run-concurrently.ts';
+import { type Manifest, readManifest } from './manifest.ts';
+import { type Provisioned, provision } from './provision.ts';
+
+/** The result of one manifest: the tenant, or the error. */
+export interface ManifestOutcome {
+  file: string;
+  provisioned?: Provisioned;
+  error?: unknown;
+}
+
+/** More concurrent copies of the template would slow down the tenants of the server. */
+const concurrencyPerServer = 2;
+
+/**
+ * Provisions every manifest (`*.json`) of a folder, two at a time on each server. A manifest that fails does not stop
+ * the others, and existing tenants are not changed.
+ */
+export async function provisionFolder(
+  installation: Installation,
+  passwords: Passwords,
+  folder: string,
+  onOutcome: (outcome: ManifestOutcome) => void,
+): Promise<void> {
+  const files = (await readdir(folder)).filter(file => file.endsWith('.json')).sort();
+  if (files.length === 0) throw new OperatorError(`there is no manifest in ${folder}`, { usage: true });
+  const manifests: { file: string; manifest: Manifest }[] = [];
+  for (const file of files) {
+    await readManifest(join(folder, file)).then(
+      manifest => manifests.push({ file, manifest }),
+      error => onOutcome({ file, error }),
+    );
+  }
+  const provisionOne = async ({ file, manifest }: (typeof manifests)[number]): Promise<void> =>
+    provision(installation, passwords, manifest).then(
+      provisioned => onOutcome({ file, provisioned }),
+      error => onOutcome({ file, error }),
+    );
+  // A manifest without a server may be placed on any server. So these come first, within the limit of a single server.
+  const byServer = Map.groupBy(manifests, ({ manifest }) => manifest.server);
+  await runConcurrently(byServer.get(undefined) ?? [], concurrencyPerServer, provisionOne);
+  byServer.delete(undefined);
+  await Promise.all([...byServer.values()].map(group => runConcurrently(group, concurrencyPerServer, provisionOne)));
+}

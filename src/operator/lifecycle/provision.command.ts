@@ -1,0 +1,116 @@
+import { stat } from 'node:fs/promises';
+import type { Installation } from '../../installation.ts';
+import { explain, OperatorError } from '../../log/operator-error.ts';
+import { countText } from '../command/count-text.ts';
+import { defineOperation } from '../command/operation.ts';
+import type { Output } from '../command/operation-context.ts';
+import { option, optionalArgument, optionList, type Values } from '../command/operation-fields.ts';
+import { parseNames } from '../command/parse-names.ts';
+import { fieldsText } from '../command/text-table.ts';
+import { summarise } from '../tenants/read-tenants.ts';
+import type { Manifest } from './manifest.ts';
+import type { Provisioned } from './provision.ts';
+
+const fields = {
+  slug: optionalArgument('text', { description: 'short name, in lower case', neededUnless: 'file' }),
+  file: option('<manifest>', 'read everything from a manifest, such as tenants/demo.json, or from a folder of them'),
+  name: option('<name>', 'name of the company', { neededUnless: 'file' }),
+  appId: option('<id>', 'application identifier (default: the slug)'),
+  feature: optionList('<feature>', 'a feature to enable; may be repeated'),
+  server: option('<server>', 'PostgreSQL server to place it on (default: the one with the most room)', {
+    kind: 'server',
+  }),
+  adminEmail: option(
+    '<address>',
+    'e-mail address of the first administrator; the password is generated and shown only once',
+    { neededUnless: 'file' },
+  ),
+  packs: option('<names>', 'packs of reference data to begin with, separated by commas; list them: packs list', {
+    parse: parseNames,
+  }),
+};
+
+const provisionTenant = defineOperation({
+  name: 'provision',
+  description: 'make a tenant: its database, roles, signing key and first administrator',
+  fields,
+  examples: [
+    'provision acme --name "Acme Ltd" --admin-email admin@acme.test --packs countries,currencies',
+    'provision --file tenants/demo.json',
+  ],
+  access: 'installation',
+  effect: 'changes',
+  json: 'print one JSON document on stdout; for a folder, one line for each manifest',
+  async run(values, { installation, output, progress }) {
+    const { file, packs } = values;
+    if (file && packs)
+      throw new OperatorError('Write the packs into the manifest: "packs": ["countries"]', { usage: true });
+    if (file && (await isFolder(file))) return provisionManifests(installation, file, output);
+    const { createPasswords } = await import('../../auth/passwords.ts');
+    const { readManifest } = await import('./manifest.ts');
+    const { provision } = await import('./provision.ts');
+    const manifest = file ? await readManifest(file) : await manifestOf(values);
+    progress.step(`provisioning ${manifest.slug}`);
+    const provisioned = await provision(installation, createPasswords(), manifest);
+    if (!provisioned.created && !file) {
+      const { slug: taken, status } = provisioned.tenant;
+      throw new OperatorError(
+        `The tenant ${taken} exists already and is ${status}. Show it: npx backoffice show ${taken}`,
+      );
+    }
+    output.result(documentOf(provisioned), () => textOf(provisioned));
+    return true;
+  },
+});
+
+export const operations = [provisionTenant];
+
+/** Provisions every manifest of a folder. @returns false when one of them failed */
+async function provisionManifests(installation: Installation, folder: string, output: Output): Promise<boolean> {
+  const { createPasswords } = await import('../../auth/passwords.ts');
+  const { provisionFolder } = await import('./provision-folder.ts');
+  let failures = 0;
+  let total = 0;
+  await provisionFolder(installation, createPasswords(), folder, ({ file, provisioned, error }) => {
+    total++;
+    if (provisioned) {
+      output.part({ file, ...documentOf(provisioned) }, () => textOf(provisioned));
+    } else {
+      failures++;
+      const reason = explain(error);
+      output.part({ file, error: reason }, () => `${file}: ${reason}`);
+    }
+  });
+  output.text(() => `\n${countText(total, 'manifest')}, ${failures} failed.`);
+  return failures === 0;
+}
+
+function documentOf({ tenant, created, logins: [admin, ...users] }: Provisioned) {
+  return { ...summarise(tenant), created, ...(admin ? { admin } : {}), ...(users.length ? { users } : {}) };
+}
+
+function textOf({ tenant, created, logins }: Provisioned): string {
+  if (!created) return `${tenant.slug} exists already: nothing was changed.`;
+  return [
+    `Provisioned ${tenant.slug}. Passwords are shown only this once.\n`,
+    fieldsText(summarise(tenant)),
+    ...logins.map(({ email, password }) => fieldsText({ email, password })),
+  ].join('\n');
+}
+
+async function manifestOf(values: Values<typeof fields>): Promise<Manifest> {
+  const { slug, name, appId, feature, server, adminEmail, packs } = values;
+  if (!slug || !name || !adminEmail) {
+    throw new OperatorError('Give a slug, --name and --admin-email, or give --file', { usage: true });
+  }
+  const { checkManifest } = await import('./manifest.ts');
+  const admin = { email: adminEmail };
+  return checkManifest({ slug, name, appId, features: feature, server, admin, packs }, 'the arguments');
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return stat(path).then(
+    found => found.isDirectory(),
+    () => false, // reading the file reports the error
+  );
+}

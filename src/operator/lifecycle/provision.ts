@@ -1,0 +1,174 @@
+import { randomUUID } from 'node:crypto';
+import type { EntityManager } from '@mikro-orm/postgresql';
+import { normaliseEmail } from '../../auth/email.ts';
+import type { Passwords } from '../../auth/passwords.ts';
+import { type Server, Tenant } from '../../control/fleet-entities.ts';
+import { initialRoles } from '../../control/permissions.ts';
+import { owners } from '../../control/secret-box.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import { Role } from '../../control/user-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { lockKey, lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import type { FillTarget } from '../databases/fill-database.ts';
+import { runDatabases } from '../databases/run-databases.ts';
+import { lockTenant } from '../databases/with-tenant.ts';
+import { addSigningKey } from '../people/keys.ts';
+import { generatePassword, insertUser } from '../people/users.ts';
+import { requireNotPurging } from '../tenants/purging.ts';
+import { placeTenant } from '../tenants/servers.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { applyPacks } from './apply-packs.ts';
+import type { Manifest } from './manifest.ts';
+import { readPack } from './read-pack.ts';
+
+export interface Provisioned {
+  tenant: Tenant;
+  /** False when the tenant existed already; nothing was changed then. */
+  created: boolean;
+  /** The users that were added, the first administrator first. Their passwords are not stored anywhere. */
+  logins: { email: string; password: string }[];
+}
+
+interface FirstDatabase {
+  /** True: it sends no mail, and its legacy clients get no access. */
+  isIsolated?: boolean;
+  /** The last migration that its first database gets before it is filled; undefined: that of this build. */
+  version?: string | undefined;
+}
+
+/**
+ * Provisions a tenant: its row, roles and key; its login role and database (a warm one, or a copy of the template) with
+ * the data of the manifest; then lets it be served. The next run completes one that was killed at any point, with another
+ * database, and an incomplete tenant is never served. An existing tenant is not changed.
+ */
+export async function provision(
+  installation: Installation,
+  passwords: Passwords,
+  manifest: Manifest,
+  populate = (tenant: Tenant) => populateFrom(installation, passwords, manifest, tenant),
+  { isIsolated = false, version }: FirstDatabase = {},
+): Promise<Provisioned> {
+  const { controlUrl } = installation;
+  return withLock(controlUrl, lockSpaces.slug, lockKey(manifest.slug), async control => {
+    const em = installation.control.em.fork();
+    await requireNotPurging(installation, manifest.slug);
+    const found = await em.findOne(Tenant, { slug: manifest.slug }, { populate: ['server'] });
+    if (found && found.status !== 'provisioning') return { tenant: found, created: false, logins: [] };
+
+    const server = found?.server ?? (await placeTenant(installation, manifest.server));
+    const { id, guid, slug } = found ?? (await insertTenant(em, installation, manifest, { server, isIsolated }));
+    await lockTenant(control, id, slug);
+    await control.query(`update tenants set isolated = $1 where id = $2 and status = 'provisioning'`, [isIsolated, id]);
+    let logins: Provisioned['logins'] = [];
+    const fill = async ({ server, database: databaseName }: FillTarget): Promise<object> => {
+      const tenant = await findTenant(installation, slug);
+      logins = await populate(Object.assign(tenant, { server, databaseName }));
+      return {};
+    };
+    const placement = { server, origin: 'template', mayBeWarm: version === undefined, version, fill };
+    await runDatabases({ installation, control, tenant: { id, guid, slug } }, 'provision', { placement });
+    return { tenant: await findTenant(installation, slug), created: true, logins };
+  });
+}
+
+/**
+ * Adds the packs, entities and users of the manifest. Replaces the users that a killed run has added, because their
+ * passwords are lost. A user keeps the id, to which records of the tenant may refer.
+ */
+export async function populateFrom(
+  installation: Installation,
+  passwords: Passwords,
+  manifest: Manifest,
+  tenant: Tenant,
+): Promise<Provisioned['logins']> {
+  await addPacks(installation, tenant, manifest);
+  const entityIds = await makeEntities(installation, tenant, manifest);
+  const admin = { ...manifest.admin, role: 'Administrator', scope: 'All' as const, entity: undefined };
+  return installation.control.em.fork().transactional(async em => {
+    await lockProvisioning(em, tenant);
+    const earlier = await em.execute<{ id: string; email: string }[]>(
+      'delete from users where tenant_id = ? returning id, email',
+      [tenant.id],
+    );
+    const ids = new Map(earlier.map(({ id, email }) => [email, Number(id)]));
+    const logins: Provisioned['logins'] = [];
+    for (const { entity, ...person } of [admin, ...manifest.users]) {
+      const entityId = entity === undefined ? null : (entityIds.get(entity) ?? null);
+      const password = generatePassword();
+      const id = ids.get(normaliseEmail(person.email));
+      const { email } = await insertUser(em, passwords, { id, tenant, ...person, entityId, password });
+      logins.push({ email, password });
+    }
+    return logins;
+  });
+}
+
+/** Inserts the tenant's row with its roles and first signing key. Its database is not reserved yet. */
+async function insertTenant(
+  em: EntityManager,
+  { secrets }: Installation,
+  { slug, name, appId = slug, features }: Manifest,
+  { server, isIsolated }: { server: Server; isIsolated: boolean },
+): Promise<Tenant> {
+  return em.transactional(async tx => {
+    const guid = randomUUID();
+    const tenant = tx.create(Tenant, {
+      guid,
+      slug,
+      name,
+      appId,
+      features,
+      isIsolated,
+      server: tx.merge(server),
+      databaseName: noDatabase(guid),
+      roleName: noDatabase(guid),
+      rolePassword: secrets.seal('', owners.rolePassword(guid)),
+    });
+    await tx.flush();
+    for (const role of initialRoles) tx.create(Role, { tenant, ...role });
+    addSigningKey(tx, tenant, secrets);
+    await tx.flush();
+    return tenant;
+  });
+}
+
+/** Stands for the name of a database that is not reserved yet. */
+const noDatabase = (guid: string): string => `none of ${guid}`;
+
+/** Holds a tenant in its provisioning until the transaction ends. @throws {OperatorError} when it is served already */
+export async function lockProvisioning(em: EntityManager, { id, slug }: Tenant): Promise<void> {
+  const rows = await em.execute<object[]>(`select from tenants where id = ? and status = 'provisioning' for update`, [
+    id,
+  ]);
+  if (rows.length === 0) throw new OperatorError(`another run has provisioned ${slug} meanwhile: this one has stopped`);
+}
+
+/** Applies the packs of the manifest. */
+async function addPacks({ servers }: Installation, tenant: Tenant, { packs: names }: Manifest): Promise<void> {
+  if (names.length === 0) return;
+  const packs = await Promise.all(names.map(readPack));
+  const url = databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName);
+  await withConnection(url, client => applyPacks(client, packs));
+}
+
+/** Inserts the entities of the manifest, unless they exist. @returns their ids by name */
+async function makeEntities(
+  { servers }: Installation,
+  tenant: Tenant,
+  { entities }: Manifest,
+): Promise<Map<string, number>> {
+  if (entities.length === 0) return new Map();
+  return withConnection(databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), async client => {
+    for (const { name, entityType } of entities) {
+      await client.query(
+        `insert into entities (name, entity_type)
+         select $1, $2 where not exists (select from entities where name = $1)`,
+        [name, entityType],
+      );
+    }
+    const { rows } = await client.query<{ id: string; name: string }>('select id, name from entities');
+    return new Map(rows.map(row => [row.name, Number(row.id)]));
+  });
+}

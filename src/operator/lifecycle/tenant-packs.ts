@@ -1,0 +1,63 @@
+import { changeChannel, changeTopics } from '../../control/change-topics.ts';
+import type { Tenant } from '../../control/fleet-entities.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { migrationNames } from '../../postgres/migration-names.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { type AppliedPack, applyPacks } from './apply-packs.ts';
+import { type ComparedRow, comparePack } from './compare-pack.ts';
+import { type Pack, type PackName, readPack } from './read-pack.ts';
+
+/** Compares packs with the data of a tenant. @throws {OperatorError} when the tenant has no data to compare */
+export async function compareTenantPacks(
+  installation: Installation,
+  slug: string,
+  names: readonly PackName[],
+): Promise<{ pack: Pack; compared: ComparedRow[] }[]> {
+  const packs = await Promise.all(names.map(readPack));
+  const tenant = await findTenant(installation, slug);
+  await requireComparable(tenant);
+  return withConnection(urlOf(installation, tenant), async client => {
+    const result: { pack: Pack; compared: ComparedRow[] }[] = [];
+    for (const pack of packs) result.push({ pack, compared: await comparePack(client, pack) });
+    return result;
+  });
+}
+
+/**
+ * Adds what a tenant lacks of packs, and makes every process read the tenant's data again.
+ * @throws {OperatorError} when the tenant is deleted or not at the version of this build, or a table is full
+ */
+export async function applyTenantPacks(
+  installation: Installation,
+  slug: string,
+  names: readonly PackName[],
+): Promise<AppliedPack[]> {
+  const packs = await Promise.all(names.map(readPack));
+  const { id } = await findTenant(installation, slug);
+  return withLock(installation.controlUrl, lockSpaces.tenant, id, async control => {
+    const tenant = await findTenant(installation, slug);
+    await requireComparable(tenant);
+    if (tenant.status === 'deleted')
+      throw new OperatorError(`${slug} is deleted. Restore it first: npx backoffice restore ${slug}`);
+    const applied = await withConnection(urlOf(installation, tenant), client => applyPacks(client, packs));
+    await control.query('select pg_notify($1, $2)', [changeChannel, `${changeTopics.responses}:${tenant.guid}`]);
+    return applied;
+  });
+}
+
+async function requireComparable({ slug, status, schemaVersion }: Tenant): Promise<void> {
+  if (status === 'provisioning')
+    throw new OperatorError(`${slug} is not ready yet. Run its tenant provision command again`);
+  if (schemaVersion !== (await migrationNames('tenant')).at(-1))
+    throw new OperatorError(
+      `${slug} is not at the version of this build. Migrate it first: npx backoffice migrate ${slug}`,
+    );
+}
+
+function urlOf({ servers }: Installation, { server, databaseName }: Tenant): string {
+  return databaseUrl(servers.adminUrl(server), databaseName);
+}

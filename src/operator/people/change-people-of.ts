@@ -1,0 +1,53 @@
+import { transactControl } from '../../control/database.ts';
+import { hasManager } from '../../control/managers.ts';
+import { lockPeople } from '../../control/people-lock.ts';
+import { permissions } from '../../control/permissions.ts';
+import { Problem, type ProblemCode } from '../../errors.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import type { PeopleTransaction } from '../../people/change-people.ts';
+
+interface ChangeOptions<Result> {
+  /** Makes the change with every permission, by the rules that administrators of the tenant have too. */
+  change: (transaction: PeopleTransaction) => Promise<Result>;
+  /** What to say when a rule refuses the change. */
+  refusals?: Partial<Record<ProblemCode, string>>;
+  /** True if the change is only tried: it is undone. */
+  isDryRun?: boolean;
+}
+
+class DryRunEnded extends Error {}
+
+/**
+ * Changes users or roles of a tenant for an operator, in one transaction. Changes of the tenant's people follow one
+ * another, whoever makes them.
+ * @throws {OperatorError} when a rule refuses the change; when nobody could manage the people of the tenant any more
+ */
+export async function changePeopleOf<Result>(
+  { control }: Installation,
+  { id, slug }: { readonly id: number; readonly slug: string },
+  { change, refusals = {}, isDryRun = false }: ChangeOptions<Result>,
+): Promise<Result> {
+  let result: Result | undefined;
+  try {
+    return await transactControl(control, async query => {
+      await lockPeople(query, id);
+      const hadManager = await hasManager(query, id);
+      result = await change({ query, permissions: new Set(permissions) });
+      if (hadManager && !(await hasManager(query, id))) throw lastManager(slug);
+      if (isDryRun) throw new DryRunEnded();
+      return result;
+    });
+  } catch (error) {
+    if (error instanceof DryRunEnded) return result as Result;
+    const refusal = error instanceof Problem ? refusals[error.code] : undefined;
+    throw refusal === undefined ? error : new OperatorError(refusal);
+  }
+}
+
+function lastManager(slug: string): OperatorError {
+  return new OperatorError(
+    `Nobody could manage the users of ${slug} any more: nothing was changed. Add another user first: ` +
+      `npx backoffice user add ${slug} EMAIL --role Administrator --scope All`,
+  );
+}

@@ -1,0 +1,67 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { ApiClient, LegacyToken } from '../../control/client-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { findUser } from './users.ts';
+
+/**
+ * Adds an API client: a program that acts for a user with legacy tokens.
+ * @returns its id, and its secret, of which only a hash is stored
+ */
+export async function addClient(
+  installation: Installation,
+  slug: string,
+  email: string,
+  name: string,
+): Promise<{ id: string; secret: string }> {
+  const user = await findUser(installation, slug, email);
+  const id = `client-${randomBytes(8).toString('hex')}`;
+  const secret = randomBytes(32).toString('base64url');
+  const secretHash = createHash('sha256').update(secret).digest();
+  await installation.control.em
+    .fork()
+    .insert(ApiClient, { id, tenant: user.tenant.id, user: user.id, name, secretHash });
+  return { id, secret };
+}
+
+/** Returns the API clients of a tenant, oldest first, with how often their tokens were used. */
+export async function listClients(installation: Installation, slug: string) {
+  const tenant = await findTenant(installation, slug);
+  const em = installation.control.em.fork();
+  const clients = await em.find(
+    ApiClient,
+    { tenant: tenant.id },
+    { populate: ['user'], orderBy: { createdAt: 'asc' } },
+  );
+  const tokens = await em.find(LegacyToken, { tenant: tenant.id });
+  return clients.map(client => {
+    const clientTokens = tokens.filter(token => token.client.id === client.id);
+    const usedAt = clientTokens.flatMap(token => token.lastUsedAt?.toISOString() ?? []).sort();
+    return {
+      id: client.id,
+      name: client.name,
+      user: client.user.email,
+      state: client.revokedAt ? 'revoked' : 'active',
+      tokens: clientTokens.length,
+      uses: clientTokens.reduce((sum, token) => sum + token.uses, 0),
+      lastUsedAt: usedAt.at(-1) ?? null,
+    };
+  });
+}
+
+/**
+ * Revokes an API client: from then on it and every token that was issued to it are refused.
+ * @throws {OperatorError} when the tenant has no such client, or it is revoked already
+ */
+export async function revokeClient(installation: Installation, slug: string, id: string): Promise<void> {
+  const tenant = await findTenant(installation, slug);
+  const revoked = await installation.control.em
+    .fork()
+    .nativeUpdate(ApiClient, { id, tenant: tenant.id, revokedAt: null }, { revokedAt: new Date() });
+  if (revoked === 0) throw noSuchClient(slug, id);
+}
+
+export function noSuchClient(slug: string, id: string): OperatorError {
+  return new OperatorError(`${slug} has no active client ${id}. List its clients: npx backoffice client list ${slug}`);
+}

@@ -1,0 +1,74 @@
+import { unexpired } from '../../auth/sessions.ts';
+import { isUuid } from '../../http/uuid.ts';
+import type { Installation } from '../../installation.ts';
+import { listKeys, readTenant } from '../tenants/read-tenants.ts';
+import { listClients, noSuchClient } from './clients.ts';
+import { noSuchKey } from './keys.ts';
+import { noSuchSession } from './user-sessions.ts';
+import { findUser } from './users.ts';
+
+/** Which sessions are revoked: one, or all of a user. */
+export type RevokedSessions = { id: string } | { email: string };
+
+/** An open session. */
+interface OpenSession {
+  id: string;
+  email: string;
+}
+
+/**
+ * Returns the open sessions that a revocation would end, and changes nothing.
+ * @throws {OperatorError} when the tenant has no such session or user
+ */
+export async function planSessionRevocation(
+  installation: Installation,
+  slug: string,
+  which: RevokedSessions,
+): Promise<OpenSession[]> {
+  const { id: tenant } = await readTenant(installation, slug);
+  const open = (condition: string, value: string | number): Promise<OpenSession[]> =>
+    installation.statements.execute(
+      `select s.id, u.email from sessions s join users u on u.id = s.user_id
+        where s.tenant_id = ? and ${condition} and revoked_at is null
+          and exists (select from sessions where id = s.id and ${unexpired}) order by s.created_at desc`,
+      [tenant, value],
+    );
+  if ('email' in which) return open('user_id = ?', (await findUser(installation, slug, which.email)).id);
+  const found = isUuid(which.id.toLowerCase()) ? await open('s.id = ?::uuid', which.id) : [];
+  if (found.length === 0) throw noSuchSession(slug, which.id);
+  return found;
+}
+
+/** What becomes of a signing key. */
+interface KeyPlan {
+  kid: string;
+  status: string;
+  /** True if a new key is made that signs from then on. */
+  isReplaced: boolean;
+}
+
+/**
+ * Returns what a rotation, or the disabling of a key, would do, and changes nothing.
+ * @param kid of the key to disable; without it, the active key is rotated
+ * @throws {OperatorError} when the tenant has no such key
+ */
+export async function planKeyChange(installation: Installation, slug: string, kid?: string): Promise<KeyPlan> {
+  const keys = await listKeys(installation, slug);
+  const key = keys.find(each => (kid === undefined ? each.status === 'active' : each.kid === kid));
+  if (!key) throw noSuchKey(slug, kid ?? 'that is active');
+  return {
+    kid: key.kid,
+    status: kid === undefined ? 'retiring' : 'disabled',
+    isReplaced: key.status === 'active',
+  };
+}
+
+/**
+ * Returns the legacy client that a revocation would end, with its tokens, and changes nothing.
+ * @throws {OperatorError} when the tenant has no such client, or it is revoked already
+ */
+export async function planClientRevocation(installation: Installation, slug: string, id: string) {
+  const client = (await listClients(installation, slug)).find(each => each.id === id && each.state === 'active');
+  if (!client) throw noSuchClient(slug, id);
+  return client;
+}

@@ -1,0 +1,120 @@
+import { type Permission, permissions } from '../../control/permissions.ts';
+import { lengths, text } from '../../http/fields.ts';
+import type { Installation, InstallationAccess } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { createRole, deleteRole, findRole, ordered, replaceRole } from '../../people/role-records.ts';
+import { maxRoles } from '../../people/role-statements.ts';
+import type { Statements } from '../../postgres/statements.ts';
+import { readTenant } from '../tenants/read-tenants.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { changePeopleOf } from './change-people-of.ts';
+
+/** A role as the command line shows it. */
+export interface RoleSummary {
+  name: string;
+  /** How many users have it. */
+  users: number;
+  permissions: string[];
+}
+
+/** Returns the roles of a tenant, ordered by name. */
+export async function listRoles(
+  access: InstallationAccess & { readonly statements: Statements },
+  slug: string,
+): Promise<RoleSummary[]> {
+  const { id } = await readTenant(access, slug);
+  return access.statements.execute(
+    `select name, (select count(*)::int from users u where u.role_id = r.id) as users, permissions
+       from roles r where tenant_id = ? order by lower(name), id`,
+    [id],
+  );
+}
+
+/**
+ * Adds a role.
+ * @throws {OperatorError} when the tenant has a role of that name, in any letter case, or too many; when a permission is
+ *   unknown, or the name not acceptable
+ */
+export async function addRole(installation: Installation, slug: string, name: string, granted: string[]) {
+  requirePermissions(granted);
+  const parsed = text({ max: lengths.name }).safeParse(name);
+  if (!parsed.success)
+    throw new OperatorError(`The name of the role ${parsed.error.issues[0]?.message}`, { usage: true });
+  const fields = { Name: parsed.data, Permissions: granted };
+  const tenant = await findTenant(installation, slug);
+  await changePeopleOf(installation, tenant, {
+    change: transaction => createRole(transaction, tenant.id, fields),
+    refusals: {
+      duplicate: `${slug} has a role ${parsed.data} already`,
+      limit_reached: `${slug} has ${maxRoles} roles, and cannot have more`,
+    },
+  });
+  return { name: parsed.data, users: 0, permissions: ordered(granted) };
+}
+
+/**
+ * Adds permissions to a role, or removes them. All processes apply it within a second; what is added counts from the
+ * next token of a user on.
+ * @param isDryRun true to return the result, and to change nothing
+ * @returns the role, and which permissions it got or lost
+ * @throws {OperatorError} when there is no such role, or a permission is unknown; when nobody could manage the users of
+ *   the tenant any more
+ */
+export async function changePermissions(
+  installation: Installation,
+  { slug, role: name, permissions: named }: { slug: string; role: string; permissions: string[] },
+  change: 'grant' | 'revoke',
+  isDryRun = false,
+): Promise<{ role: RoleSummary; changed: string[] }> {
+  if (change === 'grant') requirePermissions(named);
+  const { users } = await requireRole(installation, slug, name);
+  const tenant = await findTenant(installation, slug);
+  return changePeopleOf(installation, tenant, {
+    change: async ({ query }) => {
+      const role = await findRole(query, tenant.id, name);
+      if (!role) throw noSuchRole(slug, name);
+      const changed = named.filter(permission => role.Permissions.includes(permission) === (change === 'revoke'));
+      const kept = role.Permissions.filter(permission => !changed.includes(permission));
+      const Permissions = change === 'grant' ? [...kept, ...changed] : kept;
+      await replaceRole(query, { ...role, Permissions });
+      return { role: { name, users, permissions: Permissions }, changed };
+    },
+    isDryRun,
+  });
+}
+
+/** @throws {OperatorError} when there is no such role, somebody has it, or every tenant needs it */
+export async function removeRole(installation: Installation, slug: string, name: string): Promise<void> {
+  const tenant = await findTenant(installation, slug);
+  await changePeopleOf(installation, tenant, {
+    change: async transaction => {
+      const role = await findRole(transaction.query, tenant.id, name);
+      if (!role) throw noSuchRole(slug, name);
+      await deleteRole(transaction, { tenantId: tenant.id, id: role.Id, ifMatch: undefined });
+    },
+    refusals: {
+      forbidden: `Every tenant has the role ${name}: it cannot be removed`,
+      in_use:
+        `Users of ${slug} have the role ${name}. Give them another: ` +
+        `npx backoffice user change ${slug} EMAIL --role ROLE`,
+    },
+  });
+}
+
+async function requireRole(installation: Installation, slug: string, name: string): Promise<RoleSummary> {
+  const role = (await listRoles(installation, slug)).find(each => each.name === name);
+  if (!role) throw noSuchRole(slug, name);
+  return role;
+}
+
+export function noSuchRole(slug: string, name: string): OperatorError {
+  return new OperatorError(`${slug} has no role ${name}. List its roles: npx backoffice role list ${slug}`);
+}
+
+function requirePermissions(names: string[]): asserts names is Permission[] {
+  const unknown = names.filter(name => !(permissions as readonly string[]).includes(name));
+  if (unknown.length > 0)
+    throw new OperatorError(`Unknown permission ${unknown.join(', ')}. The permissions are ${permissions.join(', ')}`, {
+      usage: true,
+    });
+}

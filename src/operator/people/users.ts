@@ -1,0 +1,136 @@
+import { randomInt } from 'node:crypto';
+import type { EntityManager } from '@mikro-orm/postgresql';
+import { isEmail, normaliseEmail } from '../../auth/email.ts';
+import { passwordError } from '../../auth/new-password.ts';
+import type { Passwords } from '../../auth/passwords.ts';
+import { revokeSessionsOf, setPasswordHash } from '../../auth/sessions.ts';
+import { setDisabled as setUserDisabled } from '../../auth/set-disabled.ts';
+import { transactControl } from '../../control/database.ts';
+import type { Tenant } from '../../control/fleet-entities.ts';
+import type { Scope } from '../../control/scopes.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import { Role, User } from '../../control/user-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import type { PeopleTransaction } from '../../people/change-people.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { noSuchUser } from '../tenants/read-tenants.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { changePeopleOf } from './change-people-of.ts';
+
+export interface NewUser {
+  /** The id of a deleted user that this one replaces. Default: a new id. */
+  id?: number | undefined;
+  tenant: Tenant;
+  email: string;
+  firstName: string;
+  lastName: string;
+  role: string;
+  scope: Scope;
+  entityId: number | null;
+  password: string;
+}
+
+/** @throws {OperatorError} when the tenant has no user with this address */
+export async function findUser(installation: Installation, slug: string, address: string): Promise<User> {
+  const tenant = await findTenant(installation, slug);
+  const email = normaliseEmail(address);
+  const user = await installation.control.em.fork().findOne(User, { tenant: tenant.id, email });
+  if (!user) throw noSuchUser(slug, email);
+  return user;
+}
+
+/**
+ * Adds a confirmed user to a tenant.
+ * @throws {OperatorError} when the role or the entity does not exist, the e-mail address is invalid or taken, or the
+ * password is not acceptable
+ */
+export async function addUser(installation: Installation, passwords: Passwords, user: NewUser): Promise<User> {
+  if (user.entityId !== null) await requireEntity(installation, user.tenant, user.entityId);
+  return insertUser(installation.control.em.fork(), passwords, user);
+}
+
+/** The same as `addUser` in the transaction of the caller, who guarantees that the entity exists. */
+export async function insertUser(
+  em: EntityManager,
+  passwords: Passwords,
+  { role: roleName, password, ...user }: NewUser,
+): Promise<User> {
+  const { slug, id: tenant } = user.tenant;
+  const email = normaliseEmail(user.email);
+  if (!isEmail(email)) throw new OperatorError(`${user.email} is not an e-mail address`, { usage: true });
+  const role = await em.findOne(Role, { tenant, name: roleName });
+  if (!role) throw new OperatorError(`${slug} has no role ${roleName}`);
+  const passwordHash = await passwords.hash(requireAcceptable(password));
+  // An error of the unique index instead would put the address into the log of the server.
+  const [added] = await em.execute<{ id: string }[]>(
+    `insert into users (id, tenant_id, role_id, email, password_hash, first_name, last_name, scope, entity_id, confirmed_at)
+      overriding system value
+      values (coalesce(?, nextval(pg_get_serial_sequence('users', 'id'))), ?, ?, ?, ?, ?, ?, ?, ?, now())
+      on conflict (tenant_id, email) do nothing returning id`,
+    [user.id ?? null, tenant, role.id, email, passwordHash, user.firstName, user.lastName, user.scope, user.entityId],
+  );
+  if (!added) throw new OperatorError(`${slug} has a user ${email} already`);
+  return em.findOneOrFail(User, { id: Number(added.id) });
+}
+
+/**
+ * Sets the password of a user and revokes all of the user's sessions, in one transaction.
+ * @throws {OperatorError} when there is no such user, or the password is not acceptable
+ */
+export async function setPassword(
+  installation: Installation,
+  passwords: Passwords,
+  slug: string,
+  email: string,
+  password: string,
+): Promise<User> {
+  const user = await findUser(installation, slug, email);
+  const passwordHash = await passwords.hash(requireAcceptable(password));
+  await transactControl(installation.control, async query => {
+    await setPasswordHash(query, user.id, passwordHash);
+    await revokeSessionsOf(query, user.id, 'password_changed');
+  });
+  return user;
+}
+
+/**
+ * Disables a user, which also revokes all of the user's sessions, or enables the user again. Either makes all links void
+ * that the user has received by mail.
+ * @throws {OperatorError} when there is no such user, or nobody else can manage the users of the tenant
+ */
+export async function setDisabled(
+  installation: Installation,
+  slug: string,
+  email: string,
+  disabled: boolean,
+  isDryRun = false,
+): Promise<User> {
+  const user = await findUser(installation, slug, email);
+  const change = ({ query }: PeopleTransaction) => setUserDisabled(query, user.id, disabled);
+  await changePeopleOf(installation, { id: user.tenant.id, slug }, { change, isDryRun });
+  return user;
+}
+
+/** @throws {OperatorError} unless the tenant has the business entity. `tenant.server` must be loaded */
+export async function requireEntity({ servers }: Installation, tenant: Tenant, id: number): Promise<void> {
+  await withConnection(databaseUrl(servers.adminUrl(tenant.server), tenant.databaseName), async client => {
+    const { rowCount } = await client.query('select from entities where id = $1', [id]);
+    if (!rowCount) throw new OperatorError(`${tenant.slug} has no entity ${id}`);
+  });
+}
+
+/** @returns the password unchanged @throws {OperatorError} when it is too short, too long or too common */
+function requireAcceptable(password: string): string {
+  const fault = passwordError(password);
+  if (fault) throw new OperatorError(`The password ${fault.message}`);
+  return password;
+}
+
+/** Letters and digits, without those that look alike. */
+const alphabet = 'abcdefghjkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789';
+
+/** Returns 20 random characters: 115 bits of entropy. */
+export function generatePassword(): string {
+  return Array.from({ length: 20 }, () => alphabet[randomInt(alphabet.length)]).join('');
+}

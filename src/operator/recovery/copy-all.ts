@@ -1,0 +1,23 @@
+import type pg from 'pg';
+import { OperatorError } from '../../log/operator-error.ts';
+import { inTransaction } from '../../postgres/in-transaction.ts';
+import { copyData } from '../databases/copy-data.ts';
+import { differingTables, readTableChecksums } from '../schema/table-checksums.ts';
+import { listDataTables } from '../schema/tenant-tables.ts';
+
+/**
+ * Copies all tables of a database in one transaction of the target, and compares them. Both connections have
+ * `canonicalTextSettings`, and that of the source is within a snapshot.
+ * @param except tables that are not copied
+ * @throws {OperatorError} when the copy differs from the original
+ */
+export async function copyAll(from: pg.Client, target: pg.Client, except: readonly string[]): Promise<void> {
+  await inTransaction(target, async () => {
+    await copyData(from, target, except);
+    const tables = await listDataTables(from, except);
+    const [expected, found] = [await readTableChecksums(from, tables), await readTableChecksums(target, tables)];
+    const different = differingTables(expected, found);
+    if (different.length > 0)
+      throw new OperatorError(`The copy differs from the original in these tables: ${different.join(', ')}`);
+  });
+}

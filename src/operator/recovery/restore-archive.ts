@@ -1,0 +1,90 @@
+import type { Tenant } from '../../control/fleet-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { shareConnection } from '../../postgres/shared-connection.ts';
+import { createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts';
+import { findArchives } from '../archives/find-archives.ts';
+import { ArchiveFault } from '../archives/format/archive-fault.ts';
+import { checkRows } from '../archives/format/read-archive.ts';
+import type { LedgerEntry } from '../archives/ledger.ts';
+import { loadArchive } from '../archives/load-archive.ts';
+import { openArchive } from '../archives/open-archive.ts';
+import type { BackupTarget } from '../archives/targets/backup-target.ts';
+import type { EarlierData } from '../databases/fill-database.ts';
+import { restoreCommand } from './restore-command.ts';
+
+export interface ArchiveOptions {
+  target: BackupTarget;
+  /** The id of the archive, or its beginning; `latest`, or undefined: the newest one. */
+  archive?: string | undefined;
+  /** The option of `restore` that says where the data goes, for the refusal of an archive: `--lost`, or nothing. */
+  destination: string;
+  /** Called at the beginning of each step, with its name. */
+  onStep?: (step: string) => void;
+}
+
+/**
+ * Runs `restore` on the data of an archive of a tenant. Every byte of the archive is checked before.
+ * @throws {OperatorError} that names the file and the tenant, when the archive is missing, was changed or cannot be
+ *   decrypted
+ */
+export async function restoreArchive<T>(
+  installation: Installation,
+  source: Tenant,
+  { target, archive: id, destination, onStep = () => {} }: ArchiveOptions,
+  restore: (data: EarlierData) => Promise<T>,
+): Promise<{ restored: T; archive: LedgerEntry }> {
+  const { archive, keyring } = await withConnection(installation.controlUrl, async client => {
+    const control = shareConnection(client);
+    const archives = await findArchives(control, target, source.slug);
+    const keys = createKeyring(await readKeys(control), installation.secrets);
+    return { archive: chooseArchive(archives, source.slug, id), keyring: keys };
+  });
+  return explainingFaults(archive, source.slug, restoreCommand(source.slug, destination), async () => {
+    onStep(`checking ${archive.file}`);
+    await openArchive(target, keyring, archive, checkRows);
+    onStep(`loading ${archive.file}`);
+    return { restored: await restore(archiveData(target, keyring, archive)), archive };
+  });
+}
+
+/** The data of an archive, as a restore writes it into a database. */
+export function archiveData(target: BackupTarget, keyring: Keyring, archive: LedgerEntry): EarlierData {
+  return {
+    description: `archive ${archive.id} of ${archive.snapshotAt.toISOString()}`,
+    schemaVersion: archive.schemaVersion ?? '',
+    fill: client => openArchive(target, keyring, archive, reader => loadArchive(client, reader)),
+  };
+}
+
+function chooseArchive(archives: readonly LedgerEntry[], slug: string, id: string | undefined): LedgerEntry {
+  const found =
+    id === undefined || id === 'latest' ? archives.slice(0, 1) : archives.filter(archive => archive.id.startsWith(id));
+  const [archive, ...others] = found;
+  if (archive && others.length === 0) return archive;
+  if (archive) throw new OperatorError(`Several archives begin with ${id}: give more of the id`, { usage: true });
+  throw new OperatorError(
+    archives.length === 0
+      ? `There is no archive of ${slug}. Make one: npx backoffice backup run ${slug}`
+      : `${slug} has no archive ${id}. List them: npx backoffice backup list ${slug}`,
+  );
+}
+
+async function explainingFaults<T>(
+  { file }: LedgerEntry,
+  slug: string,
+  next: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof ArchiveFault)) throw error;
+    throw new OperatorError(
+      `The archive ${file} of ${slug} cannot be restored: ${error.message}. Nothing was restored. ` +
+        `Restore another archive: ${next}`,
+      { cause: error },
+    );
+  }
+}

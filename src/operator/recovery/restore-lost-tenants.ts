@@ -1,0 +1,102 @@
+import { Server, Tenant } from '../../control/fleet-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { shareConnection } from '../../postgres/shared-connection.ts';
+import { createKeyring, type Keyring, readKeys } from '../archives/data-keys.ts';
+import { ArchiveFault } from '../archives/format/archive-fault.ts';
+import { type LedgerEntry, readNewest } from '../archives/ledger.ts';
+import type { BackupTarget } from '../archives/targets/backup-target.ts';
+import { type FleetObservers, runFleet, timed } from '../command/run-fleet.ts';
+import { restoreLost } from '../databases/restore-database.ts';
+import { noSuchServer } from '../tenants/read-servers.ts';
+import { archiveData } from './restore-archive.ts';
+import { restoreCommand } from './restore-command.ts';
+
+/** The result for one tenant whose database is missing. */
+export interface LostTenant {
+  slug: string;
+  state: 'restored' | 'failed';
+  file: string | null;
+  /** The time of the data, in ISO 8601. */
+  snapshotAt: string | null;
+  ms: number;
+  error: string | null;
+}
+
+interface Options {
+  concurrency: number;
+  /** Only tenants of the server with this name. */
+  server?: string | undefined;
+}
+
+/**
+ * Restores every tenant, or every tenant of a server, whose database its server does not have, from the newest archive:
+ * the login role, the database and the data. A tenant whose database exists stays as it is. A tenant that fails does not stop the others; the next
+ * run takes those that are left.
+ */
+export async function restoreLostTenants(
+  installation: Installation,
+  target: BackupTarget,
+  { concurrency, server }: Options,
+  observers: FleetObservers<LostTenant>,
+): Promise<LostTenant[]> {
+  const { archives, keyring } = await withConnection(installation.controlUrl, async client => {
+    const control = shareConnection(client);
+    const keys = createKeyring(await readKeys(control), installation.secrets);
+    return { archives: await readNewest(control, target.description), keyring: keys };
+  });
+  return runFleet(await findLost(installation, server), concurrency, observers, async tenant => {
+    const archive = archives.get(tenant.guid);
+    const { ms, error } = await timed(() => restore(installation, target, keyring, tenant, archive));
+    return {
+      slug: tenant.slug,
+      state: error === null ? 'restored' : 'failed',
+      file: archive?.file ?? null,
+      snapshotAt: archive?.snapshotAt.toISOString() ?? null,
+      ms,
+      error,
+    };
+  });
+}
+
+/** The tenants without a begun purge whose databases are missing. */
+async function findLost({ control, servers }: Installation, server: string | undefined): Promise<Tenant[]> {
+  const em = control.em.fork();
+  if (server !== undefined && (await em.count(Server, { name: server })) === 0) throw noSuchServer(server);
+  const purging = await em.execute<{ id: number }[]>('select id::float8 from tenants where purging_at is not null');
+  const tenants = await em.find(
+    Tenant,
+    {
+      status: { $ne: 'provisioning' },
+      id: { $nin: purging.map(({ id }) => id) },
+      ...(server !== undefined && { server: { name: server } }),
+    },
+    { populate: ['server'], orderBy: { slug: 'asc' } },
+  );
+  const existing = new Map<number, Set<string> | undefined>();
+  for (const server of new Set(tenants.map(tenant => tenant.server)))
+    existing.set(
+      server.id,
+      await withConnection(servers.adminUrl(server), async client => {
+        const { rows } = await client.query<{ name: string }>('select datname as name from pg_database');
+        return new Set(rows.map(({ name }) => name));
+      }).catch(() => undefined),
+    );
+  return tenants.filter(tenant => !existing.get(tenant.server.id)?.has(tenant.databaseName));
+}
+
+async function restore(
+  installation: Installation,
+  target: BackupTarget,
+  keyring: Keyring,
+  { slug }: Tenant,
+  archive: LedgerEntry | undefined,
+): Promise<void> {
+  if (!archive) throw new OperatorError('it has no archive');
+  await restoreLost(installation, slug, archiveData(target, keyring, archive)).catch(error => {
+    if (!(error instanceof ArchiveFault)) throw error;
+    const next = `Restore another archive: ${restoreCommand(slug, '--lost')}`;
+    throw new OperatorError(`${error.message}. ${next}`, { cause: error });
+  });
+}

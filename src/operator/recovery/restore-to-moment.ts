@@ -1,0 +1,102 @@
+import { Server, type Tenant } from '../../control/fleet-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import type { EarlierData } from '../databases/fill-database.ts';
+import { archiveUntilNow } from './archive-until-now.ts';
+import { parseMoment } from './parse-moment.ts';
+import { restoreRecovered } from './recovered-tenant.ts';
+import { listMoments, withRecoveryCommand } from './recovery-command.ts';
+
+export interface MomentOptions {
+  /** `RECOVERY_COMMAND` */
+  command: string | undefined;
+  /** The moment, as the operator wrote it, with a zone. */
+  at: string;
+  /** Called at the beginning of each step, with its name. */
+  onStep?: (step: string) => void;
+}
+
+/**
+ * Runs `restore` on the data that a tenant had at a moment: `RECOVERY_COMMAND` recovers its server of then to it. Every
+ * transaction that was committed by then is there, and no later one.
+ * @throws {OperatorError} with the reason of the command, when the moment cannot be had
+ */
+export async function restoreToMoment<T>(
+  installation: Installation,
+  source: Tenant,
+  { command, at, onStep = () => {} }: MomentOptions,
+  restore: (data: EarlierData) => Promise<T>,
+): Promise<T> {
+  const moment = parseMoment(at);
+  const program = requireCommand(command);
+  if (moment.date < source.createdAt)
+    throw new OperatorError(`${source.slug} did not exist then: it was made at ${source.createdAt.toISOString()}`);
+  const { server, database } = await placeAt(installation, source, at);
+  onStep(`archiving the write-ahead log of ${server.name}`);
+  await archiveUntilNow(installation.servers.adminUrl(server));
+  onStep(`recovering ${server.name} of ${at}`);
+  return withRecoveryCommand(program, [server.name, database, moment.text], url => {
+    const names = [database, `${server.prefix}_warm_${source.id}`]; // earlier builds renamed a warm database
+    return restoreRecovered(source, { url, names, at: moment.text, description: at, onStep }, restore);
+  });
+}
+
+interface Place {
+  server: Server;
+  database: string;
+}
+
+/** Returns where the database of a tenant was at a moment. */
+async function placeAt({ control, statements }: Installation, tenant: Tenant, at: string): Promise<Place> {
+  const [former] = await statements.execute<{ server: number; database: string }[]>(
+    `select server_id as server, database_name as database from tenant_databases
+      where tenant_id = ? and current_during @> ?::timestamptz`,
+    [tenant.id, at],
+  );
+  if (!former) return { server: tenant.server, database: tenant.databaseName };
+  const server = await control.em.fork().findOneOrFail(Server, { id: former.server });
+  return { server, database: former.database };
+}
+
+/** Moments of a server, from the first to the last one. */
+export interface MomentRange {
+  server: string;
+  from: string;
+  until: string;
+}
+
+/**
+ * Asks `RECOVERY_COMMAND` to which moments the servers that a tenant is on or was on can be recovered.
+ * @throws {OperatorError} with the reason of the command, when it knows none
+ */
+export async function readMoments(
+  { statements }: Installation,
+  { id }: Tenant,
+  command: string | undefined,
+): Promise<MomentRange[]> {
+  const program = requireCommand(command);
+  const servers = await statements.execute<{ name: string }[]>(
+    `select name from servers s
+      where exists (select from tenant_databases where tenant_id = ? and server_id = s.id
+                       and (state = 'current' or current_during <> '{}')) order by 1`,
+    [id],
+  );
+  const ranges: MomentRange[] = [];
+  for (const { name: server } of servers)
+    for (const line of await listMoments(program, server)) {
+      const [from = '', until = ''] = line.split(' ');
+      if (Number.isNaN(Date.parse(from)) || Number.isNaN(Date.parse(until)))
+        throw new OperatorError(`RECOVERY_COMMAND --list ${server} has printed a line that is not two times`);
+      ranges.push({ server, from, until });
+    }
+  return ranges;
+}
+
+function requireCommand(command: string | undefined): string {
+  if (command !== undefined) return command;
+  throw new OperatorError(
+    'RECOVERY_COMMAND is not set, so no server can be recovered to a moment. Set it to the path of a program that does, ' +
+      'such as one of deploy/recovery; or recover the server yourself, and give its URL: npx backoffice restore <slug> ' +
+      '--from < url-file',
+  );
+}

@@ -1,0 +1,143 @@
+import { OperatorError } from '../../log/operator-error.ts';
+import { defineOperation } from '../command/operation.ts';
+import type { Context } from '../command/operation-context.ts';
+import { argument, flag, option, optionalArgument, type Values } from '../command/operation-fields.ts';
+import { parsePositive } from '../command/parse-positive.ts';
+import { fieldsText } from '../command/text-table.ts';
+import { observeRun } from '../databases/move-results.ts';
+import { restoredOperations } from '../databases/restored-database.command.ts';
+import { summarise } from '../tenants/read-tenants.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { fromField, restoreData } from './restore-data.ts';
+
+const fields = {
+  slug: optionalArgument('slug', { neededUnless: 'lost' }),
+  archive: option('<id>', 'the archive to restore, or the beginning of its id; latest: the newest one'),
+  at: option('<time>', 'the moment to restore, with its zone, such as 2026-11-21T14:05:00Z; needs RECOVERY_COMMAND'),
+  from: fromField,
+  lost: flag('the server has lost the database of the tenant: restore it in a new one, and serve it'),
+  server: option('<name>', 'with --lost: every tenant of this server whose database is lost', { kind: 'server' }),
+  all: flag('with --lost: every tenant whose database is lost'),
+  concurrency: option('<n>', 'with --server or --all: tenants restored at the same time', {
+    parse: parsePositive,
+    default: 4,
+  }),
+};
+type RestoreFields = Values<typeof fields>;
+type OneTenant = RestoreFields & { slug: string };
+
+const restore = defineOperation({
+  name: 'restore',
+  description: 'bring a deleted tenant back into service, or restore earlier data of a tenant beside the present ones',
+  fields,
+  examples: [
+    'restore acme # undo delete: serve the tenant again',
+    'restore acme --archive latest # its newest archive, beside its present data',
+    'restore acme --archive 0b7e # an older archive: backup list acme',
+    'restore acme --at 2026-11-21T14:05:00Z # its data of that moment: restore moments acme',
+    'restore acme --from < url-file # its data on a recovered copy of its server: see the handbook',
+    'restore acme --lost # its database is lost: put its newest archive in place',
+    'restore --lost --server second # those of all tenants of a server that is new and empty',
+  ],
+  help: `The restored data lies in a database of the tenant that nobody uses. restore diff then shows what was added, changed
+and removed since, restore swap puts the restored data in place, and restore back undoes that. Who wants to look at it
+over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: databases drop acme <database>.`,
+  access: values => (isUndelete(values) ? 'statements' : 'installation'),
+  effect: 'changes',
+  isPatient: values => !values.lost && !isUndelete(values),
+  json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
+  async run(values, { installation, ...context }) {
+    const { slug } = values;
+    requireOneScope(values);
+    if (!('control' in installation)) {
+      if (slug === undefined) throw new OperatorError('Name a tenant', { usage: true });
+      return undelete(slug, { installation, ...context });
+    }
+    if (slug === undefined) {
+      const { restoreLostFleet } = await import('./restore-lost-fleet.ts');
+      return restoreLostFleet(values, { installation, ...context });
+    }
+    return values.lost
+      ? restoreLostOne({ ...values, slug }, { installation, ...context })
+      : restoreAside({ ...values, slug }, { installation, ...context });
+  },
+});
+
+/** @throws {OperatorError} unless the fields name a tenant, or the lost ones of a server or of all, and no data of one */
+function requireOneScope({ slug, at, archive, from, lost, server, all }: RestoreFields): void {
+  const isFleet = server !== undefined || all;
+  if (isFleet && !lost) throw new OperatorError('Give --server and --all together with --lost', { usage: true });
+  if (isFleet && slug !== undefined)
+    throw new OperatorError('Give either a tenant, or --server or --all', { usage: true });
+  if (isFleet && [at, archive, from].some(value => value !== undefined))
+    throw new OperatorError('Give --archive, --from and --at together with a tenant', { usage: true });
+}
+
+function isUndelete({ at, archive, from, lost }: RestoreFields): boolean {
+  return !lost && [at, archive, from].every(value => value === undefined);
+}
+
+async function undelete(slug: string, { installation, output }: Context<'statements'>): Promise<void> {
+  const { changeState } = await import('../tenants/transitions.ts');
+  const { findDatabase } = await import('../tenants/find-database.ts');
+  const { guid, status } = await changeState(installation, slug, 'restore');
+  const { server, exists } = await findDatabase(installation, guid);
+  if (exists === undefined)
+    output.warn(
+      `Server ${server} cannot be queried, so it is not known whether the database of ${slug} exists. ` +
+        'Check both: npx backoffice doctor',
+    );
+  output.result({ slug, guid, status, isDatabaseLost: exists === undefined ? null : !exists }, () =>
+    exists === false
+      ? `${slug} is ${status}, but it is not served: its database does not exist or is incomplete. ` +
+        `Restore it: npx backoffice restore ${slug} --lost`
+      : `${slug} is ${status}.`,
+  );
+}
+
+async function restoreAside({ slug, ...values }: OneTenant, context: Context<'installation'>) {
+  const { installation, output, progress } = context;
+  const { restoreBeside } = await import('../databases/restore-database.ts');
+  const source = await findTenant(installation, slug);
+  const { restored, ...facts } = await restoreData(installation, source, values, progress, data =>
+    restoreBeside(installation, slug, data, observeRun(context)),
+  );
+  const document = { slug, database: restored.database, server: restored.server.name, ...facts };
+  output.result(document, () =>
+    [fieldsText(document), '', `Compare it with the present data: npx backoffice restore diff ${slug}`].join('\n'),
+  );
+}
+
+async function restoreLostOne({ slug, ...values }: OneTenant, context: Context<'installation'>) {
+  const { installation, output, progress } = context;
+  const { requireLost, restoreLost } = await import('../databases/restore-database.ts');
+  const source = await findTenant(installation, slug);
+  await requireLost(installation, source);
+  const { restored: _, ...facts } = await restoreData(installation, source, values, progress, data =>
+    restoreLost(installation, slug, data, observeRun(context)),
+  );
+  const document = { ...summarise(await findTenant(installation, slug)), ...facts };
+  output.result(document, () => fieldsText(document));
+}
+
+const moments = defineOperation({
+  name: 'restore moments',
+  description: 'list the moments that the data of a tenant can be restored to, by RECOVERY_COMMAND',
+  fields: { slug: argument('slug') },
+  examples: ['restore moments acme'],
+  access: 'installation',
+  effect: 'reads',
+  isList: true,
+  async run({ slug }, { installation, output }) {
+    const { readConfig } = await import('../../config/config.ts');
+    const { readMoments } = await import('./restore-to-moment.ts');
+    const tenant = await findTenant(installation, slug);
+    output.list(await readMoments(installation, tenant, readConfig().recoveryCommand), {
+      row: range => range,
+      name: ({ server }) => server,
+      empty: `No moment of ${slug} can be restored.`,
+    });
+  },
+});
+
+export const operations = [restore, moments, ...restoredOperations];

@@ -1,0 +1,98 @@
+import { controlHead, controlVersion } from '../../control/control-version.ts';
+import { canServe, type SchemaVersion } from '../../control/schema-version.ts';
+import type { Installation } from '../../installation.ts';
+import { loadMigrations } from '../../postgres/migration-steps.ts';
+import { type RunningService, runningServices } from '../tenants/running-services.ts';
+import { lastOutcomeSql } from './migration-outcomes.ts';
+import type { RunRequest } from './migration-runs.ts';
+import { compatibleFrom, readSchemaSteps, versionOf } from './schema-steps.ts';
+import { tenantHead } from './tenant-head.ts';
+
+/** A running process of the service that can use a schema now and could not use it after a change. */
+export interface BlockingProcess extends RunningService {
+  /** The number of tenants that the process would stop serving; absent for a change of the control database. */
+  tenants?: number;
+}
+
+/** A change of the schema of some tenants, or of the control database. */
+interface SchemaChange {
+  before: SchemaVersion;
+  after: SchemaVersion;
+  /** The number of tenants that are at the version `before`. */
+  tenants: number;
+}
+
+/**
+ * Returns the running processes that can serve tenants of a run now, and could not serve them at head.
+ * @throws {OperatorError} when a migration cannot run over a fleet
+ */
+export async function processesBlockingRun(
+  installation: Installation,
+  { slugs, retryFailed = false }: Pick<RunRequest, 'slugs' | 'retryFailed'>,
+): Promise<BlockingProcess[]> {
+  const head = await tenantHead();
+  const after = { schemaVersion: head, compatibleFrom: compatibleFrom(await readSchemaSteps()) };
+  const only = slugs ? `{${slugs.join(',')}}` : null;
+  const versions = await installation.control.em.fork().execute<(SchemaVersion & { tenants: number })[]>(
+    `select schema_version as "schemaVersion", compatible_from as "compatibleFrom", count(*)::int as tenants
+       from tenants t
+      where status <> 'provisioning' and (?::text[] is null or slug = any (?::text[]))
+        and (not ?::boolean or ${lastOutcomeSql('t.id')} = 'failed')
+      group by 1, 2`,
+    [only, only, retryFailed],
+  );
+  // A run refuses a tenant of a later build, and does not change it.
+  const changed = versions.filter(({ schemaVersion }) => schemaVersion !== null && schemaVersion < head);
+  const changes = changed.map(({ tenants, ...before }) => ({ before, after, tenants }));
+  return blockingProcesses(await runningServices(installation, 'tenant'), changes);
+}
+
+/** Returns the running processes that can serve a tenant now, and could not serve it without its last migration. */
+export async function processesBlockingRollback(installation: Installation, slug: string): Promise<BlockingProcess[]> {
+  const [before] = await installation.control.em
+    .fork()
+    .execute<SchemaVersion[]>(
+      'select schema_version as "schemaVersion", compatible_from as "compatibleFrom" from tenants where slug = ?',
+      [slug],
+    );
+  if (!before) return [];
+  const steps = await readSchemaSteps();
+  const undone = steps.findIndex(({ name }) => name === before.schemaVersion);
+  const remaining = steps.slice(0, Math.max(0, undone));
+  const after = versionOf(
+    remaining.map(({ name }) => name),
+    steps,
+  );
+  return blockingProcesses(await runningServices(installation, 'tenant'), [{ before, after, tenants: 1 }]);
+}
+
+/**
+ * Returns the running processes that could start on the control database now, and could not start after its migration.
+ * They go on after it, but one that fails or is restarted does not come back.
+ */
+export async function processesBlockingControl(installation: Installation): Promise<BlockingProcess[]> {
+  const [version, head] = await Promise.all([controlVersion(installation.statements), controlHead()]);
+  if (version === undefined || version >= head) return [];
+  const migrations = await loadMigrations('control');
+  const applied = migrations.filter(({ name }) => name <= version);
+  const before = { schemaVersion: version, compatibleFrom: compatibleFrom(applied) };
+  const after = { schemaVersion: head, compatibleFrom: compatibleFrom(migrations) };
+  const processes = await runningServices(installation, 'control');
+  return processes.filter(process => isCutOff(process.head, before, after));
+}
+
+function blockingProcesses(processes: RunningService[], changes: SchemaChange[]): BlockingProcess[] {
+  return processes.flatMap(process => {
+    const lost = changes.filter(({ before, after }) => isCutOff(process.head, before, after));
+    return lost.length > 0 ? [{ ...process, tenants: lost.reduce((sum, { tenants }) => sum + tenants, 0) }] : [];
+  });
+}
+
+/**
+ * Returns true if a build can use a schema before a change and cannot afterwards. A build that does not register its
+ * last migration counts as one that can use the schema now; it goes on with compatible migrations only.
+ */
+function isCutOff(head: string | null, before: SchemaVersion, after: SchemaVersion): boolean {
+  if (head !== null) return canServe(head, before) && !canServe(head, after);
+  return before.schemaVersion !== null && !canServe(before.schemaVersion, after);
+}

@@ -1,0 +1,85 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
+import { databaseUrl } from '../../control/server-urls.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
+import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
+import { grantServicePrivileges } from './service-login.ts';
+
+/**
+ * Brings the control database to head. One process does so at a time.
+ * @returns the names of the migrations that ran
+ * @throws {OperatorError} when a migration refuses, with the reason
+ */
+export async function migrateControl(controlUrl: string): Promise<string[]> {
+  return withLock(controlUrl, lockSpaces.control, 0, async client => {
+    const applied = await runMigrations(controlUrl, await loadMigrations('control')).catch(explainRefusal);
+    await revokePublicRights(client);
+    await grantServicePrivileges(client);
+    return applied;
+  });
+}
+
+/** A migration that refuses raises this state, and says what is to do first: it changes nothing. */
+const refusedState = '55000';
+
+function explainRefusal(error: unknown): never {
+  const { routine } = error as { routine?: string };
+  if (sqlState(error) !== refusedState || routine !== 'exec_stmt_raise') throw error;
+  throw new OperatorError((error as Error).message, { cause: error });
+}
+
+/** The names of the functions that create or write a large object. */
+const largeObjectWriters = [
+  'lo_creat',
+  'lo_create',
+  'lo_from_bytea',
+  'lo_import',
+  'lo_put',
+  'lo_truncate',
+  'lo_truncate64',
+  'lowrite',
+];
+
+/**
+ * By default every login of the server, also that of a tenant, may connect, and could listen to the change feed. And
+ * every login that may connect can fill the disk with large objects. Only a superuser can revoke that: other logins
+ * skip it.
+ */
+async function revokePublicRights(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ name: string; superuser: boolean }>(
+    'select current_database() as name, rolsuper as superuser from pg_roles where rolname = current_user',
+  );
+  const [{ name, superuser } = { name: '', superuser: false }] = rows;
+  await client.query(`revoke all on database ${quoteIdentifier(name)} from public`);
+  if (!superuser) return;
+  const { rows: writers } = await client.query<{ name: string }>(
+    `select oid::regprocedure::text as name from pg_proc
+      where pronamespace = 'pg_catalog'::regnamespace and proname = any ($1)`,
+    [largeObjectWriters],
+  );
+  await client.query(`revoke execute on function ${writers.map(writer => writer.name).join(', ')} from public`);
+}
+
+/** Creates the control database, unless it exists. An existing one is found without a right on any other database. */
+export async function createControlDatabase(controlUrl: string): Promise<void> {
+  const isMissing = await withConnection(controlUrl, async () => false).catch(error => {
+    if (sqlState(error) !== '3D000') throw error;
+    return true;
+  });
+  if (!isMissing) return;
+  const name = decodeURIComponent(new URL(controlUrl).pathname.slice(1));
+  await withConnection(databaseUrl(controlUrl, 'postgres'), async client => {
+    const { rowCount } = await client.query('select from pg_database where datname = $1', [name]);
+    if (rowCount) return;
+    await client
+      .query(`create database ${quoteIdentifier(name)} template template0 encoding 'UTF8'`)
+      .catch(async error => {
+        if (!['42P04', '23505'].includes(sqlState(error) ?? '')) throw error; // another process has created it
+        await sleep(50);
+      });
+  });
+}

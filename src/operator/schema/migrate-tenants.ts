@@ -1,0 +1,126 @@
+import { Server, Tenant } from '../../control/fleet-entities.ts';
+import type { RunState } from '../../control/migration-run.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { withConnection, withConnectionPool } from '../../postgres/connection.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
+import { errorText } from '../command/error-text.ts';
+import type { FleetObservers } from '../command/run-fleet.ts';
+import type { Run } from './bring-to-head.ts';
+import { migrateConcurrently } from './migrate-concurrently.ts';
+import { migrateTenant } from './migrate-tenant.ts';
+import type { TenantResult } from './migration-outcomes.ts';
+import { beginRun, type Candidate, endRun, type RunRequest } from './migration-runs.ts';
+import { createOutcomeRecorder } from './outcome-recorder.ts';
+import { createSchemaComparison } from './schema-comparison.ts';
+import { readSchemaSteps } from './schema-steps.ts';
+import { headFingerprints } from './template-fingerprint.ts';
+import { tenantHead } from './tenant-head.ts';
+import { createTenantLocks } from './tenant-locks.ts';
+import { waitUntil } from './tenant-schema.ts';
+
+/** The result of a run for one tenant. */
+export interface TenantOutcome extends TenantResult {
+  slug: string;
+}
+
+export interface RunReport {
+  id: number;
+  state: RunState;
+  /** The outcomes of the tenants that were not at head already. */
+  outcomes: TenantOutcome[];
+  /** The number of tenants that were not begun, because the run was halted. */
+  skipped: number;
+}
+
+const defaultConcurrency = 4;
+/** Connections that write outcomes, beside the one that holds the locks. */
+const outcomeConnections = 4;
+
+/**
+ * Brings tenant databases to head and records the run in the control database. A tenant at head costs no connection; a
+ * tenant that fails does not affect the others. Two concurrent runs share the work: each tenant is locked in the
+ * control database while it is migrated, and a run retries the tenants that the other run works on after all others.
+ * @throws {OperatorError} when a requested tenant does not exist
+ */
+export async function migrateTenants(
+  installation: Installation,
+  request: RunRequest = {},
+  observers: FleetObservers<TenantOutcome> = {},
+): Promise<RunReport> {
+  await requireTenants(installation, request.slugs);
+  const head = await tenantHead();
+  const steps = await readSchemaSteps();
+  const fingerprints = await headFingerprints(installation);
+  const { controlUrl } = installation;
+  const servers = await installation.control.em.fork().findAll(Server);
+  /** @param client holds the locks of the run and of its tenants */
+  const work = (client: Queryable) =>
+    withConnectionPool(controlUrl, outcomeConnections, async controlPool => {
+      const concurrency = request.concurrency ?? defaultConcurrency;
+      const { id, candidates } = await beginRun(client, head, fingerprints, { ...request, concurrency });
+      const run: Run = {
+        ...{ id, installation, controlPool, steps, head, fingerprints },
+        locks: createTenantLocks(client),
+        outcomes: createOutcomeRecorder(controlPool, id, concurrency),
+        servers: new Map(servers.map(server => [server.id, server])),
+        comparisons: new Map(
+          servers.map(server => [
+            server.id,
+            createSchemaComparison(installation.control, server, fingerprints.get(server.id)),
+          ]),
+        ),
+        receivedAt: 0,
+        failures: 0,
+      };
+      try {
+        const report = await migrateCandidates(run, candidates, { ...request, concurrency }, observers);
+        await waitUntil(run.receivedAt);
+        await endRun(client, id, report.state, 'the run was halted before this tenant');
+        return report;
+      } catch (error) {
+        await endRun(client, id, 'failed', errorText(error)).catch(() => {});
+        throw error;
+      }
+    });
+  return withConnection(controlUrl, work, { pipeline: true });
+}
+
+/** Migrates the canaries, and then, unless one of them fails, the other tenants. */
+async function migrateCandidates(
+  run: Run,
+  candidates: Candidate[],
+  { concurrency, canary = 0, maxFailures = Number.POSITIVE_INFINITY }: RunRequest & { concurrency: number },
+  { onStart, onOutcome, signal }: FleetObservers<TenantOutcome>,
+): Promise<RunReport> {
+  const pending = candidates.filter(({ atHead }) => !atHead);
+  const outcomes: TenantOutcome[] = [];
+  const isHalted = () => signal?.aborted === true || run.failures >= maxFailures;
+  const migrate = (tenants: Candidate[]) =>
+    migrateConcurrently(tenants, concurrency, isHalted, async (candidate, connections) => {
+      const result = await migrateTenant(run, candidate, connections, isHalted);
+      if (result === 'busy' || result === 'halted') return false;
+      if (result) {
+        const outcome = { slug: candidate.slug, ...result };
+        outcomes.push(outcome);
+        onOutcome?.(outcome);
+      }
+      return true;
+    });
+  onStart?.(pending.length);
+  const rest = pending.slice(canary);
+  let skipped = await migrate(pending.slice(0, canary));
+  skipped += canary > 0 && run.failures > 0 ? rest.length : await migrate(rest);
+  const state = skipped > 0 ? 'halted' : run.failures > 0 ? 'failed' : 'succeeded';
+  return { id: run.id, state, outcomes, skipped };
+}
+
+/** @throws {OperatorError} that names the tenants that do not exist */
+async function requireTenants({ control }: Installation, slugs: string[] | undefined): Promise<void> {
+  if (!slugs) return;
+  const found = await control.em
+    .fork()
+    .find(Tenant, { slug: { $in: slugs }, status: { $ne: 'provisioning' } }, { fields: ['slug'] });
+  const unknown = slugs.filter(slug => !found.some(tenant => tenant.slug === slug));
+  if (unknown.length > 0) throw new OperatorError(`there is no tenant ${unknown.join(', ')}`);
+}

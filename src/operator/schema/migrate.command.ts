@@ -1,0 +1,79 @@
+import { OperatorError } from '../../log/operator-error.ts';
+import { hasFailed, observeOutcomes } from '../command/observe-outcomes.ts';
+import { defineOperation } from '../command/operation.ts';
+import { argumentList, flag, option, type Values } from '../command/operation-fields.ts';
+import { parsePositive } from '../command/parse-positive.ts';
+import { confirmBlocking, despiteRunning } from './confirm-blocking.ts';
+import { outcomeText, plansText, reportText } from './migrate-text.ts';
+import type { RunRequest } from './migration-runs.ts';
+
+const fields = {
+  slug: argumentList('slug', { description: 'only these tenants' }),
+  all: flag('every tenant'),
+  concurrency: option('<n>', 'tenants migrated at the same time on each server', { parse: parsePositive, default: 4 }),
+  canary: option('<n>', 'migrate n tenants first, and stop if one of them fails', { parse: parsePositive }),
+  maxFailures: option('<n>', 'start no further tenant after n failures', { parse: parsePositive }),
+  retryFailed: flag('only tenants whose last migration failed'),
+  despiteRunning,
+};
+
+const migrate = defineOperation({
+  name: 'migrate',
+  description: 'bring tenant databases to the version of this build',
+  fields,
+  examples: [
+    'migrate --all --dry-run # print what would run, and for which tenants',
+    'migrate --all --canary 2 # migrate two tenants first, and stop if one of them fails',
+    'migrate acme globex # only these tenants',
+    'migrate --retry-failed # migrate the failed tenants again',
+  ],
+  help: `Each tenant is migrated in one transaction, and its schema is compared with the template before the commit.
+Meanwhile requests for that tenant get 503 migration_pending, unless all its migrations are compatible with the
+running build; all other tenants are served. A tenant whose migration fails stays as it was, and the run continues
+with the others. A tenant that is already at the version of this build costs no connection.
+
+The run is refused while a running process serves a tenant that it could not serve afterwards: the process has an
+older build, and a migration is not compatible with it. A process that has sent no heartbeat for 10 s does not count.
+
+Run the command again after an interruption of any kind: it does what is left, and nothing twice. Two runs at the
+same time share the work. Ctrl-C starts no further tenant and waits for the running migrations.
+
+npx backoffice status shows what failed, and why.
+
+Exit code: 0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage.`,
+  access: 'installation',
+  effect: 'changes',
+  json: 'print one JSON line for each tenant on stdout (with --dry-run: one JSON document)',
+  dryRun: 'print the SQL that would run, and for which tenants; opens no tenant database',
+  interrupt: { text: 'the running migrations', isIdleBeforeCount: true },
+  async plan(values, { installation }) {
+    const request = requestOf(values);
+    const { processesBlockingRun } = await import('./blocking-processes.ts');
+    const { planRun } = await import('./dry-run.ts');
+    const blockedBy = await processesBlockingRun(installation, request);
+    const plan = { ...(await planRun(installation, request.slugs)), blockedBy };
+    return { document: plan, text: () => plansText(plan) };
+  },
+  async run(values, context) {
+    const { installation, output, progress } = context;
+    const request = requestOf(values);
+    const { processesBlockingRun } = await import('./blocking-processes.ts');
+    const { migrateTenants } = await import('./migrate-tenants.ts');
+    await confirmBlocking(await processesBlockingRun(installation, request), values.despiteRunning, context);
+    progress.step('reading the template');
+    // A visible progress replaces these lines, and the report lists the failures.
+    const isShown = (): boolean => !progress.isVisible;
+    const observers = observeOutcomes(context, { hasFailed, isShown, text: outcomeText });
+    const report = await migrateTenants(installation, request, observers);
+    output.text(() => reportText(report));
+    return report.state === 'succeeded';
+  },
+});
+
+export const operations = [migrate];
+
+function requestOf({ slug: slugs, all, despiteRunning: _, ...request }: Values<typeof fields>): RunRequest {
+  if (slugs.length === 0 && !all && !request.retryFailed)
+    throw new OperatorError('Name tenants, or give --all or --retry-failed', { usage: true });
+  return { ...request, slugs: all || slugs.length === 0 ? undefined : slugs };
+}

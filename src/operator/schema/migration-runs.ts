@@ -1,0 +1,107 @@
+import type { RunState } from '../../control/migration-run.ts';
+import { lockSpaces, releaseLock, tryLock } from '../../postgres/advisory-locks.ts';
+import type { Queryable } from '../../postgres/shared-connection.ts';
+import { operatorName } from '../command/operator-name.ts';
+import { lastOutcomeSql } from './migration-outcomes.ts';
+
+/** The options of a run. */
+export interface RunRequest {
+  /** Only these tenants; without it, all. */
+  slugs?: string[] | undefined;
+  /** Only the tenants that failed in the newest run that reached them. */
+  retryFailed?: boolean | undefined;
+  /** The number of tenants that are migrated at a time on each server. */
+  concurrency?: number | undefined;
+  /** The number of tenants that are migrated first. If one of them fails, the run is halted. */
+  canary?: number | undefined;
+  /** The number of failed tenants that halts the run. */
+  maxFailures?: number | undefined;
+}
+
+/** A tenant of a run, as it was when the run began. */
+export interface Candidate {
+  id: number;
+  slug: string;
+  serverId: number;
+  /** True if the control database has the version and the fingerprint of head for this tenant. */
+  atHead: boolean;
+}
+
+/**
+ * Begins a run: inserts its row, and an outcome row for each of its tenants, in one statement. The run counts as
+ * running while `client` is connected and holds the run's lock.
+ * @param fingerprints at head, by the id of the server
+ */
+export async function beginRun(
+  client: Queryable,
+  head: string,
+  fingerprints: Map<number, string>,
+  { slugs, retryFailed = false, concurrency, canary, maxFailures }: RunRequest,
+): Promise<{ id: number; candidates: Candidate[] }> {
+  await closeAbandonedRuns(client);
+  const { rows: runs } = await client.query<{ id: string }>(
+    `with run as (
+       insert into migration_runs (head, concurrency, canary, max_failures, requested_by)
+       values ($1, $2, $3, $4, $5) returning id
+     ), outcomes as (
+       insert into migration_outcomes (run_id, tenant_id, state, from_version, to_version, finished_at)
+       select run.id, t.id, case when done then 'current' else 'pending' end, schema_version,
+              case when done then schema_version end, case when done then now() end
+         from run, tenants t join json_each_text($6) f on f.key = t.server_id::text,
+              lateral (select coalesce(schema_version = $1 and schema_fingerprint = f.value, false) as done) d
+        where status <> 'provisioning' and ($7::text[] is null or slug = any ($7))
+          and (not $8 or ${lastOutcomeSql('t.id')} = 'failed')
+     ) select id, pg_advisory_lock(${lockSpaces.run}, id::int) from run`,
+    [
+      head,
+      concurrency,
+      canary,
+      maxFailures,
+      operatorName(),
+      JSON.stringify(Object.fromEntries(fingerprints)),
+      slugs,
+      retryFailed,
+    ],
+  );
+  const id = Number(runs[0]?.id);
+  const { rows } = await client.query<{ id: string; slug: string; serverId: number; atHead: boolean }>(
+    `select t.id, slug, server_id as "serverId", o.state = 'current' as "atHead"
+       from migration_outcomes o join tenants t on t.id = tenant_id where run_id = $1 order by slug`,
+    [id],
+  );
+  return { id, candidates: rows.map(row => ({ ...row, id: Number(row.id) })) };
+}
+
+/** Begins a run that rolls back one tenant. The run counts as running while `client` is connected. @returns its id */
+export async function beginRollback(client: Queryable, tenant: number, from: string, to: string): Promise<number> {
+  const { rows } = await client.query<{ id: string }>(
+    `with run as (
+       insert into migration_runs (head, concurrency, requested_by) values ($1, 1, $2) returning id
+     ), outcome as (
+       insert into migration_outcomes (run_id, tenant_id, from_version, to_version) select id, $3, $4, $1 from run
+     ) select id, pg_advisory_lock(${lockSpaces.run}, id::int) from run`,
+    [to, operatorName(), tenant, from],
+  );
+  return Number(rows[0]?.id);
+}
+
+/** Ends the runs whose process was killed. The next run migrates their unfinished tenants. */
+export async function closeAbandonedRuns(client: Queryable): Promise<void> {
+  const { rows } = await client.query<{ id: string }>(`select id from migration_runs where state = 'running'`);
+  for (const id of rows.map(row => Number(row.id))) {
+    if (!(await tryLock(client, lockSpaces.run, id))) continue;
+    await endRun(client, id, 'abandoned', 'the process of the run was ended');
+    await releaseLock(client, lockSpaces.run, id);
+  }
+}
+
+/** Ends a run. Its unfinished tenants become `skipped`, with `reason` as their error. */
+export async function endRun(client: Queryable, id: number, state: RunState, reason: string): Promise<void> {
+  await client.query(
+    `with run as (
+       update migration_runs set state = $2, finished_at = now() where id = $1 and state = 'running' returning id)
+     update migration_outcomes set state = 'skipped', error = $3, finished_at = now()
+      from run where run_id = run.id and migration_outcomes.state in ('pending', 'running')`,
+    [id, state, reason],
+  );
+}

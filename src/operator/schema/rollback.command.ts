@@ -1,0 +1,39 @@
+import { defineOperation } from '../command/operation.ts';
+import { argument } from '../command/operation-fields.ts';
+import { blockingText, confirmBlocking, despiteRunning } from './confirm-blocking.ts';
+
+const rollbackTenant = defineOperation({
+  name: 'rollback',
+  description: 'undo the last migration of one tenant; this build then responds to its requests with 503',
+  fields: { slug: argument('slug'), despiteRunning },
+  examples: ['rollback acme --reason "migration is wrong"'],
+  help: `Removes what the migration added, with its data. Then the previous build can serve the tenant, and this
+build responds with 503 migration_pending, so the command is refused while a process of this build runs.
+Bring the tenant back to head: npx backoffice migrate <slug>`,
+  access: 'installation',
+  effect: 'destroys',
+  async plan({ slug }, { installation }) {
+    const { processesBlockingRollback } = await import('./blocking-processes.ts');
+    const { findTenant } = await import('../tenants/tenants.ts');
+    const { schemaVersion: version } = await findTenant(installation, slug);
+    const blockedBy = await processesBlockingRollback(installation, slug);
+    const lines = [`${slug} would lose what ${version ?? 'its last migration'} added, and this build stop serving it.`];
+    if (blockedBy.length > 0) lines.push(`Refused: ${blockingText(blockedBy)}.`);
+    return {
+      document: { slug, undone: version, blockedBy, state: 'planned' },
+      text: () => lines.join('\n'),
+      confirm: { name: slug, consequence: 'loses what its last migration added, and this build stops serving it' },
+    };
+  },
+  async run({ slug, despiteRunning }, context) {
+    const { installation, output, progress } = context;
+    const { processesBlockingRollback } = await import('./blocking-processes.ts');
+    const { rollback } = await import('./rollback.ts');
+    await confirmBlocking(await processesBlockingRollback(installation, slug), despiteRunning, context);
+    progress.step(`rolling back ${slug}`);
+    const { from, to } = await rollback(installation, slug);
+    output.result({ slug, from, to }, () => `${slug}: ${from} → ${to}`);
+  },
+});
+
+export const operations = [rollbackTenant];

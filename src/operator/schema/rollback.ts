@@ -1,0 +1,69 @@
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
+import { shareConnection } from '../../postgres/shared-connection.ts';
+import { errorText } from '../command/error-text.ts';
+import { findTenant } from '../tenants/tenants.ts';
+import { beginRollback, endRun } from './migration-runs.ts';
+import { createOutcomeRecorder } from './outcome-recorder.ts';
+import { changeSchema, readSchemaState, readSchemaSteps, revertStep, versionOf } from './schema-steps.ts';
+import {
+  retryOnLockTimeout,
+  setSchemaVersion,
+  takeOutOfService,
+  waitUntil,
+  withTenantConnection,
+} from './tenant-schema.ts';
+import { becomeMember } from './tenant-sessions.ts';
+
+/**
+ * Undoes the last migration of one tenant in one transaction, and records that as a run. The tenant's requests get 503
+ * while its database changes, and from builds that need the migration until it is migrated again.
+ * @throws {OperatorError} when the migration cannot be undone; the tenant is then unchanged
+ */
+export async function rollback(installation: Installation, slug: string): Promise<{ from: string; to: string }> {
+  const steps = await readSchemaSteps();
+  const { id } = await findTenant(installation, slug);
+  return withLock(installation.controlUrl, lockSpaces.tenant, id, async client => {
+    const tenant = await findTenant(installation, slug);
+    if (!tenant.schemaVersion) {
+      // A killed rollback may have undone the migration already; another one would then undo the migration before it.
+      throw new OperatorError(`an earlier run on ${slug} was killed: migrate it first`);
+    }
+    return withTenantConnection(installation, tenant, async database => {
+      const state = await readSchemaState(database);
+      const { guid, applied } = state;
+      if (guid !== tenant.guid) throw new OperatorError(`the database of ${slug} belongs to another tenant`);
+      const [from, to] = [applied.at(-1), applied.at(-2)];
+      const step = steps.find(({ name }) => name === from);
+      if (!from || !to) throw new OperatorError(`${slug} has no migration that can be undone`);
+      if (!step?.down.length) throw new OperatorError(`this build does not know how to undo ${from}`);
+
+      const control = shareConnection(client);
+      const startedAt = performance.now();
+      const elapsed = () => Math.round(performance.now() - startedAt);
+      const run = await beginRollback(control, id, from, to);
+      const outcomes = createOutcomeRecorder(control, run, 1);
+      try {
+        await becomeMember(database, tenant.roleName); // the only step that can be refused comes first
+        const receivedAt = await takeOutOfService(control, database, tenant, run);
+        const change = () => revertStep(database, step);
+        const found = await retryOnLockTimeout(() => changeSchema(database, { role: tenant.roleName, state, change }));
+        if (found) throw new OperatorError('another process has changed its schema meanwhile');
+        await waitUntil(receivedAt);
+      } catch (error) {
+        const restored = await readSchemaState(database).catch(() => undefined);
+        if (restored) await setSchemaVersion(control, id, versionOf(restored.applied, steps));
+        const text = errorText(error);
+        await outcomes.record(id, { state: 'failed', from, to: from, ms: elapsed(), error: text });
+        await endRun(control, run, 'failed', text);
+        throw new OperatorError(`${slug} was not rolled back: ${text}`, { cause: error });
+      }
+      const { compatibleFrom } = versionOf(applied.slice(0, -1), steps);
+      const done = { state: 'migrated', from, to, ms: elapsed() } as const;
+      await outcomes.record(id, done, { version: to, compatibleFrom, fingerprint: undefined });
+      await endRun(control, run, 'succeeded', '');
+      return { from, to };
+    });
+  });
+}

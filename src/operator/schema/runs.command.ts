@@ -1,0 +1,73 @@
+import { defineOperation } from '../command/operation.ts';
+import { option, optionalArgument } from '../command/operation-fields.ts';
+import { parsePositive } from '../command/parse-positive.ts';
+import { fieldsText, tableText } from '../command/text-table.ts';
+import type { RunSummary } from './list-runs.ts';
+
+const run = optionalArgument<number>('run', { description: 'its number (default: the newest)', parse: parsePositive });
+
+const list = defineOperation({
+  name: 'runs list',
+  description: 'list the migration runs, the newest first',
+  fields: { limit: option('<n>', 'at most n runs', { parse: parsePositive, default: 20 }) },
+  examples: ['runs list --limit 5'],
+  access: 'statements',
+  effect: 'reads',
+  isList: true,
+  async run({ limit }, { installation, output }) {
+    const { listRuns } = await import('./list-runs.ts');
+    output.list(await listRuns(installation, limit), {
+      row: ({ outcomes, requestedBy, finishedAt, ...run }) => ({ ...run, outcomes: outcomesText(outcomes) }),
+      wide: ({ requestedBy, finishedAt }) => ({ by: requestedBy, finished: finishedAt }),
+      name: ({ id }) => id,
+      empty: 'There was no migration run.',
+    });
+  },
+});
+
+const show = defineOperation({
+  name: 'runs show',
+  description: 'show one migration run, and what it did with each tenant; those that failed first',
+  fields: { run },
+  examples: ['runs show # the newest run', 'runs show 12'],
+  access: 'statements',
+  effect: 'reads',
+  async run({ run: id }, { installation, output }) {
+    const { readRun, runOutcomes } = await import('./list-runs.ts');
+    const found = await readRun(installation, id);
+    const tenants = await runOutcomes(installation, found.id);
+    output.result({ ...found, tenants }, () => `${runText(found)}\n\n${tableText(tenants, 'It had no tenant.')}`);
+  },
+});
+
+const watch = defineOperation({
+  name: 'runs watch',
+  description: 'show a migration run every 2 seconds until it ends; exit code 1 if it has not succeeded',
+  fields: { run },
+  examples: ['runs watch'],
+  access: 'statements',
+  effect: 'reads',
+  json: 'print one JSON line on stdout every 2 seconds',
+  repeats: 'always',
+  async run({ run: id }, { installation, output }) {
+    const { readRun, runOutcomes } = await import('./list-runs.ts');
+    const found = await readRun(installation, id);
+    const failed = (await runOutcomes(installation, found.id)).filter(each => each.state === 'failed');
+    output.part({ ...found, failed }, () => `${runText(found)}\n\n${tableText(failed, 'No tenant failed.')}`);
+    return found.state === 'running' ? 'again' : found.state === 'succeeded';
+  },
+});
+
+export const operations = [list, show, watch];
+
+function runText({ outcomes, ...run }: RunSummary): string {
+  return fieldsText({ ...run, outcomes: outcomesText(outcomes) });
+}
+
+function outcomesText(outcomes: RunSummary['outcomes']): string {
+  return (
+    Object.entries(outcomes)
+      .map(([state, count]) => `${count} ${state}`)
+      .join(', ') || '–'
+  );
+}

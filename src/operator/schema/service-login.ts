@@ -1,0 +1,110 @@
+import type pg from 'pg';
+import type { ControlDatabase } from '../../control/database.ts';
+import { databaseUrl } from '../../control/server-urls.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
+import { quoteIdentifier, quoteLiteral } from '../../postgres/quote.ts';
+import { scramVerifier } from '../../postgres/scram.ts';
+
+/** The default of PostgreSQL, and the minimum that RFC 7677 §4 recommends. */
+const scramIterations = 4_096;
+const readAndWrite = 'select, insert, update, delete';
+
+/**
+ * The privileges of the service in the control database: what its requests need, and nothing that could give it further
+ * rights. It cannot change a tenant or an audit entry, nor read the URLs with which the command line creates databases.
+ * It may listen to the change feed, as every login that can connect. A table that is not here is out of reach of the
+ * service: its requests then get 503 `unavailable` (SQLSTATE 42501). Tests run the service with this login.
+ */
+const privileges: Record<string, string> = {
+  migrations: 'select',
+  installation: 'select',
+  servers: 'select (id, name, prefix, address, on_control_server, identity, capacity, created_at)',
+  tenants: 'select',
+  // for the metrics
+  migration_runs: 'select',
+  migration_outcomes: 'select (run_id, state)',
+  backup_runs: 'select (state, finished_at)',
+  archives: 'select (tenant_guid, state, proved_at, fault)',
+  signing_keys: 'select',
+  roles: 'select, insert, delete, update (name, permissions)',
+  users:
+    'select, insert, delete, ' +
+    'update (password_hash, first_name, last_name, role_id, scope, entity_id, invited_at, confirmed_at, disabled_at)',
+  audit_log: 'select', // written by triggers with the rights of the operator
+  idempotency_keys: readAndWrite,
+  sessions: readAndWrite,
+  login_networks: readAndWrite,
+  registrations: readAndWrite,
+  mail_tokens: readAndWrite,
+  legacy_tokens: readAndWrite,
+  processes: readAndWrite,
+  connection_servers: readAndWrite,
+  connection_grants: readAndWrite,
+  unfinished_imports: readAndWrite,
+  tenant_usage: readAndWrite,
+  usage_writers: readAndWrite,
+  usage_sampling: 'select, update',
+  tenant_fences: 'select',
+  fence_acknowledgements: 'select, insert',
+  // A request locks the row of its client, which needs the right to update one column.
+  api_clients: 'select, update (id)',
+};
+
+/** SQL for the name of the login. The name is cut to 50 bytes, so that the limit of 63 bytes never cuts the suffix. */
+const loginName = `(left(current_database(), 50) || '_service')::name`;
+
+/** SQL: true for a role of `pg_roles` that has rights of an operator. */
+const isOperator = '(rolsuper or rolcreaterole or rolcreatedb)';
+
+/** Returns whether the login of these connections has rights of an operator. */
+export async function isOperatorLogin(control: ControlDatabase): Promise<boolean> {
+  const [login] = await control.em.execute<{ operator: boolean }[]>(
+    `select ${isOperator} as operator from pg_roles where rolname = current_user`,
+  );
+  return login?.operator === true;
+}
+
+/**
+ * Creates the login of the service, or gives it a new password. The service has to be restarted with the new URL then.
+ * @param controlUrl URL of the control database with the login of the operator
+ * @returns the URL of the control database with the login of the service
+ * @throws {OperatorError} when a login of that name has rights of an operator
+ */
+export async function createServiceLogin(controlUrl: string, password: string): Promise<string> {
+  return withLock(controlUrl, lockSpaces.control, 0, async client => {
+    const { rows } = await client.query<{ name: string; exists: boolean; operator: boolean }>(
+      `select ${loginName} as name, rolname is not null as exists,
+              coalesce(${isOperator}, false) as operator
+         from (values (1)) as one left join pg_roles on rolname = ${loginName}`,
+    );
+    const [{ name: user, exists, operator } = { name: '', exists: false, operator: false }] = rows;
+    if (operator) throw new OperatorError(`The login ${user} exists and has rights of an operator: drop or rename it`);
+    // A new role has no other attributes. Only a superuser may name them, even to deny them.
+    const change = exists ? 'alter' : 'create';
+    const verifier = quoteLiteral(scramVerifier(password, scramIterations));
+    await client.query(`${change} role ${quoteIdentifier(user)} login password ${verifier}`);
+    await grantServicePrivileges(client);
+    const { pathname } = new URL(controlUrl);
+    return databaseUrl(controlUrl, decodeURIComponent(pathname.slice(1)), { user, password });
+  });
+}
+
+/** Gives the login of the service its privileges and no others; does nothing when there is no such login. */
+export async function grantServicePrivileges(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ role: string; database: string }>(
+    `select rolname as role, current_database() as database from pg_roles where rolname = ${loginName}`,
+  );
+  if (!rows[0]) return;
+  const role = quoteIdentifier(rows[0].role);
+  const grants = Object.entries(privileges).map(([table, rights]) => `grant ${rights} on ${table} to ${role}`);
+  await client.query(
+    [
+      'begin',
+      `grant connect on database ${quoteIdentifier(rows[0].database)} to ${role}`,
+      `revoke all on all tables in schema public from ${role}`,
+      ...grants,
+      'commit',
+    ].join(';\n'),
+  );
+}

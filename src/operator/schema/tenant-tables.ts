@@ -1,0 +1,71 @@
+import type pg from 'pg';
+import { OperatorError } from '../../log/operator-error.ts';
+import { quoteIdentifier } from '../../postgres/quote.ts';
+
+/** A table of a tenant database or of the control database. */
+export interface DataTable {
+  readonly name: string;
+  /** Its stored columns in their order. Generated columns are not among them. */
+  readonly columns: readonly string[];
+  /** The sequences of its identity and serial columns. */
+  readonly sequences: readonly { readonly column: string; readonly name: string }[];
+}
+
+/** Tables that describe the database itself: a copy of the data has its own. */
+export const identityTables = ['tenant_identity', 'migrations'] as const;
+
+/** Tables whose rows no role may change or delete. */
+export const appendOnlyTables: readonly string[] = ['audit_log', 'activities'];
+
+interface CatalogTable extends DataTable {
+  /** `r`: an ordinary table; `p`: a partitioned one; `m`: a materialized view; `f`: a foreign table. */
+  readonly kind: string;
+  /** The tables that it refers to. */
+  readonly references: readonly string[];
+}
+
+const catalogTables = `
+  select c.relname as name, c.relkind as kind,
+         array(select attname::text from pg_attribute
+                where attrelid = c.oid and attnum > 0 and not attisdropped and attgenerated = '' order by attnum) as columns,
+         array(select distinct f.relname::text from pg_constraint k join pg_class f on f.oid = k.confrelid
+                where k.conrelid = c.oid and k.contype = 'f' and f.oid <> c.oid) as references,
+         (select coalesce(json_agg(json_build_object('column', a.attname, 'name', s.relname) order by a.attnum), '[]')
+            from pg_depend d join pg_class s on s.oid = d.objid and s.relkind = 'S'
+            join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
+           where d.classid = 'pg_class'::regclass and d.refclassid = 'pg_class'::regclass and d.refobjid = c.oid
+             and d.deptype in ('a', 'i')) as sequences
+    from pg_class c
+   where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p', 'm', 'f')
+     and c.relname <> all ($1)
+   order by c.relname`;
+
+/**
+ * Returns the tables of the connected database. A table comes after the tables that it refers to.
+ * @param except names of tables that are left out
+ * @throws {OperatorError} when rows would be left out, because a table is partitioned or foreign or a materialized view
+ * @throws when foreign keys between different tables form a cycle
+ */
+export async function listDataTables(client: pg.ClientBase, except: readonly string[]): Promise<DataTable[]> {
+  const { rows } = await client.query<CatalogTable>(catalogTables, [except]);
+  const special = rows.find(({ kind }) => kind !== 'r');
+  if (special)
+    throw new OperatorError(
+      `${special.name} is not an ordinary table, and its rows cannot be copied: replace it by an ordinary table`,
+    );
+  const ordered: DataTable[] = [];
+  const waiting = [...rows];
+  while (waiting.length > 0) {
+    const free = waiting.findIndex(({ references }) => !waiting.some(table => references.includes(table.name)));
+    const [table] = free < 0 ? [] : waiting.splice(free, 1);
+    if (!table) throw new Error('the foreign keys of the tables form a cycle');
+    const { name, columns, sequences } = table;
+    ordered.push({ name, columns, sequences });
+  }
+  return ordered;
+}
+
+/** Returns a table with its stored columns, as `copy` takes it. */
+export function copyList({ name, columns }: Pick<DataTable, 'name' | 'columns'>): string {
+  return `${quoteIdentifier(name)} (${columns.map(quoteIdentifier).join(', ')})`;
+}

@@ -1,0 +1,153 @@
+import { OperatorError } from '../../log/operator-error.ts';
+import { defineOperation, type Plan } from '../command/operation.ts';
+import type { Context } from '../command/operation-context.ts';
+import { argument, option, requiredOption, secret } from '../command/operation-fields.ts';
+import { tableText } from '../command/text-table.ts';
+import { moveFields, moveInterrupt, moveJson, moveRequest, observeMove } from '../databases/move-results.ts';
+import { removeServerOperation } from './server-remove.command.ts';
+
+const add = defineOperation({
+  name: 'server add',
+  description:
+    'add a PostgreSQL server, or change its URL; the postgresql:// URL is read from stdin, because it holds a password',
+  fields: {
+    name: argument('text'),
+    capacity: option(
+      '<tenants>',
+      'maximum number of tenants that are placed there automatically; provision --server is not limited by it',
+      { parse: parseCapacity },
+    ),
+    url: secret('URL of the server'),
+  },
+  examples: ['server add second --capacity 500 < url-file'],
+  access: 'installation',
+  effect: 'changes',
+  async run({ name, capacity = null, url }, { installation, output }) {
+    const { addServer } = await import('../tenants/servers.ts');
+    const { unverifiedHost, unverifiedText } = await import('../../postgres/unverified-host.ts');
+    const wasThere = await addServer(installation, name, url.trim(), capacity);
+    const host = unverifiedHost(url.trim());
+    if (host !== undefined)
+      output.warn(
+        `${unverifiedText(host)}. Turn TLS on there, and add the server again with sslmode=verify-full in its URL: ` +
+          `npx backoffice server add ${name}`,
+      );
+    output.result({ name, capacity }, () =>
+      wasThere ? `Changed the URL of ${name}.` : `Added ${name}. Tenants can now be placed on it.`,
+    );
+  },
+});
+
+const list = defineOperation({
+  name: 'server list',
+  description: 'list the servers, with the tenants and the connections of each',
+  fields: {},
+  examples: ['server list', 'server list -o wide'],
+  access: 'statements',
+  effect: 'reads',
+  isList: true,
+  async run(_, { installation, output }) {
+    const { connectionsByServer } = await import('../tenants/processes.ts');
+    const { listServers } = await import('../tenants/read-servers.ts');
+    const connections = await connectionsByServer(installation);
+    const none = { held: 0, granted: 0, wanted: 0 };
+    const servers = (await listServers(installation)).map(server => ({
+      ...server,
+      ...(connections.get(server.name) ?? none),
+    }));
+    output.list(servers, {
+      row: ({ capacity, ...rest }) => ({ ...rest, capacity: capacity ?? 'no limit' }),
+      name: ({ name }) => name,
+      empty: 'There is no server.',
+    });
+  },
+});
+
+const set = defineOperation({
+  name: 'server set',
+  description: 'change the number of tenants that are placed on a server automatically',
+  fields: {
+    name: argument('server'),
+    capacity: requiredOption('<tenants>', 'maximum number of tenants, or none for no limit', {
+      parse: parseCapacityOrNone,
+    }),
+  },
+  examples: ['server set second --capacity 500', 'server set second --capacity none'],
+  access: 'statements',
+  effect: 'changes',
+  async run({ name, ...values }, { installation, output }) {
+    const { setCapacity } = await import('../tenants/read-servers.ts');
+    const capacity = values.capacity === 'none' ? null : values.capacity;
+    await setCapacity(installation, name, capacity);
+    output.result({ name, capacity }, () => `${name} takes ${capacity ?? 'any number of'} tenants.`);
+  },
+});
+
+const drain = defineOperation({
+  name: 'server drain',
+  description: 'move every tenant of a server to the others; goes on after failures',
+  fields: {
+    name: argument('server'),
+    to: option('<server>', 'move all of them to this server', { kind: 'server' }),
+    ...moveFields,
+  },
+  examples: ['server drain second --dry-run', 'server drain second', 'server drain second --to third'],
+  access: 'installation',
+  effect: 'changes',
+  json: moveJson,
+  interrupt: moveInterrupt,
+  async plan({ name, to }, { installation }) {
+    const { planDrain } = await import('./drain-server.ts');
+    const moves = await planDrain(installation, name, to);
+    return { document: moves, text: () => tableText(moves, `There is no tenant on ${name}.`) };
+  },
+  async run({ name, to, ...values }, context) {
+    const { installation, output } = context;
+    const { drainServer } = await import('./drain-server.ts');
+    const outcomes = await drainServer(
+      installation,
+      name,
+      { to, ...moveRequest(values) },
+      {
+        ...observeMove(context),
+        onOutcome: outcome => {
+          if (output.wantsDocuments) output.part(outcome, () => '');
+        },
+      },
+    );
+    output.text(() => tableText(outcomes, `There is no tenant on ${name}.`));
+    return outcomes.every(({ error }) => error === null);
+  },
+});
+
+const rebalance = defineOperation({
+  name: 'server rebalance',
+  description: 'plan moves that even out the servers by the size of their tenants, and change nothing',
+  fields: {},
+  examples: ['server rebalance'],
+  access: 'installation',
+  effect: 'reads',
+  dryRun: 'the default: only plans',
+  plan: (_, context) => planRebalance(context),
+  async run(_, context) {
+    const { document, text } = await planRebalance(context);
+    context.output.result(document, text);
+  },
+});
+
+export const operations = [add, list, set, removeServerOperation, drain, rebalance];
+
+async function planRebalance({ installation }: Context<'installation'>): Promise<Plan> {
+  const { planRebalanceOf } = await import('./drain-server.ts');
+  const moves = await planRebalanceOf(installation);
+  return { document: moves, text: () => tableText(moves, 'The servers are even: no move would help.') };
+}
+
+function parseCapacity(value: string): number {
+  if (!/^\d{1,9}$/.test(value)) throw new OperatorError('Give a whole number.');
+  return Number(value);
+}
+
+function parseCapacityOrNone(value: string): number | 'none' {
+  return value === 'none' ? value : parseCapacity(value);
+}

@@ -1,0 +1,45 @@
+import { defineOperation } from '../command/operation.ts';
+import { flag, option, optionalArgument } from '../command/operation-fields.ts';
+import { parsePositive } from '../command/parse-positive.ts';
+import { parseTime } from '../command/parse-time.ts';
+import type { ActionSummary } from './list-actions.ts';
+
+const logs = defineOperation({
+  name: 'logs',
+  description: 'list the changes that operators made with this command line: who, what, when and why; the newest first',
+  fields: {
+    slug: optionalArgument('slug', { description: 'only those of one tenant' }),
+    operator: option('<text>', 'only those of this login or host'),
+    command: option('<words>', 'only this command, such as "user add", or all that begin with its words'),
+    since: option('<time>', 'only later ones: 2026-11-22T14:00Z, or 90m, 12h, 7d ago', { parse: parseTime }),
+    all: flag('also commands that were refused, because they were wrong or not confirmed'),
+    limit: option('<n>', 'at most n changes', { parse: parsePositive, default: 50 }),
+  },
+  examples: ['logs acme', 'logs --command purge --since 30d -o wide'],
+  access: 'statements',
+  effect: 'reads',
+  isList: true,
+  async run(filter, { installation, output }) {
+    const { listActions } = await import('./list-actions.ts');
+    output.list(await listActions(installation, filter), {
+      row: rowOf,
+      wide: ({ id, operator, build, finishedAt, error }) => ({ id, operator, build, finished: finishedAt, error }),
+      name: ({ id }) => id,
+      empty: 'No operator changed anything.',
+    });
+  },
+});
+
+export const operations = [logs];
+
+function rowOf({ startedAt, operator, command, slug, arguments: values, state, reason }: ActionSummary): object {
+  const what = Object.entries(values).map(([name, value]) => `${name}=${[value].flat().join(',')}`);
+  return {
+    'time (UTC)': startedAt.slice(0, 16).replace('T', ' '),
+    who: operator.replace(/@.*/, ''),
+    command: [command, slug].filter(Boolean).join(' '),
+    state,
+    reason,
+    with: what.join(' ') || null,
+  };
+}

@@ -1,0 +1,39 @@
+import { defineOperation } from '../command/operation.ts';
+import type { ProcessSummary } from './processes.ts';
+
+const processes = defineOperation({
+  name: 'processes',
+  description: 'list the running processes and their connections to each server',
+  fields: {},
+  examples: ['processes', 'processes --watch'],
+  help: `Of the connections to each server, those that are held exist, granted ones may be opened, and wanted is how many the
+process had a use for in the last seconds. npx backoffice server list shows the sums of all processes.`,
+  access: 'statements',
+  effect: 'reads',
+  isList: true,
+  repeats: 'sometimes',
+  async run(_, { installation, output }) {
+    const { listProcesses } = await import('./processes.ts');
+    output.list(await listProcesses(installation), {
+      row: rowOf,
+      wide: ({ id, kind }) => ({ kind, id }),
+      name: ({ id }) => id,
+      empty: 'No process is running.',
+    });
+  },
+});
+
+export const operations = [processes];
+
+function rowOf({ host, pid, build, tenantHead, startedAt, heartbeatAge, servers }: ProcessSummary): object {
+  const connections = servers.map(({ server, held, granted, wanted }) => `${server} ${held}/${granted}/${wanted}`);
+  return {
+    host,
+    pid,
+    'held/granted/wanted': connections.join(', ') || null,
+    heartbeat: heartbeatAge === null ? null : `${heartbeatAge} s ago`,
+    build,
+    schema: tenantHead,
+    started: startedAt,
+  };
+}

@@ -1,0 +1,89 @@
+import { csvRow } from '../../http/csv.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { defineOperation } from '../command/operation.ts';
+import type { Output } from '../command/operation-context.ts';
+import { flag, option, optionalArgument } from '../command/operation-fields.ts';
+import { parseTime } from '../command/parse-time.ts';
+import { sizeText } from '../command/size-text.ts';
+import { periods, type TenantUsageSummary, type UsageGap } from './read-usage.ts';
+
+const maxWarnings = 5;
+const hourMs = 3_600_000;
+
+const usage = defineOperation({
+  name: 'usage',
+  description: 'show what tenants used: requests, writes, bytes sent, time and size of their databases',
+  fields: {
+    slug: optionalArgument('slug', { description: 'only one tenant' }),
+    from: option('<time>', 'from this hour on: 2026-11-22T14:00Z, or 12h, 7d ago (default: this month)', {
+      parse: parseTime,
+    }),
+    to: option('<time>', 'until before this hour (default: this hour included)', { parse: parseTime }),
+    by: option('<period>', 'sums (default: month, and of one tenant day)', { choices: periods }),
+    csv: flag('print CSV, with exact numbers'),
+  },
+  examples: [
+    'usage # all tenants, this month',
+    'usage acme --from 7d --by hour',
+    'usage --from 2026-10-01 --to 2026-11-01 --csv # a month, for invoices',
+  ],
+  help: `Hours, days and months are those of UTC, and are kept for 100 days. Requests are those of authenticated users and
+clients, refused ones with status 429 or 503 included. The newest requests are missing for up to 10 seconds.`,
+  access: 'statements',
+  effect: 'reads',
+  isList: true,
+  async run({ slug, csv, ...values }, { installation, output }) {
+    if (csv && output.wantsDocuments) throw new OperatorError('Give either --csv or --json', { usage: true });
+    const { readGaps, readUsage } = await import('./read-usage.ts');
+    const now = new Date();
+    const month = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth()));
+    const nextHour = new Date(now.getTime() + hourMs);
+    const { from = month.toISOString(), to = nextHour.toISOString() } = values;
+    const by = values.by ?? (slug === undefined ? 'month' : 'day');
+    const found = await readUsage(installation, { slug, from, to }, by);
+    warnOfGaps(await readGaps(installation, { slug, from, to }), output);
+    if (csv) return output.result(found, () => csvText(found));
+    return output.list(found, {
+      row: rowOf,
+      wide: ({ guid }) => ({ guid }),
+      name: ({ tenant }) => tenant,
+      empty: 'No tenant used anything in this time.',
+    });
+  },
+});
+
+export const operations = [usage];
+
+function rowOf(usage: TenantUsageSummary): object {
+  const { tenant, period, requests, refused, writes, responseBytes, databaseMs, databaseBytes } = usage;
+  return {
+    ...{ tenant, period, requests, refused, writes },
+    sent: sizeText(responseBytes),
+    'database time': `${(databaseMs / 1_000).toFixed(1)} s`,
+    'database size': databaseBytes === null ? null : sizeText(databaseBytes),
+  };
+}
+
+function csvText(usage: readonly TenantUsageSummary[]): string {
+  const heading = ['tenant', 'guid', 'period', 'requests', 'refused', 'writes', 'response_bytes', 'database_ms'];
+  const rows = usage.map(each => [
+    ...[each.tenant, each.guid, each.period, each.requests, each.refused, each.writes],
+    ...[each.responseBytes, each.databaseMs, each.databaseBytes],
+  ]);
+  return [[...heading, 'database_bytes'], ...rows].map(csvRow).join('').trimEnd();
+}
+
+function warnOfGaps(gaps: readonly UsageGap[], { warn }: Output): void {
+  for (const gap of gaps.slice(0, maxWarnings)) warn(gapText(gap));
+  if (gaps.length > maxWarnings) warn(`${gaps.length - maxWarnings} more processes have such a gap`);
+}
+
+function gapText({ host, pid, countedUntil, isRunning }: UsageGap): string {
+  const name = `Process ${pid} on ${host}`;
+  if (isRunning)
+    return `${name} could not store its usage after ${countedUntil}: it stays in memory until the control database accepts it`;
+  return (
+    `${name} ended without its last batch: its requests after ${countedUntil} are missing, those of at most 10 s ` +
+    'while it reached the control database'
+  );
+}

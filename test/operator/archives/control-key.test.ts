@@ -1,0 +1,133 @@
+import { randomBytes } from 'node:crypto';
+import { cp, readdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { expect } from 'chai';
+import pg from 'pg';
+import { readConfig } from '../../../src/config/config.ts';
+import { createKeyring } from '../../../src/operator/archives/data-keys.ts';
+import { readArchive } from '../../../src/operator/archives/format/read-archive.ts';
+import { readTargetKeys } from '../../../src/operator/archives/read-target-keys.ts';
+import { controlArchiveId } from '../../../src/operator/archives/recorded-archive.ts';
+import { runBackup } from '../../../src/operator/archives/run-backup.ts';
+import { openTarget } from '../../../src/operator/archives/targets/open-target.ts';
+import { startScript } from '../../support/command-line.ts';
+import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { eventually } from '../../support/eventually.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
+
+describe('the key of the archives of the control database', () => {
+  let server: DedicatedServer;
+  let folder: string;
+  let environment: Record<string, string>;
+
+  const run = (...args: string[]) => runCommand('scripts/tenant.ts', args, environment);
+  const succeed = async (...args: string[]): Promise<void> => {
+    const { code, stdout, stderr } = await run(...args);
+    expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
+  };
+  /** Runs SQL in a transaction of the control database that stays open while `work` runs. */
+  async function whileOpen<T>(text: string, work: () => Promise<T>): Promise<T> {
+    const holder = new pg.Client(environment.DATABASE_URL);
+    await holder.connect();
+    await holder.query(`begin; ${text}`);
+    return work().finally(() => holder.end());
+  }
+  /** Returns whether a statement with this text waits for a lock. */
+  const isWaiting = async (text: string): Promise<boolean> => {
+    const sessions = await server.sql<{ query: string }>(
+      `select query from pg_stat_activity where wait_event_type = 'Lock'`,
+    );
+    return sessions.some(({ query }) => query.includes(text));
+  };
+
+  before(async () => {
+    [server, folder] = await Promise.all([createDedicatedServer(), makeServerFolder('archives')]);
+    environment = { ...server.environment, BACKUP_TARGET: folder };
+    for (const slug of ['acme', 'globex', 'initech', 'umbrella']) await server.provision(slug);
+    await succeed('backup', 'init');
+    await succeed('backup', 'run', '--all');
+    for (const slug of ['globex', 'initech', 'umbrella']) await succeed('delete', slug, '--yes');
+  });
+  after(async () => {
+    await server.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('a purge that overlaps a run leaves no readable archive of the control database with its tenant', async () => {
+    const copies = await makeServerFolder('copies');
+    const copyArchives = () => cp(join(folder, 'control'), copies, { recursive: true });
+    await copyArchives();
+    await succeed('purge', 'globex', '--yes'); // the next run makes a new key
+    const { purging, running } = await whileOpen(
+      `select from users where tenant_id = (select id from tenants where slug = 'initech') for update`,
+      async () => {
+        const purging = startScript('scripts/tenant.ts', ['purge', 'initech', '--yes'], environment);
+        await eventually(() => isWaiting('delete from tenants'));
+        const running = startScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
+        await eventually(async () => running.process.exitCode !== null || (await isWaiting('insert into backup_keys')));
+        await copyArchives();
+        return { purging, running };
+      },
+    );
+    const purged = await purging.ended;
+    expect(purged.code, purged.stderr).to.equal(0);
+    const overlapped = await running.ended;
+    expect(overlapped.stdout, overlapped.stderr).to.include('(control database): archived');
+    await copyArchives();
+    await succeed('backup', 'run', '--all');
+    await copyArchives();
+    const keyring = createKeyring(
+      await readTargetKeys(openTarget(readConfig(environment).backup)),
+      server.installation.secrets,
+    );
+    const tenantsOf = async (file: string): Promise<number | string> =>
+      readArchive(
+        Readable.from([await readFile(join(copies, file))]),
+        { id: controlArchiveId(`control/${file}`) ?? '', tenant: null },
+        ({ key }) => keyring.find(null, key),
+        async ({ manifest }) => manifest.tables.find(({ name }) => name === 'tenants')?.rows ?? 0,
+      ).catch(error => error.kind);
+    const found = await Promise.all((await readdir(copies)).map(tenantsOf));
+    expect(found).to.have.length.greaterThan(2);
+    expect([...new Set(found)], 'tenants in the archives that can be read').to.have.members(['wrong_key', 2]);
+    await rm(copies, { recursive: true });
+  });
+
+  it('reseal is refused during a backup run, and no run goes on with the former master key', async () => {
+    await succeed('backup', 'run', '--all');
+    await succeed('purge', 'umbrella', '--yes'); // the next run makes a new key
+    const former = environment.MASTER_KEY ?? '';
+    const next = randomBytes(32).toString('base64');
+    const control = (command: string, keys: Record<string, string>) =>
+      runCommand('scripts/control.ts', [command], { ...environment, ...keys });
+    const reseal = () => control('reseal', { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former });
+    expect((await control('register-key', { MASTER_KEY_PREVIOUS: next })).code).to.equal(0);
+    const { running, refused } = await whileOpen('lock table archives in share row exclusive mode', async () => {
+      const running = startScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
+      await eventually(() => isWaiting('archives'));
+      return { running, refused: await reseal() };
+    });
+    const { code, stdout, stderr } = await running.ended;
+    expect([refused.code, refused.stderr]).to.deep.equal([
+      1,
+      'Another backup run is in progress: nothing was changed. Wait until it has ended.\n',
+    ]);
+    expect(code, stderr + stdout).to.equal(0);
+
+    const resealed = await reseal();
+    expect(resealed.code, resealed.stderr).to.equal(0);
+    // A run that has checked its master key before the change, and begins after it.
+    const { backup } = readConfig(environment);
+    const request = { slugs: undefined, concurrency: 1, keep: backup.keep };
+    const message = await runBackup(server.installation, openTarget(backup), request).then(
+      () => 'no error',
+      error => error.message,
+    );
+    expect(message).to.match(/^MASTER_KEY is not the master key of this control database/);
+    environment = { ...environment, MASTER_KEY: next };
+    await succeed('backup', 'run', '--all');
+    await succeed('backup', 'verify');
+  });
+});

@@ -1,0 +1,148 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { expect } from 'chai';
+import { catalogue, operationsOf } from '../../../src/operator/cli/catalogue.ts';
+import type { Operation } from '../../../src/operator/command/operation.ts';
+import type { Context } from '../../../src/operator/command/operation-context.ts';
+import { withDefaults } from '../../../src/operator/command/operation-fields.ts';
+import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { useWorld } from '../../support/world.ts';
+import { operationTable } from './operation-table.ts';
+
+/** Tables that change by themselves while the service runs, or while a command reads. */
+const volatile = [
+  ...['processes', 'connection_servers', 'connection_grants'],
+  ...['tenant_usage', 'usage_writers', 'usage_sampling'],
+];
+
+describe('operations', () => {
+  let all: Operation[];
+  const world = useWorld();
+  before(async () => {
+    all = (await Promise.all(catalogue.map(operationsOf))).flat();
+  });
+
+  const run = (...args: string[]) => runCommand('scripts/backoffice.ts', args, world.environment);
+  async function json<Document>(...args: string[]): Promise<Document> {
+    const { code, stdout, stderr } = await run(...args, '--json');
+    expect({ code, stderr }, args.join(' ')).to.deep.equal({ code: 0, stderr: '' });
+    return JSON.parse(stdout) as Document;
+  }
+
+  /** Returns a digest of each table of the control database, except for those that change by themselves. */
+  async function controlDigests(): Promise<object[]> {
+    const tables = await controlSql<{ name: string }>(
+      world,
+      `select quote_ident(relname) as name from pg_class
+        where relkind = 'r' and relnamespace = 'public'::regnamespace order by 1`,
+    );
+    const stable = tables.filter(({ name }) => !volatile.includes(name));
+    const digests = stable.map(
+      ({ name }) => `select '${name}' as table, md5(string_agg(t::text, ',' order by t::text)) as rows from ${name} t`,
+    );
+    return controlSql(world, digests.join(' union all '));
+  }
+
+  it('every operation has a plan if it destroys something, and a plan or a reason if it changes something', () => {
+    const described = all.map(({ name, effect, changingFields, plan }) => {
+      const changes = changingFields ? `, changes with ${changingFields.join(', ')}` : '';
+      const reason = effect === 'changes' && !plan ? ', no plan: ' : '';
+      return { name, text: `${effect}${changes}${plan ? ', with a plan' : reason}` };
+    });
+    expect(described.map(({ name }) => name)).to.have.members(Object.keys(operationTable));
+    for (const { name, text } of described)
+      if (text.endsWith(': ')) expect(operationTable[name], name).to.match(new RegExp(`^${text}\\S`));
+      else expect(operationTable[name], name).to.equal(text);
+    for (const { name, effect, plan } of all) if (effect === 'destroys') expect(plan, name).to.be.a('function');
+  });
+
+  it('the code of the operations uses neither the terminal nor the arguments of the process', async () => {
+    const folder = fileURLToPath(new URL('../../../src/operator/', import.meta.url));
+    const definitions = (await readdir(folder, { recursive: true })).filter(file => file.endsWith('.command.ts'));
+    expect(definitions.length).to.be.greaterThan(30);
+    for (const file of definitions) {
+      const code = await readFile(`${folder}${file}`, 'utf8');
+      expect(code, file).to.not.match(/process\.(argv|exit|on|stdin|stderr)|'commander'|\/cli\/|signals\.ts/);
+    }
+  });
+
+  it('an operation runs without a terminal, and returns its documents and its plan to the caller', async () => {
+    const suspend = all.find(({ name }) => name === 'suspend');
+    const documents: unknown[] = [];
+    const take = (document: unknown): void => void documents.push(document);
+    const context: Context = {
+      installation: world.installation,
+      output: { wantsDocuments: true, result: take, part: take, text: () => {}, list: take, warn: take },
+      progress: { isVisible: false, step: () => {}, start: () => {}, advance: () => {} },
+      signal: new AbortController().signal,
+      agree: async () => undefined,
+    };
+    const { slug, guid } = await world.provision('initech');
+    const values = withDefaults(suspend?.fields ?? {}, { slug });
+    const plan = await suspend?.plan?.(values, context);
+    expect(plan?.document).to.deep.equal({ slug, guid, from: 'active', to: 'suspended', state: 'planned' });
+    await suspend?.run(values, context);
+    expect(documents).to.deep.equal([{ slug, guid, status: 'suspended' }]);
+  });
+
+  it('--dry-run shows what would happen, and changes and records nothing in the control database', async () => {
+    const user = await addSampleUser(world, world.acme);
+    await world.login(world.acme, user);
+    const client = await json<{ id: string }>('client', 'add', 'acme', user.email, '--name', 'till');
+    const [key] = await json<{ kid: string }[]>('key', 'list', 'acme');
+    const gone = await world.provision('gone');
+    await run('delete', gone.slug, '--yes');
+    const before = await controlDigests();
+    const planned: [line: string, shown: object | RegExp][] = [
+      ['suspend acme', { from: 'active', to: 'suspended' }],
+      ['delete acme', { from: 'active', to: 'deleted' }],
+      ['purge gone', { slug: 'gone', guid: gone.guid, database: gone.database, users: 1, archives: 0 }],
+      ['key rotate acme', { kid: key?.kid, status: 'retiring', isReplaced: true }],
+      [`key disable acme ${key?.kid}`, { kid: key?.kid, status: 'disabled', isReplaced: true }],
+      [`client revoke acme ${client.id}`, { id: client.id, name: 'till', tokens: 0 }],
+      [`user remove acme ${user.email}`, { sessions: 1, clients: 1 }],
+      ['role revoke acme Member orders.read', { name: 'Member', revoke: ['orders.read'] }],
+      ['role grant acme Member orders.read', { name: 'Member', grant: [] }],
+      ['rollback acme --despite-running', { slug: 'acme' }],
+      ['edit acme --name Other', { state: 'planned' }],
+      ['control after-restore', { keys: 4, tokens: 0 }],
+    ];
+    for (const [line, shown] of planned)
+      expect(await json(...line.split(' '), '--dry-run'), line).to.deep.include({ state: 'planned', ...shown });
+    for (const line of [`session revoke acme --user ${user.email}`, `user disable acme ${user.email}`]) {
+      const { sessions } = await json<{ sessions: { email: string }[] }>(...line.split(' '), '--dry-run');
+      expect(
+        sessions.map(({ email }) => email),
+        line,
+      ).to.deep.equal([user.email]);
+    }
+    expect(await json('pool', 'drain', '--dry-run')).to.deep.equal([{ server: 'default', dropped: 0 }]);
+    for (const line of ['move settle', 'move abort acme', 'databases prune'])
+      expect(await json(...line.split(' '), '--dry-run'), line).to.deep.equal([]);
+    for (const name of ['--dry-run', '--plan']) expect(await json('server', 'rebalance', name), name).to.deep.equal([]);
+    expect(await controlDigests()).to.deep.equal(before);
+  });
+
+  it('--dry-run refuses what the operation would refuse', async () => {
+    const refused: [line: string, reason: RegExp][] = [
+      ['purge acme', /acme is active. Delete it first/],
+      ['suspend nobody', /There is no tenant nobody/],
+      ['key disable acme unknown', /acme has no key unknown/],
+      ['client revoke acme unknown', /acme has no active client unknown/],
+      ['session revoke acme unknown', /acme has no session unknown/],
+      ['databases drop acme another', /acme has no database another that can be dropped/],
+      ['move acme --back', /acme has no move that can be reversed/],
+      ['server drain default --to second', /There is no server second/],
+      [
+        'restore swap acme',
+        /Nothing is restored beside acme\..*: npx backoffice backup list acme; npx backoffice restore acme --archive <id>\n/,
+      ],
+    ];
+    for (const [line, reason] of refused) {
+      const { code, stderr } = await run(...line.split(' '), '--dry-run');
+      expect(code, line).to.equal(1);
+      expect(stderr, line).to.match(reason);
+    }
+  });
+});

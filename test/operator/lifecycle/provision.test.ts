@@ -1,0 +1,241 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { expect } from 'chai';
+import { provisionDemoTenant } from '../../../src/operator/lifecycle/demo-records.ts';
+import { checkManifest, readManifest } from '../../../src/operator/lifecycle/manifest.ts';
+import { readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
+import { tenantGroup } from '../../../src/operator/schema/template.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { migrationNames } from '../../../src/postgres/migration-names.ts';
+import { Client } from '../../support/client.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { postgresUrl, server } from '../../support/test-server.ts';
+import { sql, useWorld } from '../../support/world.ts';
+import { argumentsOf, at, killMoments, provisionChecks } from './provision-checks.ts';
+
+describe('provision of tenants', () => {
+  const world = useWorld();
+  let folder: string;
+
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'backoffice-manifests-'));
+  });
+  after(async () => {
+    await rm(folder, { recursive: true });
+  });
+
+  const {
+    runProvision,
+    startProvision,
+    provision,
+    expectServed,
+    expectComplete,
+    expectCompleted,
+    stopAt,
+    tenantsOf,
+    listServer,
+  } = provisionChecks(() => world);
+
+  it('provision prints one document, whose administrator can log in and read three statuses', async () => {
+    const document = await provision(...argumentsOf('vandelay'), '--app-id', 'vandelay-app');
+    expect(Object.keys(document)).to.deep.equal([
+      'id',
+      'guid',
+      'slug',
+      'name',
+      'appId',
+      'database',
+      'server',
+      'status',
+      'isolated',
+      'schemaVersion',
+      'createdAt',
+      'created',
+      'admin',
+    ]);
+    expect(document).to.include({
+      slug: 'vandelay',
+      name: 'vandelay Ltd',
+      appId: 'vandelay-app',
+      server: 'default',
+      status: 'active',
+      schemaVersion: (await migrationNames('tenant')).at(-1),
+      created: true,
+    });
+    expect(Object.keys(document.admin ?? {})).to.deep.equal(['email', 'password']);
+    expect(document.admin?.password).to.have.length.at.least(16);
+    await expectServed(document);
+    await expectComplete('vandelay');
+  });
+
+  it('provision of an existing slug fails and changes nothing', async () => {
+    const before = await tenantsOf('acme');
+    const { code, stdout, stderr } = await runProvision('acme', '--name', 'Other', '--admin-email', 'other@acme.test');
+    expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
+    expect(stderr).to.match(/acme/);
+    expect(await tenantsOf('acme')).to.deep.equal(before);
+    await world.login(world.acme);
+  });
+
+  it('a second provision with the same manifest changes nothing', async () => {
+    const file = join(folder, 'hooli.json');
+    await writeFile(
+      file,
+      JSON.stringify({
+        slug: 'hooli',
+        name: 'Hooli',
+        features: ['legacyTokens'],
+        admin: { email: 'Gavin@Hooli.test', firstName: 'Gavin', lastName: 'B' },
+        users: [{ email: 'bighead@hooli.test', entity: 'Endframe' }],
+        entities: [
+          { name: 'Endframe', entityType: 'supplier' },
+          { name: 'Raviga', entityType: 'customer' },
+        ],
+      }),
+    );
+    const first = await provision('--file', file);
+    expect(first).to.deep.include({ created: true, appId: 'hooli' });
+    expect(first.admin?.email).to.equal('gavin@hooli.test');
+    expect(first.users?.map(({ email }) => email)).to.deep.equal(['bighead@hooli.test']);
+    await expectServed(first);
+    const user = await world.anonymous.post('/api/v1/auth/login', first.users?.[0], { 'X-Tenant': first.guid });
+    expect(user.body.entityType).to.equal('supplier');
+    const { body } = await new Client(world.url, user.body).get('/api/v1/auth/me');
+    expect(body).to.include({ tenantName: 'Hooli', scope: 'Self', role: 'Member' });
+    expect(body.features).to.deep.equal(['legacyTokens']);
+
+    const second = await provision('--file', file);
+    const { admin: _, users: __, ...unchanged } = first;
+    expect(second).to.deep.equal({ ...unchanged, created: false });
+    const entities = await sql<{ name: string }>(at(first), 'select name from entities order by name');
+    expect(entities.map(({ name }) => name)).to.deep.equal(['Endframe', 'Raviga']);
+    const text = await runCommand('scripts/tenant.ts', ['provision', '--file', file], world.environment);
+    expect([text.code, text.stdout]).to.deep.equal([0, 'hooli exists already: nothing was changed.\n']);
+  });
+
+  it('provision with an invalid slug or manifest fails with exit code 2 and creates nothing', async () => {
+    const before = await world.control.em.fork().execute('select id from tenants');
+    const nothing = { databases: [], roles: [] };
+    expect(await listServer('initrode')).to.deep.equal(nothing);
+
+    const slugs = [
+      'a',
+      'Acme',
+      '1st',
+      `a"b`,
+      `a'b`,
+      'a`b',
+      'a/b',
+      '..',
+      '../acme',
+      'a b',
+      'a_b',
+      'a;drop',
+      'ümlaut',
+      'a-',
+    ];
+    slugs.push('x'.repeat(33), 'x'.repeat(100), 'a\nb', 'acme\n', ' acme', 'postgres', 'template0', 'template1', '');
+    for (const slug of slugs)
+      expect(() => checkManifest({ slug, name: 'x', admin: { email: 'a@b.test' } }, 'it'), slug).to.throw(/slug/);
+    const faulty = [
+      '{"slug":"initrode"}',
+      '{"slug":"initrode","name":"x","admin":{"email":"a@b.test","password":"in the file"}}',
+      '{"slug":"../acme","name":"x","admin":{"email":"a@b.test"}}',
+      '{',
+    ];
+    const files = faulty.map((_, index) => join(folder, `faulty-${index}.json`));
+    await Promise.all(files.map((file, index) => writeFile(file, faulty[index] ?? '')));
+    const attempts = [
+      ...[`a"; drop database "${world.acme.database}`, 'ACME'].map(slug => [
+        ...argumentsOf('initrode').slice(1),
+        '--',
+        slug,
+      ]),
+      ...files.map(file => ['--file', file]),
+    ];
+    await Promise.all(
+      attempts.map(async args => {
+        const { code, stdout, stderr } = await runCommand(
+          'scripts/tenant.ts',
+          ['provision', ...args],
+          world.environment,
+        );
+        expect({ code, stdout }, args.join(' ')).to.deep.equal({ code: 2, stdout: '' });
+        expect(stderr.trim(), args.join(' ')).to.match(/\S/).and.not.include('\n').and.not.include('in the file');
+      }),
+    );
+    expect(await world.control.em.fork().execute('select id from tenants')).to.deep.equal(before);
+    expect(await listServer('initrode')).to.deep.equal(nothing);
+  });
+
+  it('of two concurrent provisions of one slug, one creates the tenant and the other fails', async () => {
+    const both = await Promise.all([
+      startProvision(...argumentsOf('contested')),
+      startProvision(...argumentsOf('contested')),
+    ]);
+    expect(both.map(({ code }) => code).sort()).to.deep.equal([0, 1]);
+    const created = both.find(({ code }) => code === 0);
+    await expectServed(JSON.parse(created?.stdout ?? ''));
+    await expectComplete('contested');
+  });
+
+  it('a killed provision whose database is half dropped is completed with another one, and leaves nothing', async () => {
+    // A run that is killed before it adds its users leaves the row and the database.
+    const stopped = await stopAt(
+      'halved',
+      'lock table users in exclusive mode',
+      /(insert into|delete from) "?users"?/i,
+    );
+    await withConnection(postgresUrl(), client =>
+      client.query('update pg_database set datconnlimit = -2 where datname = $1', [stopped.database]),
+    );
+    const document = await provision(...argumentsOf('halved'));
+    expect(document).to.include({ guid: stopped.guid, created: true });
+    expect(document.database).not.to.equal(stopped.database);
+    await expectServed(document);
+    await expectComplete('halved');
+  });
+
+  // A drill kills provisions at further moments.
+  for (const moment of killMoments.filter(({ name }) => /database|users/.test(name)))
+    it(`a provision killed ${moment.name} is completed by the next one, and the tenant is not served before`, () =>
+      expectCompleted(moment));
+
+  it('a demo tenant that was killed after it got its records is completed, and its activities have an existing user', async () => {
+    const { installation, passwords, control } = world;
+    const file = fileURLToPath(new URL('../../../tenants/demo.json', import.meta.url));
+    const manifest = { ...(await readManifest(file)), slug: 'killed-demo' };
+    const { tenant } = await provisionDemoTenant(installation, passwords, manifest);
+    await control.em.fork().execute(`update tenants set status = 'provisioning' where id = ?`, [tenant.id]);
+    const { created, logins } = await provisionDemoTenant(installation, passwords, manifest);
+    expect(created).to.equal(true);
+    const client = await world.login({ ...world.acme, guid: tenant.guid }, logins[0]);
+    const [user] = await control.em
+      .fork()
+      .execute<{ id: string }[]>('select id from users where tenant_id = ?', [tenant.id]);
+    const userId = Number(user?.id);
+    const activities = (await client.get('/api/v1/Activity')).body;
+    expect(activities.map(({ UserId }: { UserId: number }) => UserId)).to.deep.equal([userId, userId, userId]);
+  });
+
+  it('a provision that an older build began, with fewer migrations, is completed by this build', async () => {
+    const older = await world.provision('older');
+    const steps = await readSchemaSteps();
+    const setGroup = `set app.tenant_group = '${tenantGroup(server)}'`;
+    for (const { name, down } of steps.filter(step => step.name > '0005').reverse())
+      await sql(older, [setGroup, ...down, `delete from migrations where name = '${name}'`].join(';'));
+    await sql(older, 'delete from tenant_identity');
+    await world.control.em
+      .fork()
+      .execute(`update tenants set status = 'provisioning', schema_version = null where id = ?`, [older.id]);
+    const { code, stdout, stderr } = await runProvision(...argumentsOf('older'));
+    expect([code, stderr.match(/error|schema_version/i)?.[0]], stderr).to.deep.equal([0, undefined]);
+    await expectServed(JSON.parse(stdout));
+  });
+
+  it('every database of a killed provision belongs to a tenant', async () => {
+    expect(await listServer('nobody')).to.deep.equal({ databases: [], roles: [] });
+  });
+});

@@ -1,0 +1,207 @@
+import { randomBytes } from 'node:crypto';
+import { cp, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import { addClient } from '../../../src/operator/people/clients.ts';
+import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { makeServerFolder } from '../../support/server-folder.ts';
+
+describe('restore of the control database', () => {
+  let server: DedicatedServer;
+  let folder: string;
+  let environment: Record<string, string>;
+  /** The first archive of the control database. */
+  let first: string;
+  let archive: Buffer;
+
+  const run = async (script: 'tenant' | 'control', ...args: string[]) => {
+    const { code, stdout, stderr } = await runCommand(`scripts/${script}.ts`, [...args, '--json'], environment);
+    expect(code, `${args.join(' ')}: ${stderr}${stdout}`).to.equal(0);
+    return stdout;
+  };
+  const restore = async (...args: string[]) =>
+    JSON.parse((await run('control', 'restore', ...args)).split('\n')[0] ?? '');
+  const dropControl = () => server.sql('drop database office with (force)');
+  const tenants = async () =>
+    (await server.control<{ slug: string; status: string }>('select slug, status from tenants order by slug')).map(
+      ({ slug, status }) => `${slug} ${status}`,
+    );
+
+  before(async () => {
+    server = await createDedicatedServer();
+    folder = await makeServerFolder('archives');
+    environment = { ...server.environment, BACKUP_TARGET: folder };
+    for (const slug of ['acme', 'globex']) await server.provision(slug);
+    const [email] = ['admin@acme.test'];
+    await run('tenant', 'user', 'add', 'acme', 'nora@acme.test', '--role', 'Member');
+    await addClient(server.installation, 'acme', email ?? '', 'Old program');
+    await server.control(`insert into sessions (tenant_id, user_id) select tenant_id, id from users`);
+    await run('tenant', 'backup', 'init');
+    await run('tenant', 'backup', 'run', '--all');
+    [first = ''] = JSON.parse(await run('tenant', 'backup', 'list'))
+      .filter(({ slug }: { slug: string | null }) => slug === null)
+      .map(({ file }: { file: string }) => file);
+    archive = await readFile(join(folder, first));
+  });
+  after(async () => {
+    await server.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it('an older archive brings back no user, client and key that a newer archive has as revoked', async () => {
+    await run('tenant', 'user', 'disable', 'acme', 'nora@acme.test');
+    await server.control('update api_clients set revoked_at = now()');
+    await sleep(1_100); // the names of archives have seconds
+    await run('tenant', 'backup', 'run', '--all');
+    const keys = await server.control<{ kid: string }>('select kid from signing_keys');
+    const ids = JSON.parse(await run('tenant', 'backup', 'list')).map(({ id }: { id: string }) => id);
+    await dropControl();
+    await writeFile(join(folder, first), archive); // the retention has removed it
+    // The time of an archive is not that in its name: a copy with the newest name is not the newest.
+    const copy = first.replace(/\d{8}T\d{6}Z/, '29990101T000000Z');
+    await writeFile(join(folder, copy), archive);
+    const { replayed, purged } = await restore('--archive', first);
+    expect(replayed).to.include({ users: 1, clients: 1, tenants: 0 });
+    expect(replayed.differences.map(({ name }: { name: string }) => name.split(' ')[0])).to.deep.equal([
+      'nora@acme.test',
+      'client',
+    ]);
+    expect(purged).to.deep.equal({ removed: [], withheld: [] });
+    const [state] = await server.control<object>(
+      `select (select count(*)::int from users where email = 'nora@acme.test' and disabled_at is null) as users,
+              (select count(*)::int from api_clients where revoked_at is null) as clients,
+              (select count(*)::int from sessions where revoked_at is null) as sessions,
+              (select count(*)::int from signing_keys where status <> 'disabled'
+                  and kid = any ('{${keys.map(({ kid }) => kid).join(',')}}')) as keys`,
+    );
+    expect(state).to.deep.equal({ users: 0, clients: 0, sessions: 0, keys: 0 });
+    expect(JSON.parse(await run('tenant', 'backup', 'list')).map(({ id }: { id: string }) => id)).to.include.members(
+      ids,
+    );
+    await dropControl();
+    expect((await restore()).file).not.to.be.oneOf([first, copy]);
+    await rm(join(folder, copy));
+    expect(
+      await server.sql(`select datname from pg_database where datname in ('office_restoring', 'office_later')`),
+    ).to.deep.equal([]);
+  });
+
+  it('while a restore of the control database has not ended, no command fills it, and doctor names what is left', async () => {
+    const failure = async (...args: string[]): Promise<string> => {
+      const { code, stderr } = await runCommand('scripts/tenant.ts', args, environment);
+      expect(code, args.join(' ')).to.equal(1);
+      return stderr;
+    };
+    const unfinished =
+      /^A restore of the control database has begun, .* "office_restoring"\. .*: npx backoffice control restore\n$/;
+    await run('tenant', 'backup', 'run', '--all');
+    await dropControl();
+    await server.sql('create database office_restoring');
+    expect(await failure('list')).to.match(unfinished);
+    const { BACKUP_TARGET: _, ...withoutTarget } = environment;
+    expect((await runCommand('scripts/control.ts', ['migrate'], withoutTarget)).code).to.equal(0);
+    expect(await failure('provision', 'initech', '--name', 'I', '--admin-email', 'i@initech.test')).to.match(
+      unfinished,
+    );
+    expect((await runCommand('src/main.ts', [], environment)).stderr).to.match(unfinished);
+    const { file } = await restore();
+    expect(await tenants()).to.deep.equal(['acme active', 'globex active']);
+
+    await server.sql('create database office_restoring');
+    await server.control(`comment on table tenants is 'restored from ${file}'`);
+    const findings = async (): Promise<{ remedy: string }[]> => {
+      const { stdout } = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
+      return JSON.parse(stdout).findings.filter(
+        ({ check }: { check: string }) => check === 'unfinished_control_restore',
+      );
+    };
+    expect((await findings()).map(({ remedy }) => remedy)).to.deep.equal([
+      'If the control database in use is the right one, drop the other: drop database "office_restoring";',
+      `Run it again, with --all if lost tenants are to be restored: npx backoffice control restore --archive ${file}`,
+    ]);
+    await writeFile(join(folder, first), archive);
+    const other = await runCommand('scripts/control.ts', ['restore', '--archive', first], environment);
+    expect([other.code, other.stderr.includes(`--archive ${file}`)]).to.deep.equal([1, true]);
+    await rm(join(folder, first));
+    await run('control', 'restore', '--archive', file);
+    await server.sql('drop database office_restoring');
+    expect(await findings()).to.deep.equal([]);
+  });
+
+  it('a tenant whose purge is marked in the target does not come back, with none of its databases', async () => {
+    await run('tenant', 'restore', 'globex', '--archive', 'latest');
+    await run('tenant', 'backup', 'run', '--all');
+    const databases = await server.control<{ name: string }>(
+      `select d.database_name as name from tenant_databases d join tenants t on t.id = tenant_id where slug = 'globex'`,
+    );
+    expect(databases).to.have.length(2);
+    await run('tenant', 'delete', 'globex', '--yes');
+    await run('tenant', 'purge', 'globex', '--yes');
+    await dropControl();
+    const { purged } = await restore();
+    expect(purged).to.deep.equal({ removed: ['globex'], withheld: [] });
+    expect(await tenants()).to.deep.equal(['acme active']);
+    expect(await server.control(`select email from users where email like '%globex%'`)).to.deep.equal([]);
+    expect(await server.control('select slug from purged_tenants')).to.deep.equal([{ slug: 'globex' }]);
+    const left = `any ('{${databases.map(({ name }) => name).join(',')}}')`;
+    expect(await server.control(`select from tenant_databases where database_name = ${left}`)).to.deep.equal([]);
+    expect(await server.sql(`select from pg_database where datname = ${left}`)).to.deep.equal([]);
+    const doctor = await runCommand('scripts/tenant.ts', ['doctor', '--json'], environment);
+    expect(
+      JSON.parse(doctor.stdout).findings.filter(({ severity }: { severity: string }) => severity === 'error'),
+    ).to.deep.equal([]);
+  });
+
+  it('a forged mark of a purge takes no tenant away: it is deleted, and can be brought back', async () => {
+    await run('tenant', 'backup', 'run', '--all');
+    const [acme] = await server.control<{ guid: string }>(`select guid from tenants where slug = 'acme'`);
+    const file = join(folder, `purged/${acme?.guid}.json`);
+    await mkdir(join(folder, 'purged'), { recursive: true });
+    await writeFile(file, JSON.stringify({ format: 1, tenant: acme?.guid, code: randomBytes(32).toString('base64') }));
+    await dropControl();
+    const { purged } = await restore();
+    await rm(file);
+    expect(purged).to.deep.equal({ removed: [], withheld: ['acme'] });
+    expect(await tenants()).to.deep.equal(['acme deleted']);
+    await run('tenant', 'restore', 'acme');
+    expect(await tenants()).to.deep.equal(['acme active']);
+  });
+
+  it('keys of another installation, and another master key, open no archive: nothing is restored, and the message says which', async () => {
+    await run('tenant', 'backup', 'run', '--all');
+    const keys = join(folder, 'keys/control');
+    const own = join(folder, 'own-keys');
+    const other = await makeServerFolder('other');
+    const otherServer = await createDedicatedServer();
+    const opensNone =
+      /^MASTER_KEY opens no archive of the control database in folder .*: set the master key of the lost installation\.\n$/;
+    await dropControl();
+    const failure = async (settings: Record<string, string> = {}): Promise<string> => {
+      const { code, stderr } = await runCommand('scripts/control.ts', ['restore'], { ...environment, ...settings });
+      expect(code).to.equal(1);
+      expect(await server.sql(`select from pg_database where datname = 'office'`)).to.have.length(0);
+      return stderr;
+    };
+    try {
+      await otherServer.provision('acme');
+      const settings = { ...otherServer.environment, BACKUP_TARGET: other };
+      for (const args of [['init'], ['run', '--all']]) {
+        const { code, stderr } = await runCommand('scripts/tenant.ts', ['backup', ...args], settings);
+        expect(code, stderr).to.equal(0);
+      }
+      await rename(keys, own);
+      await cp(join(other, 'keys/control'), keys, { recursive: true });
+      expect(await failure()).to.match(opensNone);
+    } finally {
+      await otherServer.close();
+      await rm(other, { recursive: true, force: true });
+      await rm(keys, { recursive: true });
+      await rename(own, keys);
+    }
+    expect(await failure({ MASTER_KEY: randomBytes(32).toString('base64') })).to.match(opensNone);
+    await restore();
+    expect(await tenants()).to.deep.equal(['acme active']);
+  });
+});

@@ -1,0 +1,257 @@
+import { writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { expect } from 'chai';
+import { readConfig } from '../../../src/config/config.ts';
+import { type Installation, openInstallation } from '../../../src/installation.ts';
+import { compatibleFrom, readSchemaSteps } from '../../../src/operator/schema/schema-steps.ts';
+import { withConnection } from '../../../src/postgres/connection.ts';
+import { type RunningServer, startServer } from '../../../src/server.ts';
+import type { Client } from '../../support/client.ts';
+import { eventually } from '../../support/eventually.ts';
+import { makeNextBuild, type NextBuild } from '../../support/next-build.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { type SilentProxy, startSilentProxy } from '../../support/silent-proxy.ts';
+import { postgresUrl } from '../../support/test-server.ts';
+import { createWorld, sql, type TestTenant, type World } from '../../support/world.ts';
+
+const path = '/api/v1/EntityStatus';
+
+describe('requests during a migration', () => {
+  let world: World;
+  let next: NextBuild;
+  let proxy: SilentProxy;
+  let installation: Installation;
+  /** Reaches its control database through the proxy. */
+  let service: RunningServer;
+  let client: Client;
+
+  before(async () => {
+    [world, next, proxy] = await Promise.all([createWorld(), makeNextBuild(), startSilentProxy()]);
+    const config = readConfig({ ...world.environment, DATABASE_URL: proxy.through(world.installation.controlUrl) });
+    installation = await openInstallation(config);
+    service = await startServer({ config, installation, log: world.log, passwords: world.passwords });
+  });
+  after(async () => {
+    await service.stop();
+    await installation.close();
+    await proxy.close();
+    await world.close();
+    await next.remove();
+  });
+  beforeEach(async () => {
+    await sql(world.acme, `drop table if exists labels; delete from migrations where name = '${next.head}'`);
+    await control('update tenants set schema_version = ?', [next.currentHead]);
+    client = (await world.login(world.acme)).at(`http://127.0.0.1:${service.port}`);
+    // Opens a connection that is verified, and then idle.
+    await eventually(async () => (await client.get(path, { 'Cache-Control': 'no-cache' })).status === 200);
+  });
+
+  const control = <Row extends object>(text: string, values: unknown[] = []) =>
+    world.control.em.fork().execute<Row[]>(text, values);
+  const controlName = () => new URL(world.installation.controlUrl).pathname.slice(1);
+  const titles = async () =>
+    (await sql<{ title: string }>(world.acme, 'select title from entity_statuses')).map(({ title }) => title);
+
+  async function migrate(): Promise<void> {
+    const args = ['migrate', 'acme', '--despite-running'];
+    const { code, stderr } = await runCommand(next.file('scripts/tenant.ts'), args, world.environment);
+    expect([code, stderr]).to.deep.equal([0, '']);
+    expect((await sql(world.acme, 'select from labels')).length).to.equal(1);
+  }
+
+  it('a write that waits for its announcement during a migration gets 503 and changes nothing', async () => {
+    const announcement = proxy.hold(controlName(), packet => packet.includes('announce'));
+    const write = client.post(path, { Title: 'Old build' });
+    try {
+      await eventually(() => announcement.isHolding);
+      await migrate();
+    } finally {
+      announcement.release();
+    }
+    expect((await write).status).to.equal(503);
+    expect(await titles()).to.not.include('Old build');
+  });
+
+  it('a write whose body arrives after its tenant was migrated gets 503 and changes nothing', async () => {
+    const body = JSON.stringify({ Title: 'Slow body' });
+    const socket = connect(service.port, '127.0.0.1');
+    let response = '';
+    socket.setEncoding('utf8').on('data', text => (response += text));
+    socket.write(
+      [
+        `POST ${path} HTTP/1.1`,
+        'Host: backoffice.test',
+        `Authorization: Bearer ${client.tokens?.accessToken}`,
+        'Content-Type: application/json',
+        `Content-Length: ${body.length}`,
+        '',
+        body.slice(0, 5),
+      ].join('\r\n'),
+    );
+    try {
+      await migrate();
+      socket.write(body.slice(5));
+      await eventually(() => response.includes('\r\n\r\n'));
+    } finally {
+      socket.destroy();
+    }
+    expect(response).to.match(/^HTTP\/1\.1 503 /);
+    expect(await titles()).to.not.include('Slow body');
+  });
+
+  it('a migration run ends no sooner than 1 s after it took its last tenant out of service', async () => {
+    await operator('select pg_terminate_backend(pid, 2000) from pg_stat_activity where datname = $1', [
+      world.acme.database,
+    ]);
+    await migrate();
+    const [run] = await control<{ ms: number }>(
+      `select (extract(epoch from r.finished_at - o.started_at) * 1000)::int as ms
+         from migration_runs r join migration_outcomes o on run_id = r.id order by r.id desc limit 1`,
+    );
+    expect(run?.ms).to.be.at.least(950);
+  });
+});
+
+describe('requests during a compatible migration', () => {
+  let world: World;
+  let next: NextBuild;
+  let client: Client;
+
+  before(async () => {
+    [world, next] = await Promise.all([createWorld(), makeNextBuild(compatibleMigration)]);
+    client = await world.login(world.acme);
+  });
+  after(async () => {
+    await world.close();
+    await next.remove();
+  });
+
+  it('the build before a compatible migration serves reads and writes during it and after it', async () => {
+    let migrating = true;
+    const refused: unknown[] = [];
+    let served = 0;
+    const load = async (worker: number) => {
+      for (let n = 0; migrating || n === 0; n++) {
+        const responses = [
+          await client.get(path, { 'Cache-Control': 'no-cache' }),
+          await client.post(path, { Title: `During ${worker}.${n}` }),
+        ];
+        served += responses.length;
+        refused.push(...responses.filter(({ status }) => status !== 200 && status !== 201));
+      }
+    };
+    const workers = [load(1), load(2), load(3)];
+    const { code, stderr } = await runCommand(
+      next.file('scripts/tenant.ts'),
+      ['migrate', 'acme', 'globex'],
+      world.environment,
+    );
+    migrating = false;
+    await Promise.all(workers);
+    expect([code, stderr, refused]).to.deep.equal([0, '', []]);
+    expect(served).to.be.greaterThan(10);
+
+    expect((await client.post(path, { Title: 'After' })).status).to.equal(201);
+    const [after] = await sql(world.acme, `select colour from entity_statuses where title = 'After'`);
+    expect(after).to.deep.equal({ colour: 'grey' });
+    // A connection that is opened after the migration verifies the new version.
+    expect((await (await world.login(world.globex)).get(path)).status).to.equal(200);
+  });
+
+  it('a build is refused after a later migration that is not compatible, even if a compatible one follows', async () => {
+    const oldest = () =>
+      sql(world.acme, 'select schema_version as version, compatible_from as oldest from tenant_identity');
+    const required = compatibleFrom(await readSchemaSteps()); // the next build changes nothing that this one uses
+    expect(await oldest()).to.deep.equal([{ version: next.head, oldest: required }]);
+    await sql(world.acme, `insert into migrations (name, compatible) values ('9998-not', false), ('9999-again', true)`);
+    expect(await oldest()).to.deep.equal([{ version: '9999-again', oldest: '9998-not' }]);
+    await operator('select pg_terminate_backend(pid, 2000) from pg_stat_activity where datname = $1', [
+      world.acme.database,
+    ]);
+    const response = await client.get(path, { 'Cache-Control': 'no-cache' });
+    expect([response.status, response.body.code]).to.deep.equal([503, 'migration_pending']);
+  });
+});
+
+describe('requests after a rollback', () => {
+  let world: World;
+  let next: NextBuild;
+
+  before(async () => {
+    [world, next] = await Promise.all([createWorld(), makeNextBuild(compatibleMigration)]);
+    await writeFile(next.file(`migrations/tenant/${afterNext}.ts`), secondCompatibleMigration);
+  });
+  after(async () => {
+    await world.close();
+    await next.remove();
+  });
+
+  it('a build before two compatible migrations serves the tenant after the rollback of the second one', async () => {
+    const run = (...args: string[]) => runCommand(next.file('scripts/tenant.ts'), args, world.environment);
+    expect((await run('migrate', '--all')).stderr).to.equal('');
+    const { code, stdout, stderr } = await run('rollback', 'acme', '--yes');
+    expect([code, stdout, stderr]).to.deep.equal([0, `acme: ${afterNext} → ${next.head}\n`, '']);
+
+    const client = await world.login(world.acme);
+    const response = await client.get(path, { 'Cache-Control': 'no-cache' });
+    expect([response.status, response.body.code]).to.deep.equal([200, undefined]);
+    expect((await client.post(path, { Title: 'After' })).status).to.equal(201);
+    // The other tenant keeps the second one.
+    expect((await (await world.login(world.globex)).post(path, { Title: 'After' })).status).to.equal(201);
+    const sizes = (tenant: TestTenant) => sql(tenant, "select to_regclass('sizes')::text as found");
+    expect(await sizes(world.acme)).to.deep.equal([{ found: null }]);
+    expect(await sizes(world.globex)).to.deep.equal([{ found: 'sizes' }]);
+  });
+
+  it('a build that could serve a tenant before a rollback that fails serves it afterwards', async () => {
+    await sql(world.globex, 'create view uses_sizes as select from sizes');
+    const run = (...args: string[]) => runCommand(next.file('scripts/tenant.ts'), args, world.environment);
+    const { code, stderr } = await run('rollback', 'globex', '--yes');
+    expect([code, stderr]).to.deep.equal([
+      1,
+      'globex was not rolled back: 9999-sizes: cannot drop table sizes because other objects depend on it.\n',
+    ]);
+    const response = await (await world.login(world.globex)).get(path, { 'Cache-Control': 'no-cache' });
+    expect([response.status, response.body.code]).to.deep.equal([200, undefined]);
+  });
+});
+
+const afterNext = '9999-sizes';
+
+const secondCompatibleMigration = `
+import { Migration } from '@mikro-orm/migrations';
+
+export class Sizes extends Migration {
+  static readonly compatible = true;
+
+  override up(): void {
+    this.addSql('create table sizes (id integer)');
+  }
+
+  override down(): void {
+    this.addSql('drop table sizes');
+  }
+}
+`;
+
+const compatibleMigration = `
+import { Migration } from '@mikro-orm/migrations';
+
+export class Colours extends Migration {
+  static readonly compatible = true;
+
+  override up(): void {
+    this.addSql("alter table entity_statuses add column colour text not null default 'grey'");
+    this.addSql('create index entity_statuses_colour_index on entity_statuses (colour)');
+    this.addSql('select pg_sleep(0.3)');
+  }
+
+  override down(): void {
+    this.addSql('alter table entity_statuses drop column colour');
+  }
+}
+`;
+
+function operator<Row extends object>(text: string, values: unknown[]): Promise<Row[]> {
+  return withConnection(postgresUrl(), async client => (await client.query(text, values)).rows as Row[]);
+}
