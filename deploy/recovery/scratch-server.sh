@@ -3,7 +3,8 @@
 #   RECOVERY_SCRATCH  folder with room for all files of the server (/tmp)
 #   RECOVERY_PG_CTL   pg_ctl of the same major version as the server (pg_ctl); it refuses to run as root
 #   RECOVERY_USER     name of the superuser of the server (postgres)
-#   RECOVERY_LISTEN   addresses on which it also listens, with the passwords of the server (none)
+#   RECOVERY_LISTEN   addresses on which it also listens, with TLS and the passwords of the server (none)
+#   RECOVERY_TLS_CERTIFICATE, RECOVERY_TLS_KEY   files, needed with RECOVERY_LISTEN
 set -eu
 umask 077
 pg_ctl=${RECOVERY_PG_CTL:-pg_ctl}
@@ -24,9 +25,13 @@ make_scratch() {
 serve_scratch() {
   touch "$scratch/data/postgresql.conf" "$scratch/data/pg_ident.conf"
   echo 'local all all trust' > "$scratch/data/pg_hba.conf" # no other login can open the folder of the socket
-  [ -z "${RECOVERY_LISTEN:-}" ] || echo 'host all all all scram-sha-256' >> "$scratch/data/pg_hba.conf"
-  off='-c archive_mode=off -c hot_standby=off -c autovacuum=off -c fsync=off -c ssl=off -c shared_preload_libraries='
-  "$pg_ctl" -D "$scratch/data" -l "$scratch/log" -o "$off -c listen_addresses=${RECOVERY_LISTEN:-} \
+  tls='-c ssl=off'
+  if [ -n "${RECOVERY_LISTEN:-}" ]; then
+    echo 'hostssl all all all scram-sha-256' >> "$scratch/data/pg_hba.conf"
+    tls="-c ssl=on -c ssl_cert_file=$RECOVERY_TLS_CERTIFICATE -c ssl_key_file=$RECOVERY_TLS_KEY"
+  fi
+  off='-c archive_mode=off -c hot_standby=off -c autovacuum=off -c fsync=off -c shared_preload_libraries='
+  "$pg_ctl" -D "$scratch/data" -l "$scratch/log" -o "$off $tls -c listen_addresses=${RECOVERY_LISTEN:-} \
     -c unix_socket_directories=$scratch -c unix_socket_permissions=0700 -c max_prepared_transactions=64" \
     start > /dev/null 3<&- || true
   until grep -qs '^ready' "$scratch/data/postmaster.pid"; do # it says so at the end of the recovery

@@ -58,16 +58,21 @@ describe('commands of deploy/recovery, with stand-ins for the programs that they
     expect(await readdir(join(folder, 'scratch'))).to.deep.equal([]);
   });
 
-  it('a recovered server listens on the addresses of RECOVERY_LISTEN, with the passwords of the server', async () => {
+  it('a recovered server listens on the addresses of RECOVERY_LISTEN, with TLS and the passwords of the server', async () => {
     await standIn('pgbackrest', ':');
     await standIn('pg_ctl', 'case "$*" in *start) echo "ready" > "$2/postmaster.pid" ;; esac');
-    process.env.RECOVERY_LISTEN = '0.0.0.0';
+    const settings = { RECOVERY_LISTEN: '0.0.0.0', RECOVERY_TLS_CERTIFICATE: '/certificate', RECOVERY_TLS_KEY: '/key' };
+    Object.assign(process.env, settings);
     await withRecoveryCommand(script('pgbackrest.sh'), ['second', 'office_tenant_7', time], async () => {
       const [name = ''] = await readdir(join(folder, 'scratch'));
       const rules = await readFile(join(folder, 'scratch', name, 'data/pg_hba.conf'), 'utf8');
-      expect(rules).to.equal('local all all trust\nhost all all all scram-sha-256\n');
-    }).finally(() => delete process.env.RECOVERY_LISTEN);
-    expect(await calls()).to.include(' -c listen_addresses=0.0.0.0 ');
+      expect(rules).to.equal('local all all trust\nhostssl all all all scram-sha-256\n');
+    }).finally(() => {
+      for (const name of Object.keys(settings)) delete process.env[name];
+    });
+    expect(await calls()).to.include(
+      ' -c ssl=on -c ssl_cert_file=/certificate -c ssl_key_file=/key -c listen_addresses=0.0.0.0 ',
+    );
   });
 
   it('pgbackrest.sh says why a restore fails', async () => {

@@ -69,7 +69,10 @@ export async function stopCommand(
   let hasEnded = false;
   void running.ended.finally(() => (hasEnded = true));
   await eventually(async () => hasEnded || (await waiting()).length > 0);
-  if (hasEnded) throw new Error(`the command was to stop: ${JSON.stringify(await running.ended)}`);
+  if (hasEnded) {
+    await holder.end();
+    throw new Error(`the command was to stop: ${JSON.stringify(await running.ended)}`);
+  }
 
   /** The server would notice only at its next statement that the command is gone. */
   const endSessions = async (): Promise<void> => {
