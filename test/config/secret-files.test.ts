@@ -58,7 +58,7 @@ describe('secrets in files', () => {
     const pipe = join(folder, 'pipe');
     const makePipe = 'mkfifo';
     execFileSync(makePipe, [pipe]);
-    const script = `import { readSecretFiles } from '../src/config/secret-files.ts';
+    const script = `import { readSecretFiles } from './src/config/secret-files.ts';
       console.log(JSON.stringify(readSecretFiles({ SMTP_URL_FILE: process.argv[1] })))`;
     for (const file of [pipe, folder, '/dev/null']) {
       const args = ['--input-type=module-typescript', '--eval', script, file];

@@ -6,7 +6,7 @@ import { eventually } from '../support/eventually.ts';
 /** Starts a process that runs `body` with a `log`. */
 function startLogging(body: string, redirection?: string): RunningScript {
   const source = `
-    import { createLog } from '../src/log/log.ts';
+    import { createLog } from './src/log/log.ts';
     const { log, output } = createLog('info');
     process.on('exit', output.flushFinally);
     ${body}`;
