@@ -25,7 +25,8 @@ const deliberatelyAbsent: Record<string, string> = {
 };
 
 /** Variables of other programs, of the commands of deploy/recovery, and of Node. */
-const foreign = /^(POSTGRES_|PGHOST$|RECOVERY_(DIR|SERVER|USER|LISTEN|TLS_CERTIFICATE|TLS_KEY)$|GF_|NODE_EXTRA_CA_CERTS$)/;
+const foreign =
+  /^(POSTGRES_|PGHOST$|RECOVERY_(DIR|SERVER|USER|LISTEN|TLS_CERTIFICATE|TLS_KEY)$|GF_|NODE_EXTRA_CA_CERTS$)/;
 
 describe('settings in deploy/', () => {
   let used: string[];
