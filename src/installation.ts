@@ -1,11 +1,12 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Config } from './config/config.ts';
 import type { ControlDatabase } from './control/database.ts';
 import { EntryLock } from './control/entry-lock.ts';
 import { type BudgetMember, newProcess, type ProcessIdentity } from './control/process-identity.ts';
 import { createSecretBox, type SecretBox } from './control/secret-box.ts';
 import { createServerUrls, type ServerUrls } from './control/server-urls.ts';
+import { pathExists } from './embedded/cluster.ts';
 import { embeddedMasterKey } from './embedded/master-key.ts';
 import { startEmbeddedPostgres } from './embedded/postgres.ts';
 import { embeddedControlUrl } from './embedded/server-url.ts';
@@ -76,7 +77,7 @@ export async function openAccess(config: Config): Promise<InstallationAccess> {
 async function requireWritableFolder(folder: string): Promise<void> {
   const probe = join(folder, `.write-test-${process.pid}`);
   try {
-    await mkdir(folder, { recursive: true });
+    await makeFolder(folder);
     await writeFile(probe, 'x');
     await rm(probe);
   } catch (cause) {
@@ -86,6 +87,15 @@ async function requireWritableFolder(folder: string): Promise<void> {
       { cause },
     );
   }
+}
+
+/** Creates a folder with those above it, by steps: the recursive `mkdir` of Node never returns within /proc. */
+async function makeFolder(folder: string): Promise<void> {
+  if (await pathExists(folder)) return;
+  await makeFolder(dirname(folder));
+  await mkdir(folder).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error; // another process was faster
+  });
 }
 
 function assemble(

@@ -65,7 +65,12 @@ export async function openDatabases({
     connectionBudget: config.connectionBudget,
     tenantConnections: config.tenantConnections,
     acquireTimeoutMs: config.acquireTimeoutMs,
-    sharing: { store: createGrantStore(control, { ...process, heads }), entry: member?.entry, log, findTenants },
+    sharing: {
+      store: createGrantStore(control, { ...process, heads }, secrets),
+      entry: member?.entry,
+      log,
+      findTenants,
+    },
     onUsed,
   });
   new TenantFences({

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { createApp } from './app.ts';
 import type { TenantDatabases } from './connections/tenant-databases.ts';
 import { createApiServer } from './http/api-server.ts';
-import { createManagementServer } from './http/management.ts';
+import { createManagementServer, type UnreadyReason } from './http/management.ts';
 import { refuseUnparsed } from './http/refuse-unparsed.ts';
 import { requestListener } from './http/request-listener.ts';
 import { listen, portOf } from './http/server-ports.ts';
@@ -17,8 +17,8 @@ export interface RunningApi {
   readonly databases: TenantDatabases;
   readonly writeMonitor: WriteMonitor;
   readonly metrics: Metrics;
-  /** False while the process stops, or cannot reach the control database. */
-  isReady(): boolean;
+  /** Returns why no request should be sent to the process at the moment; undefined when it is ready. */
+  unreadyReason(): UnreadyReason | undefined;
   /**
    * Becomes not ready, continues to serve for `delayMs` milliseconds so that balancers notice, then refuses new
    * connections and finishes running requests.
@@ -77,7 +77,8 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: ServerOptions): Promise<RunningApi> {
   const { config } = options;
   const services = await createServices(options);
-  const { feed, metrics, databases, writeMonitor, responseCache, unsentResponses, imports, countRequest } = services;
+  const { feed, masterKey, metrics, databases, writeMonitor, responseCache, unsentResponses, imports, countRequest } =
+    services;
   const stopping = new AbortController();
   const draining = new AbortController();
   const app = createApp({ ...services, deadlineMs, draining: draining.signal });
@@ -111,7 +112,11 @@ export async function startApi({ deadlineMs = requestDeadlineMs, ...options }: S
     databases,
     writeMonitor,
     metrics,
-    isReady: () => feed.current && !stopping.signal.aborted,
+    unreadyReason: () => {
+      if (stopping.signal.aborted) return 'stopping';
+      if (!feed.current) return 'control_database';
+      return masterKey.isKnown ? undefined : 'master_key';
+    },
     stop: async (delayMs = 0) => {
       stopping.abort();
       api.closeAfterResponses();

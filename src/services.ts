@@ -16,6 +16,7 @@ import { controlHead } from './control/control-version.ts';
 import { closeIdleConnections } from './control/database.ts';
 import { createDirectory } from './control/directory.ts';
 import { createFleetCounter } from './control/fleet-counts.ts';
+import { MasterKeyWatch } from './control/master-key-watch.ts';
 import { newProcess } from './control/process-identity.ts';
 import { createRateLimitStore } from './http/rate-limit/rate-limit-store.ts';
 import type { SharedWindows } from './http/rate-limit/shared-windows.ts';
@@ -53,6 +54,7 @@ export interface ServiceOptions {
 /** The parts of a running process, without its servers. */
 export interface Services extends Omit<AppServices, 'deadlineMs' | 'draining'> {
   readonly feed: ChangeFeed;
+  readonly masterKey: MasterKeyWatch;
   readonly metrics: Metrics;
   readonly writeMonitor: WriteMonitor;
   readonly unsentResponses: UnsentResponses;
@@ -92,6 +94,7 @@ export async function createServices({
     processId: process.id,
     mayConnect: () => databases.maxControl >= minControlConnections,
   });
+  const masterKey = new MasterKeyWatch({ control: control.em, secrets, feed, log });
   const directory = createDirectory({ control, controlUrl, feed, secrets, log });
   const heads = { tenant: await tenantHead(), control: await controlHead() };
   const usageStore = createUsageStore(control, process, randomUUID());
@@ -107,6 +110,7 @@ export async function createServices({
     log,
   });
   await feed.start();
+  await masterKey.check();
   await recorder.start();
   const writeMonitor = new WriteMonitor({ control, controlUrl, databases, log, now: clock });
   const responseCache = new ResponseCache({
@@ -134,12 +138,13 @@ export async function createServices({
   const mails = countMails(createMail({ smtpUrl, from: mailFrom, folder: join(dataDir, 'mail'), log }));
   const unsentResponses = new UnsentResponses(maxUnsentBytes);
   const sizes = new SizeSampler({ store: usageStore, directory, databases, log });
-  const tracing = await startTracing(config.tracing, log);
+  const tracing = await startTracing(config.tracing, message => log.warn({ event: 'tracing' }, message));
   const metrics = createMetrics({
     databases,
     unsentResponses,
     responseCache,
     feed,
+    masterKey,
     passwords,
     logOutput,
     mails: mails.counts,
@@ -173,9 +178,11 @@ export async function createServices({
     tracing,
     log,
     feed,
+    masterKey,
     writeMonitor,
     unsentResponses,
     close: async () => {
+      masterKey.stop();
       rateLimitStore.close();
       imports.stop();
       await Promise.race([background.drain(), delay(backgroundDrainMs, undefined, { ref: false })]);

@@ -28,6 +28,14 @@ describe('failures that an operator can resolve', () => {
     await rm(folder, { recursive: true });
   });
 
+  it('a DATA_DIR in /proc, where no folder can be created, is named, and not tried for ever', async function () {
+    if (process.platform !== 'linux') return this.skip();
+    const text =
+      'DATA_DIR cannot be written (ENOENT): set it to a folder that this login may write, or set DATABASE_URL.';
+    for (const folder of ['/proc/backoffice', '/proc/backoffice/data'])
+      expectOneLine(await runCommand('scripts/tenant.ts', ['list'], { DATA_DIR: folder }), text);
+  });
+
   it('a HOST or MANAGEMENT_HOST that is no address of the machine is named, and not the port', async () => {
     const remedy = 'to an address of this machine, or to 0.0.0.0 for all of them.';
     for (const prefix of ['', 'MANAGEMENT_']) {

@@ -6,6 +6,7 @@ const idle: MetricsSources = {
   databases: { budgets: new Map(), readMemory: { bytes: 0 } as MetricsSources['databases']['readMemory'] },
   responseCache: { bytes: 0, counts: { hits: 0, misses: 0, revalidations: 0 } },
   feed: { current: true },
+  masterKey: { isKnown: true },
   passwords: { usage: { hashed: 0, waiting: 0 } },
   logOutput: { droppedLines: 0 },
   mails: { sent: 0, failed: 0 },

@@ -1,6 +1,7 @@
 import type { Grant, GrantChange, ServerGrants } from '../budget/grants.ts';
 import { type ControlDatabase, queryControl } from './database.ts';
 import type { ProcessIdentity } from './process-identity.ts';
+import type { SecretBox } from './secret-box.ts';
 
 interface GrantRow extends Record<Exclude<keyof Grant, 'holder' | 'kind' | 'heartbeat'>, number> {
   version: string;
@@ -16,23 +17,25 @@ const readStatement = `
 
 /**
  * One statement, so that a process that stops in the middle of an exchange holds no lock. If another process changes
- * the version first, PostgreSQL checks it again after the wait for the row, and the statement does nothing.
+ * the version first, PostgreSQL checks it again after the wait for the row, and the statement does nothing. A process is
+ * registered with the columns that the control database has: a migration may be missing, or come later.
  */
 const writeStatement = `
   with current as (
     update connection_servers set version = version + 1 where server = $1 and version = $2 returning server
   ), process as (
-    insert into processes (id, kind, host, pid, build, tenant_head, control_head)
-    select $3, $4, $5, $6, $7, $15, $16 from current
+    insert into processes
+    select p.* from current, jsonb_populate_record(null::processes, $4::jsonb || jsonb_build_object(
+        'id', $3::uuid, 'started_at', now(), 'seen_at', now())) p
         on conflict (id) do update set seen_at = now()
   ), own as (
     insert into connection_grants (server, process, granted, held, wanted, reserved, budget, heartbeat)
-    select server, $3, $8, $9, $10, $11, $12, $13 from current
+    select server, $3, $5, $6, $7, $8, $9, $10 from current
         on conflict (server, process) do update
        set granted = excluded.granted, held = excluded.held, wanted = excluded.wanted,
            reserved = excluded.reserved, budget = excluded.budget, heartbeat = excluded.heartbeat
   ), removed as (
-    delete from connection_grants g using current where g.server = current.server and g.process = any($14::uuid[])
+    delete from connection_grants g using current where g.server = current.server and g.process = any($11::uuid[])
   )
   select from current`;
 
@@ -94,8 +97,20 @@ const findText = `
            where application_name like 'backoffice-%' and right(application_name, 36) = any($1::text[])) as found
    group by process, database`;
 
-export function createGrantStore(control: ControlDatabase, process: ProcessIdentity): GrantStore {
-  const { id, kind, host, pid, build, heads } = process;
+/** @param keys of the process: registered by their fingerprints */
+export function createGrantStore(
+  control: ControlDatabase,
+  process: ProcessIdentity,
+  keys: Pick<SecretBox, 'current' | 'previous'>,
+): GrantStore {
+  const { id, heads, ...identity } = process;
+  const registered = JSON.stringify({
+    ...identity,
+    tenant_head: heads?.tenant,
+    control_head: heads?.control,
+    master_key: keys.current.fingerprint,
+    previous_master_key: keys.previous?.fingerprint,
+  });
   return {
     process,
     read: async server => {
@@ -115,7 +130,7 @@ export function createGrantStore(control: ControlDatabase, process: ProcessIdent
     write: async (server, { version, own, remove }) => {
       const { granted, held, wanted, reserved, budget, heartbeat } = own;
       const grant = [granted, held, wanted, reserved, budget, heartbeat];
-      const values = [server, version, id, kind, host, pid, build, ...grant, remove, heads?.tenant, heads?.control];
+      const values = [server, version, id, registered, ...grant, remove];
       const rows = await queryControl(control, 'grants_write', writeStatement, values);
       if (rows.length > 0 && remove.length > 0) await queryControl(control, 'grants_forget', forgetStatement, [remove]);
       return rows.length > 0;

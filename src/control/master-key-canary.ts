@@ -1,5 +1,5 @@
 import type { Statements } from '../postgres/statements.ts';
-import { owners, type Sealer, type SecretBox } from './secret-box.ts';
+import { type MasterKey, owners, type Sealer, type SecretBox } from './secret-box.ts';
 
 /** Secrets that are tried when there is no canary yet: more than one, because a single row may be damaged. */
 const maxSamples = 20;
@@ -35,6 +35,19 @@ export async function checkMasterKey(database: Statements, secrets: SecretBox): 
     sealCanary(stored, secrets.current),
   ]);
   return stateOf(await readCanaries(database), secrets);
+}
+
+/**
+ * Returns the key that sealed the secrets, if it is one of the two of a secret box; otherwise undefined. Before there is
+ * a canary, it is the master key.
+ */
+export async function keyInForce(
+  database: Statements,
+  { current, previous }: Pick<SecretBox, 'current' | 'previous'>,
+): Promise<MasterKey | undefined> {
+  const { id, current: canary } = await readCanaries(database);
+  if (!canary) return current;
+  return [current, previous].find(key => opens(key, canary, owners.canary(id)));
 }
 
 function stateOf(canaries: Canaries, { current, previous }: SecretBox): MasterKeyState {

@@ -2,6 +2,7 @@ import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes, ti
 
 const nonceBytes = 12; // NIST SP 800-38D §5.2.1.1
 const tagBytes = 16;
+const fingerprintBytes = 16;
 
 /** Encrypts secrets at rest. */
 export interface Sealer {
@@ -13,12 +14,18 @@ export interface Sealer {
   open(sealed: Uint8Array, owner: string): Buffer;
 }
 
+/** One master key. */
+export interface MasterKey extends Sealer {
+  /** Names the key, and tells nothing of it. 22 characters: 16 bytes that HKDF derives from the key. */
+  readonly fingerprint: string;
+}
+
 /** Encrypts secrets at rest and computes message authentication codes, with keys derived from the master key. */
 export interface SecretBox extends Sealer {
   /** The master key alone. */
-  readonly current: Sealer;
+  readonly current: MasterKey;
   /** The previous master key alone. */
-  readonly previous: Sealer | undefined;
+  readonly previous: MasterKey | undefined;
   /** HMAC-SHA-256, 32 bytes. Each purpose has its own key. */
   mac(purpose: string, ...parts: string[]): Buffer;
   /** Checks, in constant time, that a code was computed for this purpose and these parts. */
@@ -51,17 +58,19 @@ export function createSecretBox(masterKey: Uint8Array, previous?: Uint8Array): S
 }
 
 interface Keyring {
-  readonly sealer: Sealer;
+  readonly sealer: MasterKey;
   readonly derive: (purpose: string) => Buffer;
 }
 
 function createKeyring(masterKey: Uint8Array): Keyring {
   const derive = (purpose: string): Buffer => Buffer.from(hkdfSync('sha256', masterKey, '', purpose, 32));
-  return { sealer: createSealer(derive('seal')), derive };
+  const fingerprint = derive('fingerprint').subarray(0, fingerprintBytes).toString('base64url');
+  return { sealer: createSealer(derive('seal'), fingerprint), derive };
 }
 
-function createSealer(key: Buffer): Sealer {
+function createSealer(key: Buffer, fingerprint: string): MasterKey {
   return {
+    fingerprint,
     seal(secret, owner) {
       const nonce = randomBytes(nonceBytes);
       const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: tagBytes });

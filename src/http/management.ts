@@ -1,12 +1,21 @@
 import { createServer, type Server } from 'node:http';
 
+/**
+ * - `stopping`: the process finishes its running requests, and ends.
+ * - `control_database`: it cannot reach the control database.
+ * - `master_key`: the secrets were sealed under a key that it does not have.
+ * - `starting`: of several workers, none serves.
+ */
+export type UnreadyReason = 'stopping' | 'control_database' | 'master_key' | 'starting';
+
 interface ManagementParts {
-  isReady: () => boolean | Promise<boolean>;
+  /** Returns why the process is not ready; undefined when it is. */
+  unreadyReason: () => UnreadyReason | undefined | Promise<UnreadyReason | undefined>;
   metrics: { render(): Promise<string>; readonly contentType: string };
 }
 
 /** Creates the server for `/health/live`, `/health/ready` and `/metrics`, on a port that is not public. */
-export function createManagementServer({ isReady, metrics }: ManagementParts): Server {
+export function createManagementServer({ unreadyReason, metrics }: ManagementParts): Server {
   return createServer(async (request, response) => {
     const [path] = (request.url ?? '').split('?');
     if (path === '/metrics') {
@@ -15,8 +24,10 @@ export function createManagementServer({ isReady, metrics }: ManagementParts): S
       response.writeHead(body === undefined ? 500 : 200, headers).end(body);
       return;
     }
-    const status = path === '/health/live' ? 200 : path === '/health/ready' ? ((await isReady()) ? 200 : 503) : 404;
-    const body = JSON.stringify({ status: status === 200 ? 'ok' : status === 503 ? 'unavailable' : 'not_found' });
+    const isKnown = path === '/health/live' || path === '/health/ready';
+    const reason = path === '/health/ready' ? await unreadyReason() : undefined;
+    const status = !isKnown ? 404 : reason ? 503 : 200;
+    const body = JSON.stringify({ status: !isKnown ? 'not_found' : reason ? 'unavailable' : 'ok', reason });
     response.writeHead(status, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' }).end(body);
   });
 }

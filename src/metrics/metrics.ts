@@ -2,6 +2,7 @@ import { type Metric, type MetricObjectWithValues, type MetricValue, Registry } 
 import type { TenantDatabases } from '../connections/tenant-databases.ts';
 import type { ChangeFeed } from '../control/change-feed.ts';
 import type { FleetCounts } from '../control/fleet-counts.ts';
+import type { MasterKeyWatch } from '../control/master-key-watch.ts';
 import type { RequestOutcome } from '../http/access-log.ts';
 import type { RateLimitStore } from '../http/rate-limit/rate-limit-store.ts';
 import type { UnsentResponses } from '../http/unsent-responses.ts';
@@ -44,6 +45,7 @@ export interface MetricsSources {
   databases: Pick<TenantDatabases, 'budgets' | 'readMemory'>;
   responseCache: Pick<ResponseCache, 'bytes' | 'counts'>;
   feed: Pick<ChangeFeed, 'current'>;
+  masterKey: Pick<MasterKeyWatch, 'isKnown'>;
   passwords: { readonly usage: { readonly hashed: number; readonly waiting: number } };
   logOutput: Pick<LogOutput, 'droppedLines'>;
   mails: { readonly sent: number; readonly failed: number };
@@ -66,6 +68,12 @@ export function createMetrics(sources: MetricsSources): Metrics {
   addBackupMetrics(registry, () => fleet);
   addConnectionMetrics(registry, databases.budgets);
   addCacheMetrics(registry, responseCache, feed);
+  addGauge(registry, {
+    name: 'master_key_known',
+    help: '1 while the process has the master key of the control database; 0 after a reseal under another one.',
+    aggregator: 'min',
+    read: () => [{ value: sources.masterKey.isKnown ? 1 : 0 }],
+  });
   addCounter(registry, {
     name: 'password_hashes_total',
     help: 'Passwords hashed, for verification or to set them.',

@@ -1,10 +1,13 @@
 import type { Middleware } from 'koa';
-import type { Logger } from 'pino';
 import type { TracingSettings } from '../config/tracing-settings.ts';
+import { RecordedTrace } from './recorded-trace.ts';
+import type { Trace } from './trace.ts';
 import { traceRequests } from './trace-requests.ts';
 
 export interface Tracing {
   readonly middleware: Middleware;
+  /** Begins the trace of something that is no request; undefined if the sampler leaves it out. */
+  begin(): Trace | undefined;
   /** Exports the spans that have ended, for at most `maxStopMs`. */
   stop(): Promise<void>;
 }
@@ -15,15 +18,19 @@ const maxStopMs = 3_000; // a slow collector does not delay the stop for longer
  * Starts to record spans and to send them to the collector of OpenTelemetry that the settings name. Loads the SDK only
  * then: without a collector, the process contains none of it.
  * @param settings undefined when they name no collector: then nothing is traced
+ * @param warn takes a message when spans cannot be exported, at most once a minute
  */
-export async function startTracing(settings: TracingSettings | undefined, log: Logger): Promise<Tracing | undefined> {
+export async function startTracing(
+  settings: TracingSettings | undefined,
+  warn: (message: string) => void,
+): Promise<Tracing | undefined> {
   if (!settings) return undefined;
   const { BatchSpanProcessor, TracerProvider, ...samplers } = await import('@opentelemetry/sdk-trace');
   const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-http');
   const resources = await import('@opentelemetry/resources');
   const api = await import('@opentelemetry/api');
   const { url, sampler, ratio, serviceName, exportEveryMs } = settings;
-  const onFailure = failureReport(log);
+  const onFailure = failureReport(warn);
   const { AlwaysOnSampler, ParentBasedSampler, TraceIdRatioBasedSampler } = samplers;
   const [, parentBased, name] = /^(parentbased_)?(\w+)$/.exec(sampler) ?? [];
   const share = { always_on: 1, always_off: 0 }[name ?? ''] ?? ratio;
@@ -40,8 +47,11 @@ export async function startTracing(settings: TracingSettings | undefined, log: L
       new BatchSpanProcessor({ exporter: reporting(exporter, onFailure), scheduledDelayMillis: exportEveryMs }),
     ],
   });
+  const tracer = provider.getTracer('sales-back-office');
+  const begunShare = parentBased ? share : 1; // otherwise the sampler decides
   return {
-    middleware: traceRequests(api, provider.getTracer('sales-back-office'), parentBased ? share : 1),
+    middleware: traceRequests(api, tracer, begunShare),
+    begin: () => (Math.random() < begunShare ? new RecordedTrace(api, tracer) : undefined),
     stop: async () => {
       const timeout = new Promise(resolve => setTimeout(resolve, maxStopMs).unref());
       await Promise.race([provider.shutdown().catch(onFailure), timeout]);
@@ -49,13 +59,13 @@ export async function startTracing(settings: TracingSettings | undefined, log: L
   };
 }
 
-/** Logs a failed export, at most once a minute. Not its error, which may contain headers. */
-function failureReport(log: Logger): () => void {
+/** Reports a failed export, at most once a minute. Not its error, which may contain headers. */
+function failureReport(warn: (message: string) => void): () => void {
   let reportedAt = Number.NEGATIVE_INFINITY;
   return () => {
     if (performance.now() - reportedAt < 60_000) return;
     reportedAt = performance.now();
-    log.warn({ event: 'tracing' }, 'spans could not be exported: check the collector and OTEL_EXPORTER_OTLP_ENDPOINT');
+    warn('spans could not be exported: check the collector and OTEL_EXPORTER_OTLP_ENDPOINT');
   };
 }
 

@@ -1,6 +1,6 @@
 import type { Tracer } from '@opentelemetry/api';
 import type { Context, Middleware } from 'koa';
-import { type OpenTelemetry, RequestTrace } from './request-trace.ts';
+import { type OpenTelemetry, RecordedTrace } from './recorded-trace.ts';
 import { readTraceparent } from './traceparent.ts';
 
 /**
@@ -19,7 +19,7 @@ export function traceRequests(api: OpenTelemetry, tracer: Tracer, share: number)
     const span = tracer.startSpan(ctx.method, { kind: api.SpanKind.SERVER }, context);
     ctx.state.spanTraceId = span.spanContext().traceId;
     if (!span.isRecording()) return next();
-    ctx.state.trace = new RequestTrace(api, tracer, span);
+    ctx.state.trace = new RecordedTrace(api, tracer, span);
     ctx.res.on('close', () => {
       span.updateName([ctx.method, ctx.state.route].filter(Boolean).join(' '));
       span.setAttributes(attributesOf(ctx));

@@ -1,3 +1,4 @@
+import type { UnreadyReason } from '../http/management.ts';
 import type { MetricValues } from '../metrics/metrics.ts';
 
 /** Calls of one client: key, rate and number. With 0 calls, only the state of the window is wanted. */
@@ -25,7 +26,13 @@ export type ToPrimary =
   | { readonly type: 'failed'; readonly text: string }
   /** The worker accepts no more connections because of a fault, and ends when its requests have ended. */
   | { readonly type: 'leaving' }
-  | { readonly type: 'ready'; readonly id: number; readonly isReady: boolean }
+  /** With the reason why the worker is not ready. Primary processes of earlier builds know `isReady` alone. */
+  | {
+      readonly type: 'ready';
+      readonly id: number;
+      readonly isReady: boolean;
+      readonly reason?: UnreadyReason | undefined;
+    }
   | { readonly type: 'metrics'; readonly id: number; readonly values: MetricValues[] }
   | { readonly type: 'count'; readonly id: number; readonly calls: readonly CountedCalls[] };
 

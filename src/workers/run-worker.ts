@@ -45,7 +45,7 @@ async function serve(): Promise<void> {
         primary.receive(message.id, message.results);
         break;
       case 'read_ready':
-        send({ type: 'ready', id: message.id, isReady: api?.isReady() === true });
+        sendReady(api, message.id);
         break;
       case 'read_metrics':
         if (api) void sendMetrics(api, message.id, message.withFleet);
@@ -85,6 +85,11 @@ async function openAsWorker(config: Config, embeddedUrl: string | undefined): Pr
   if (embeddedUrl === undefined) return openInstallation(config, 'service');
   const masterKey = config.masterKey ?? (await embeddedMasterKey(config.dataDir));
   return openInstallation({ ...config, databaseUrl: embeddedUrl, masterKey }, 'service');
+}
+
+function sendReady(api: RunningApi | undefined, id: number): void {
+  const reason = api ? api.unreadyReason() : 'starting';
+  send({ type: 'ready', id, isReady: reason === undefined, reason });
 }
 
 /** Resolves when the metrics are sent. Never throws: without a response, the primary process uses the last ones. */

@@ -1,4 +1,5 @@
 import cluster, { type Worker } from 'node:cluster';
+import type { UnreadyReason } from '../http/management.ts';
 import type { MetricValues } from '../metrics/metrics.ts';
 import { readMessage, type ToPrimary, type ToWorker } from './messages.ts';
 import type { ProcessEnd } from './supervision-actions.ts';
@@ -11,8 +12,8 @@ export interface WorkerProcess {
   kill(): void;
   /** Asks for a message. */
   ping(): void;
-  /** Resolves to false when the worker is not ready, or does not respond within a second. */
-  isReady(): Promise<boolean>;
+  /** Resolves to why the worker is not ready, also when it does not respond within a second; undefined when it is. */
+  unreadyReason(): Promise<UnreadyReason | undefined>;
   /** Resolves to undefined when the worker does not respond within a second. */
   readMetrics(withFleet: boolean): Promise<MetricValues[] | undefined>;
 }
@@ -72,9 +73,10 @@ export function forkWorker({ onHeard, onMessage, onLastMetrics, onEnded, onClose
     send,
     kill: () => void worker.process.kill('SIGKILL'),
     ping: () => send({ type: 'read_ready', id: unrequested }),
-    isReady: async () => {
+    unreadyReason: async () => {
       const reply = await request(id => ({ type: 'read_ready', id }));
-      return reply?.type === 'ready' && reply.isReady;
+      if (reply?.type === 'ready' && reply.isReady) return undefined;
+      return (reply?.type === 'ready' && reply.reason) || 'starting';
     },
     readMetrics: async withFleet => {
       const reply = await request(id => ({ type: 'read_metrics', id, withFleet }));

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { UnreadyReason } from '../http/management.ts';
 import { createProcessWindows } from '../http/rate-limit/process-windows.ts';
 import { OperatorError } from '../log/operator-error.ts';
 import { WorkerMetrics } from '../metrics/worker-metrics.ts';
@@ -14,8 +15,8 @@ export interface Workers {
   /** The port that they listen on. */
   readonly port: number;
   readonly serving: number;
-  /** True while at least one worker is ready. One that hangs is replaced. */
-  isReady(): Promise<boolean>;
+  /** Resolves to why no worker is ready; undefined while at least one is. One that hangs is replaced. */
+  unreadyReason(): Promise<UnreadyReason | undefined>;
   readonly metrics: { render(): Promise<string>; readonly contentType: string };
   /** Replaces all workers, one after the other. */
   restart(): void;
@@ -136,12 +137,15 @@ export function startWorkers({ processes, databaseUrl, log }: WorkerOptions): Pr
     get serving() {
       return counts().serving;
     },
-    isReady: () => {
-      const ready = serving().map(async worker => (await worker.isReady()) || Promise.reject(new Error('not ready')));
-      return Promise.any(ready).then(
-        () => true,
-        () => false,
-      );
+    unreadyReason: async () => {
+      const reasons: UnreadyReason[] = [];
+      const ready = serving().map(async worker => {
+        const reason = await worker.unreadyReason();
+        if (reason === undefined) return undefined;
+        reasons.push(reason);
+        throw new Error(reason);
+      });
+      return Promise.any(ready).catch(() => reasons[0] ?? 'starting');
     },
     metrics: {
       render: () => readMetrics().then(() => metrics.render()),

@@ -268,14 +268,14 @@ describe('signing keys', () => {
       }
       expect((await legacy(between.url)).status).to.equal(200);
 
-      const resealed = await runCommand('scripts/control.ts', ['reseal', '--json'], {
+      const resealed = await runCommand('scripts/control.ts', ['reseal', '--json', '--yes', '--despite-running'], {
         ...world.environment,
         ...environment,
       });
       expect({ code: resealed.code, stderr: resealed.stderr }).to.deep.equal({ code: 0, stderr: '' });
       const [row] = await controlSql<{ count: string }>(
         world,
-        `select (select count(*) from tenants) + (select count(*) from signing_keys) as count`,
+        `select (select count(*) from tenants) + (select count(*) from tenant_databases) + (select count(*) from signing_keys) as count`,
       );
       expect(JSON.parse(resealed.stdout)).to.deep.equal({ secrets: Number(row?.count) });
       for (const client of renewed)
@@ -324,7 +324,7 @@ describe('signing keys', () => {
         expect(log).to.include('tenant_secrets_unusable');
         for (const secret of [wrong, masterKey, world.environment.MASTER_KEY ?? '-', world.acme.database])
           expect(log.includes(secret)).to.equal(false);
-        const { code, stdout, stderr } = await runCommand('scripts/control.ts', ['reseal'], {
+        const { code, stdout, stderr } = await runCommand('scripts/control.ts', ['reseal', '--yes'], {
           ...world.environment,
           MASTER_KEY: wrong,
         });

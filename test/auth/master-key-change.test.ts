@@ -35,7 +35,7 @@ describe('master key of an installation', () => {
       const results = await Promise.all([
         runCommand('src/main.ts', [], wrong),
         runCommand('scripts/tenant.ts', ['list'], wrong),
-        runCommand('scripts/control.ts', ['reseal'], wrong),
+        runCommand('scripts/control.ts', ['reseal', '--yes'], wrong),
         runCommand('scripts/control.ts', ['migrate'], wrong),
       ]);
       for (const { code, stdout, stderr } of results) {

@@ -3,6 +3,7 @@ import { TenantFences } from '../../src/connections/tenant-fences.ts';
 import { ChangeFeed } from '../../src/control/change-feed.ts';
 import { type ChangeTopic, changeChannel, changeTopics } from '../../src/control/change-topics.ts';
 import { createDirectory } from '../../src/control/directory.ts';
+import { MasterKeyWatch } from '../../src/control/master-key-watch.ts';
 import { ResponseCache } from '../../src/response-cache/response-cache.ts';
 import { useWorld } from '../support/world.ts';
 
@@ -47,6 +48,7 @@ describe('change topics', () => {
     const { installation, log } = world;
     const feed = new RecordingFeed({ url: installation.controlUrl, announce: async () => {}, log });
     createDirectory({ ...installation, feed, log });
+    new MasterKeyWatch({ control: installation.statements, secrets: installation.secrets, feed, log });
     new TenantFences({ feed, log, databases: { useFences: () => {} } } as never);
     new ResponseCache({ feed, announce: async () => {}, writeMonitor: { unchangedUntil: () => 0 }, maxBytes: 1 });
     expect(feed.subscribed.sort()).to.deep.equal(Object.values(changeTopics).sort());

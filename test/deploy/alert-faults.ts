@@ -56,6 +56,7 @@ export const faults: readonly Fault[] = [
     },
   },
   { alerts: ['BackofficeChangeFeedLost'], after: 3, series: { change_feed_current: to(0, 1) } },
+  { alerts: ['BackofficeMasterKeyUnknown'], after: 3, series: { master_key_known: to(0, 1) } },
   {
     alerts: ['BackofficeConnectionsRefused'],
     after: 5,

@@ -53,7 +53,7 @@ describe('drill: killed restores of the control database', () => {
       .filter(({ slug }: { slug: string | null }) => slug === null)
       .map(({ file }: { file: string }) => file);
     const archive = await readFile(join(folder, first));
-    await run('tenant', 'user', 'disable', 'acme', 'nora@acme.test');
+    await run('tenant', 'user', 'disable', 'acme', 'nora@acme.test', '--yes');
     await server.control('update api_clients set revoked_at = now()');
     await sleep(1_100); // the names of archives have seconds
     await run('tenant', 'backup', 'run', '--all');

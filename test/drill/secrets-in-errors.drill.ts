@@ -68,7 +68,7 @@ describe('drill: secrets in errors', () => {
       await fail(['server', 'add', 'far'], {}, `postgresql://u:${secret}%@127.0.0.1:1/x`),
       await fail(['server', 'add', 'far'], {}, `postgresql://u:${secret}@127.0.0.1:1/x?sslmode=${secret}`),
       await fail(['server', 'add', 'far', '--json'], {}, withSecret(postgresUrl())),
-      await fail(['user', 'password', 'acme', 'nobody@acme.test', '--password-stdin'], {}, secret),
+      await fail(['user', 'password', 'acme', 'nobody@acme.test', '--password-stdin', '--yes'], {}, secret),
       await fail(['user', 'add', 'acme', world.acme.admin.email, '--password-stdin'], {}, secret),
     ];
     for (const output of outputs) expect(output).not.to.include(secret);

@@ -1,30 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { readTraceparent } from '../../src/tracing/traceparent.ts';
 import type { Client } from '../support/client.ts';
+import { attributesOf, type Collector, type Span, startCollector } from '../support/collector.ts';
 import { root } from '../support/command-line.ts';
 import { eventually } from '../support/eventually.ts';
 import { createWorld, type World } from '../support/world.ts';
-
-interface Span {
-  traceId: string;
-  spanId: string;
-  parentSpanId?: string;
-  name: string;
-  attributes: { key: string; value: { stringValue?: string; intValue?: number } }[];
-}
-
-/** A collector of OpenTelemetry: what the process sent to it. */
-interface Collector {
-  readonly server: Server;
-  readonly url: string;
-  readonly bodies: string[];
-  spans(traceId: string): Span[];
-}
 
 describe('tracing', () => {
   let collector: Collector;
@@ -166,25 +149,3 @@ describe('traceparent', () => {
     for (const header of malformed) expect(readTraceparent(header), header).to.equal(undefined);
   });
 });
-
-function attributesOf(span: Span | undefined): Record<string, unknown> {
-  const entries = span?.attributes.map(({ key, value }) => [key, value.stringValue ?? value.intValue]) ?? [];
-  return Object.fromEntries(entries);
-}
-
-async function startCollector(): Promise<Collector> {
-  const bodies: string[] = [];
-  const spans: Span[] = [];
-  const server = createServer(async (request, response) => {
-    let body = '';
-    for await (const chunk of request) body += chunk;
-    bodies.push(body);
-    for (const { scopeSpans } of JSON.parse(body).resourceSpans)
-      for (const scope of scopeSpans) spans.push(...scope.spans);
-    response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}');
-  });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  const ofTrace = (traceId: string): Span[] => spans.filter(span => span.traceId === traceId);
-  return { server, url: `http://127.0.0.1:${port}`, bodies, spans: ofTrace };
-}

@@ -13,6 +13,17 @@ installation. In a target of this installation that another control database of 
 this one has replaced, it takes that one's place: it records its archives.`,
   access: 'installation',
   effect: 'changes',
+  async plan({ lost }, { installation: { controlUrl } }) {
+    const { withConnection } = await import('../../postgres/connection.ts');
+    const { initTarget } = await import('./target-owner.ts');
+    const target = await openBackupTarget();
+    const isNew = await withConnection(controlUrl, control => initTarget(control, target, lost, true));
+    const state = isNew ? 'would belong to this installation' : 'belongs to this installation already';
+    return {
+      document: { target: target.description, isNew, state: 'planned' },
+      text: () => `${target.description} ${state}.`,
+    };
+  },
   async run({ lost }, { installation: { controlUrl, secrets }, output }) {
     const { withBackupLock } = await import('./backup-lock.ts');
     const { initTarget } = await import('./target-owner.ts');

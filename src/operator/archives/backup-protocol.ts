@@ -46,6 +46,11 @@ export interface BackupEffects<Subject extends BackupSubject, Planned, Written, 
   prune(): Promise<number>;
 }
 
+/** Returns whether the newest archive of a tenant is proved to have all that its database has. */
+export function isArchived(newest: NewestArchive | undefined, { counters }: BackupSubject): boolean {
+  return newest !== undefined && newest.fault === null && isProvedUnchanged(newest.proof, counters);
+}
+
 /**
  * Runs the steps of a backup run in their order, which matters because a run can be killed at any point:
  *
@@ -70,8 +75,7 @@ export async function runBackupSteps<Subject extends BackupSubject, Planned, Wri
   const changed: Subject[] = [];
   for (const subject of subjects) {
     const archive = newest.get(subject.tenant);
-    if (archive && archive.fault === null && isProvedUnchanged(archive.proof, subject.counters))
-      unchanged.push({ subject, archive });
+    if (archive && isArchived(archive, subject)) unchanged.push({ subject, archive });
     else changed.push(subject);
   }
   await effects.markUnchanged(unchanged);

@@ -10,6 +10,7 @@ export const pruneOperation = defineOperation({
   examples: ['backup prune'],
   access: 'installation',
   effect: 'changes',
+  isRoutine: true,
   async plan(_, { installation }) {
     const removed = await planArchives(installation);
     return {

@@ -3,7 +3,7 @@ import { sizeText } from '../command/size-text.ts';
 import type { BackupOutcome } from './backup-request.ts';
 import type { DrillOutcome } from './drill.ts';
 import type { ArchiveSummary } from './list-archives.ts';
-import type { BackupReport } from './run-backup.ts';
+import type { BackupReport, PlannedBackup } from './run-backup.ts';
 import type { ArchiveCheck } from './verify-archives.ts';
 
 const controlName = '(control database)';
@@ -14,6 +14,17 @@ export function outcomeText({ slug, state, rows, bytes, ms, error }: BackupOutco
   if (state === 'failed') return `${name}: failed: ${error}`;
   if (state === 'unchanged') return `${name}: unchanged`;
   return `${name}: archived ${countText(rows, 'row')}, ${sizeText(bytes)} (${ms} ms)`;
+}
+
+/** Formats what a run would do: the tenants that it would archive, and the number of the others. */
+export function planText(planned: readonly PlannedBackup[]): string {
+  const [archived, others] = [true, false].map(value => planned.filter(({ isArchived }) => isArchived === value));
+  const lines = (archived ?? []).map(({ slug, fault }) => `${slug}: ${fault ?? 'would be archived'}`);
+  return [
+    ...lines,
+    `${countText(lines.length, 'tenant')} and the control database would be archived, ` +
+      `${others?.length ?? 0} unchanged.`,
+  ].join('\n');
 }
 
 /** Formats the end of a run. */

@@ -1,13 +1,13 @@
 import { OperatorError } from '../../log/operator-error.ts';
 import { countText } from '../command/count-text.ts';
-import { hasFailed, observeOutcomes } from '../command/observe-outcomes.ts';
 import { defineOperation } from '../command/operation.ts';
-import { argumentList, flag, option, optionalArgument } from '../command/operation-fields.ts';
+import { argumentList, flag, option, optionalArgument, type Values } from '../command/operation-fields.ts';
 import { parsePositive } from '../command/parse-positive.ts';
+import { hasFailed, reportOutcomes } from '../command/report-outcomes.ts';
 import { initOperation } from './backup-init.command.ts';
 import { pruneOperation } from './backup-prune.command.ts';
 import type { BackupOutcome } from './backup-request.ts';
-import { archiveRow, checkText, drillText, outcomeText, reportText } from './backup-text.ts';
+import { archiveRow, checkText, drillText, outcomeText, planText, reportText } from './backup-text.ts';
 import { openBackupTarget } from './open-backup-target.ts';
 import type { ArchiveCheck } from './verify-archives.ts';
 
@@ -15,14 +15,16 @@ const defaultDrills = 5;
 const json = 'print JSON lines on stdout, the last one with the totals';
 const slug = optionalArgument('slug', { description: 'only those of one tenant' });
 
+const runFields = {
+  slug: argumentList('slug', { description: 'only these tenants' }),
+  all: flag('every tenant'),
+  concurrency: option('<n>', 'tenants archived at the same time', { parse: parsePositive, default: 4 }),
+};
+
 const run = defineOperation({
   name: 'backup run',
   description: 'archive the tenants that have changed, and the control database',
-  fields: {
-    slug: argumentList('slug', { description: 'only these tenants' }),
-    all: flag('every tenant'),
-    concurrency: option('<n>', 'tenants archived at the same time', { parse: parsePositive, default: 4 }),
-  },
+  fields: runFields,
   examples: ['backup run --all', 'backup run acme globex'],
   help: `Archives each tenant that has changed since its last archive, in a snapshot of its own, while it is served; then the
 control database. The counters of PostgreSQL prove which tenants have not changed. Each archive is compressed, and
@@ -34,19 +36,30 @@ Exit code: 0 when every database is archived, 1 when one failed, 2 for wrong usa
   access: 'installation',
   effect: 'changes',
   isPatient: () => true,
-  isUnrecorded: true,
+  isRoutine: true,
+  isTraced: true,
   json,
   interrupt: { text: 'the running archives' },
-  async run({ slug: slugs, all, concurrency }, context) {
+  async plan(values, { installation }) {
+    const target = await openBackupTarget();
+    const { planBackup } = await import('./run-backup.ts');
+    const planned = await planBackup(installation, target, { slugs: chosenSlugs(values) });
+    return {
+      document: { state: 'planned', target: target.description, tenants: planned },
+      text: () => planText(planned),
+    };
+  },
+  async run(values, context) {
     const { installation, output } = context;
     const target = await openBackupTarget();
-    if (slugs.length === 0 && !all) throw new OperatorError('Name tenants, or give --all', { usage: true });
+    const slugs = chosenSlugs(values);
     const { runBackup } = await import('./run-backup.ts');
     const { readConfig } = await import('../../config/config.ts');
-    const request = { slugs: all ? undefined : slugs, concurrency, keep: readConfig().backup.keep };
+    const request = { slugs, concurrency: values.concurrency, keep: readConfig().backup.keep };
     const isShown = ({ state }: BackupOutcome): boolean => state !== 'unchanged';
-    const observers = observeOutcomes(context, { hasFailed, isShown, text: outcomeText });
-    const report = await runBackup(installation, target, request, observers);
+    const report = await reportOutcomes(context, { hasFailed, isShown, text: outcomeText }, observers =>
+      runBackup(installation, target, request, observers),
+    );
     output.part({ ...report, target: target.description }, () => reportText(report, target.description));
     return report.failed === 0 && report.missing.length === 0;
   },
@@ -86,8 +99,10 @@ const verify = defineOperation({
     const target = await openBackupTarget();
     const { verifyArchives } = await import('./verify-archives.ts');
     const isFaulty = ({ fault }: ArchiveCheck): boolean => fault !== null;
-    const observers = observeOutcomes(context, { hasFailed: isFaulty, isShown: isFaulty, text: checkText });
-    const checks = await verifyArchives(installation, target, slug, observers);
+    const appearance = { hasFailed: isFaulty, isShown: isFaulty, text: checkText };
+    const checks = await reportOutcomes(context, appearance, observers =>
+      verifyArchives(installation, target, slug, observers),
+    );
     const faulty = checks.filter(isFaulty).length;
     const bytes = checks.reduce((sum, check) => sum + check.bytes, 0);
     const total = { archives: checks.length, faulty, bytes };
@@ -109,13 +124,16 @@ const drill = defineOperation({
   access: 'installation',
   effect: 'reads',
   isPatient: () => true,
+  isRoutine: true,
+  isTraced: true,
   json,
   async run({ count }, context) {
     const { installation, output } = context;
     const target = await openBackupTarget();
     const { drillArchives } = await import('./drill.ts');
-    const observers = observeOutcomes(context, { hasFailed, text: drillText });
-    const outcomes = await drillArchives(installation, target, count, observers);
+    const outcomes = await reportOutcomes(context, { hasFailed, text: drillText }, observers =>
+      drillArchives(installation, target, count, observers),
+    );
     const failed = outcomes.filter(hasFailed).length;
     output.text(() => `${outcomes.length - failed} proved, ${failed} failed.`);
     return failed === 0;
@@ -123,3 +141,9 @@ const drill = defineOperation({
 });
 
 export const operations = [initOperation, run, list, verify, drill, pruneOperation];
+
+/** @returns the slugs of the tenants; undefined: all @throws {OperatorError} when nothing is named */
+function chosenSlugs({ slug: slugs, all }: Values<typeof runFields>): readonly string[] | undefined {
+  if (slugs.length === 0 && !all) throw new OperatorError('Name tenants, or give --all', { usage: true });
+  return all ? undefined : slugs;
+}

@@ -1,14 +1,17 @@
 import type { Installation } from '../../installation.ts';
+import { withConnection } from '../../postgres/connection.ts';
+import { shareConnection } from '../../postgres/shared-connection.ts';
 import { operatorName } from '../command/operator-name.ts';
 import type { FleetObservers } from '../command/run-fleet.ts';
 import { requireMasterKey } from '../people/require-master-key.ts';
+import { findCandidates } from './backup-candidates.ts';
 import { createBackupEffects } from './backup-effects.ts';
 import { withBackupLock } from './backup-lock.ts';
-import { runBackupSteps } from './backup-protocol.ts';
+import { isArchived, runBackupSteps } from './backup-protocol.ts';
 import type { BackupOutcome, BackupRequest } from './backup-request.ts';
 import { beginBackupRun, endBackupRun, type RunCounts } from './backup-runs.ts';
-import { recordMissing } from './ledger.ts';
-import { openOwnTarget } from './target-owner.ts';
+import { readNewest, recordMissing } from './ledger.ts';
+import { openOwnTarget, requireOwner } from './target-owner.ts';
 import type { BackupTarget } from './targets/backup-target.ts';
 
 export interface BackupReport extends RunCounts {
@@ -49,5 +52,33 @@ export async function runBackup(
     const removed = await runBackupSteps(effects);
     await endBackupRun(control, id, { ...counts, failed: counts.failed + missing.length });
     return { ...counts, removed, missing, ms: Math.round(performance.now() - startedAt) };
+  });
+}
+
+/** What a run would do with a tenant. */
+export interface PlannedBackup {
+  slug: string;
+  /** True if it has changed since its newest archive, or may have. */
+  isArchived: boolean;
+  /** Why it could not be archived; null: nothing is known. */
+  fault: string | null;
+}
+
+/**
+ * Returns the tenants that a run would archive, and those that are unchanged; writes nothing.
+ * @throws {OperatorError} when the target belongs to another installation, or a tenant does not exist
+ */
+export async function planBackup(
+  installation: Installation,
+  target: BackupTarget,
+  { slugs }: Pick<BackupRequest, 'slugs'>,
+): Promise<PlannedBackup[]> {
+  return withConnection(installation.controlUrl, async client => {
+    const control = shareConnection(client);
+    await requireOwner(control, target);
+    const newest = await readNewest(control, target.description);
+    return (await findCandidates(installation, control, slugs)).map(({ guid, slug, counters, fault = null }) => {
+      return { slug, isArchived: !isArchived(newest.get(guid), { tenant: guid, counters }), fault };
+    });
   });
 }

@@ -112,10 +112,16 @@ async function requireOnlyWriter(control: Queryable, target: BackupTarget): Prom
  * Makes the target one of this installation, unless it is. Its own archives of control databases that it does not know
  * are left for the caller to record.
  * @param isLost true: the archives that the ledger has in this target are lost, and it begins anew
+ * @param isDryRun true to return the result, and to write nothing
  * @returns true when it was not one before
  * @throws {OperatorError} when it has archives of another installation, or none of those in the ledger
  */
-export async function initTarget(control: Queryable, target: BackupTarget, isLost = false): Promise<boolean> {
+export async function initTarget(
+  control: Queryable,
+  target: BackupTarget,
+  isLost = false,
+  isDryRun = false,
+): Promise<boolean> {
   await target.check();
   const marker = await readMarker(target);
   if (marker) {
@@ -128,7 +134,7 @@ export async function initTarget(control: Queryable, target: BackupTarget, isLos
   const known = await knownTenants(control, [...guids]);
   const isOwn = guids.size === 0 ? (await unknownControlArchives(control, files)).length === 0 : known === guids.size;
   if (!isOwn) throw foreignTarget(target, await hasTenants(control));
-  await writeMarker(control, target);
+  if (!isDryRun) await writeMarker(control, target);
   return true;
 }
 

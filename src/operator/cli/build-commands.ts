@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import type { Operation } from '../command/operation.ts';
+import { isConfirmed, type Operation } from '../command/operation.ts';
 import { isRecorded } from './action-of.ts';
 import type { Topic } from './catalogue.ts';
 import { addFields, givenFields } from './command-fields.ts';
@@ -21,14 +21,14 @@ export function addTopic(program: Command, { name, summary }: Topic, operations:
 
 /** Makes a command of an operation: its arguments and options, its help, and what it runs. */
 function addOperation(command: Command, operation: Operation): void {
-  const { description, fields, help, examples, plan, effect, repeats, json } = operation;
+  const { description, fields, help, examples, plan, repeats, json } = operation;
   command.description(description);
   addFields(command, fields);
   if (plan) {
     command.option('--dry-run', operation.dryRun ?? 'show what would be changed, and change nothing');
     command.addOption(new Option('--plan', 'another name of --dry-run').implies({ dryRun: true }).hideHelp());
   }
-  if (effect === 'destroys') command.option('--yes', 'do not ask for confirmation');
+  if (isConfirmed(operation)) command.option('--yes', 'do not ask for confirmation');
   if (repeats === 'sometimes') command.option('--watch', 'show it again every 2 seconds, until Ctrl-C');
   if (json !== false) addOutputOptions(command, operation);
   if (help) command.addHelpText('after', `\n${help}`);
@@ -45,7 +45,8 @@ function addOutputOptions(command: Command, operation: Operation): void {
   command.option('--json', operation.json || 'print one JSON document on stdout');
   const choices = operation.isList ? formats : formats.slice(0, 2);
   command.addOption(new Option('-o, --output <format>', 'print documents, or a list in another way').choices(choices));
-  if (isRecorded(operation)) command.option('--reason <text>', 'why, for the log of operators (npx backoffice logs)');
+  const hasReason = isRecorded(operation) && !operation.fields.reason;
+  if (hasReason) command.option('--reason <text>', 'why, for the log of operators (npx backoffice logs)');
   command.hook('preAction', (_, action) => {
     if (wantsDocuments()) action.setOptionValue('json', true);
   });

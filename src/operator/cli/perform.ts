@@ -1,18 +1,20 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
-import type { Operation, Plan } from '../command/operation.ts';
+import { isConfirmed, type Operation, type Plan } from '../command/operation.ts';
 import type { Context, Installations } from '../command/operation-context.ts';
 import { type Fields, withDefaults } from '../command/operation-fields.ts';
 import { actionOf } from './action-of.ts';
 import { exitUsage } from './command.ts';
 import { confirmPlan } from './confirm-plan.ts';
+import { explainLogin } from './explain-login.ts';
 import { interruptSignal } from './interrupt-signal.ts';
 import { withLowPriority } from './low-priority.ts';
 import { createOutput, printError, printWarning } from './output.ts';
 import { canAsk, readAnswer } from './read-answer.ts';
 import { readSecret } from './read-secret.ts';
 import { TerminalProgress } from './terminal-progress.ts';
+import { traced } from './traced.ts';
 import { watch } from './watch.ts';
 
 // What a command needs is imported when it runs: most of the time of a short command is the loading of modules.
@@ -43,7 +45,7 @@ export async function perform(call: Call): Promise<void> {
     const isPatient = call.operation.isPatient?.(values) ?? false;
     if ((await (isPatient ? withLowPriority(work) : work())) === false) process.exitCode = exitFailed;
   } catch (error) {
-    printError(error);
+    printError(await explainLogin(error));
     process.exitCode = error instanceof OperatorError && error.usage ? exitUsage : exitFailed;
   }
 }
@@ -91,7 +93,7 @@ async function readSettings() {
   return readConfig();
 }
 
-/** Runs the work of a command, and records it if it changes something. */
+/** Runs the work of a command, and records it if it changes something, or a timer runs it. */
 async function recorded(
   { statements }: { readonly statements: Statements },
   { operation, given, dryRun, reason }: Call,
@@ -103,12 +105,12 @@ async function recorded(
   return recordAction(statements, action, work);
 }
 
-/** Shows the plan of an operation, or has it confirmed where it destroys something and runs it. */
+/** Shows the plan of an operation, or has it confirmed where it hurts somebody, and runs it. */
 async function performOn(call: Call, installation: Context['installation']): Promise<unknown> {
   const { operation, dryRun, yes } = call;
   const progress = new TerminalProgress();
   const isRepeated = call.watch || operation.repeats === 'always';
-  const context: Context = {
+  const untraced: Context = {
     installation,
     output: createOutput(isRepeated, progress.clear),
     progress,
@@ -120,14 +122,16 @@ async function performOn(call: Call, installation: Context['installation']): Pro
   };
   try {
     const values = withDefaults(operation.fields, await withSecrets(operation.fields, call.given));
-    if (operation.plan && (dryRun || operation.effect === 'destroys')) {
-      const plan = await operation.plan(values, context);
-      if (dryRun) return showPlan(plan, context);
+    if (operation.plan && (dryRun || isConfirmed(operation))) {
+      const plan = await operation.plan(values, untraced);
+      if (dryRun) return showPlan(plan, untraced);
       progress.end();
       if (plan.confirm) await confirmPlan(plan.confirm, yes);
     }
-    const run = () => operation.run(values, context);
-    return isRepeated ? await watch(run, operation.repeats === 'always') : await run();
+    return await traced(operation, async trace => {
+      const run = () => operation.run(values, { ...untraced, trace });
+      return isRepeated ? watch(run, operation.repeats === 'always') : run();
+    });
   } finally {
     progress.end();
   }

@@ -34,9 +34,9 @@ export async function withConnectionBudget<T>(
   onWait: (text: string) => void,
   work: () => Promise<T>,
 ): Promise<T> {
-  const { control, member } = installation;
+  const { control, member, secrets } = installation;
   if (!member) return work();
-  const store = createGrantStore(control, member.process);
+  const store = createGrantStore(control, member.process, secrets);
   const controlServer = await controlServerIdentity(control)
     .then(async identity => {
       const server = identity ?? serverAddress(installation.controlUrl);

@@ -1,5 +1,6 @@
 import type { Installation, InstallationAccess } from '../../installation.ts';
 import type { Statements } from '../../postgres/statements.ts';
+import type { Trace } from '../../tracing/trace.ts';
 
 /** What an operation needs that only runs statements on the control database. */
 interface ControlStatements extends InstallationAccess {
@@ -69,6 +70,8 @@ export interface Context<A extends Access = Access> {
   readonly progress: Progress;
   /** Aborts when the operation is to end early: see `Operation.interrupt`. */
   readonly signal: AbortSignal;
+  /** The span of the operation, if it is traced. */
+  readonly trace?: Trace | undefined;
   /** Asks a question that yes or no is the answer to. @returns undefined where nobody can be asked */
   agree(question: string): Promise<boolean | undefined>;
 }

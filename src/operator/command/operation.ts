@@ -1,8 +1,11 @@
 import type { Access, Context } from './operation-context.ts';
 import type { Fields, Values } from './operation-fields.ts';
 
-/** What an operation does: it reads, it makes changes, or it destroys what cannot be had back easily. */
-type Effect = 'reads' | 'changes' | 'destroys';
+/**
+ * What an operation does: it reads, it makes changes, it locks out people or programs who had access, or it destroys
+ * what cannot be had back easily.
+ */
+type Effect = 'reads' | 'changes' | 'locks out' | 'destroys';
 
 /** What an operation would do. */
 export interface Plan {
@@ -43,8 +46,10 @@ export interface Operation<F extends Fields = Fields, A extends Access = Access>
   readonly effect: Effect;
   /** Fields that make a change of an operation that reads: `doctor --fix`. */
   readonly changingFields?: readonly (keyof F & string)[];
-  /** True if the log of operators has no entry: there is another record, and a timer makes hundreds a day. */
-  readonly isUnrecorded?: boolean;
+  /** True if a timer runs it: of its runs, the log of operators keeps the last one of each day and outcome. */
+  readonly isRoutine?: boolean;
+  /** True if its run is traced, when the settings name a collector of OpenTelemetry. */
+  readonly isTraced?: boolean;
   /** True if it uses much CPU time, and can wait while the service, which may be on the same machine, needs it. */
   readonly isPatient?: (fields: Values<F>) => boolean;
   /** True if it returns a list. */
@@ -62,11 +67,16 @@ export interface Operation<F extends Fields = Fields, A extends Access = Access>
     /** True if it can be ended at once as long as its progress does not count. */
     readonly isIdleBeforeCount?: boolean;
   };
-  /** Returns what `run` would do, and changes nothing. An operation that destroys has one. */
+  /** Returns what `run` would do, and changes nothing. An operation that has to be confirmed has one. */
   plan?(fields: Values<F>, context: Context<A>): Promise<Plan>;
   /** @returns false when it has failed and said why; `again` to be repeated */
   // biome-ignore lint/suspicious/noConfusingVoidType: most operations return nothing
   run(fields: Values<F>, context: Context<A>): Promise<boolean | 'again' | void>;
+}
+
+/** Returns whether an operator confirms an operation, or gives `--yes`: what it does hurts somebody. */
+export function isConfirmed({ effect }: Pick<Operation, 'effect'>): boolean {
+  return effect === 'locks out' || effect === 'destroys';
 }
 
 /** Returns the operation, with the types of its fields checked. */

@@ -31,6 +31,9 @@ const queries = {
   kid: `select kid as value, status as description from signing_keys where ${ofTenant}`,
   run: `select id::text as value, state || ', ' || requested_by as description from migration_runs
          where $2::text is null or true`,
+  finding: `select finding ->> 'id' as value, finding ->> 'problem' as description
+              from doctor_reports, jsonb_array_elements(report -> 'findings') finding
+             where $2::text is null or true`,
 } as const;
 
 export type StoredValue = keyof typeof queries;

@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module';
 import { styleText } from 'node:util';
+import { environment } from '../../config/process-environment.ts';
 
 /** Spaces between two columns. */
 const gap = 2;
@@ -16,10 +17,19 @@ const maxWholeWidth = 40;
  */
 export function tableText(rows: readonly object[], whenEmpty: string): string {
   if (rows.length === 0) return whenEmpty;
-  const width = process.stdout.columns || undefined;
+  const width = outputWidth();
   const omitted = omittedColumns(rows, width);
-  const note = omitted.length > 0 ? [colour('dim', `Not shown at this width: ${omitted.join(', ')}`)] : [];
-  return [...tableLines(rows, width), ...note, ...cutErrors(rows, width)].join('\n');
+  const note = omitted.length > 0 ? wrap(`Not shown at this width: ${omitted.join(', ')}`, width) : [];
+  return [
+    ...tableLines(rows, width),
+    ...note.map(line => colour('dim', line)),
+    ...cutErrors(rows, width).flatMap(line => wrap(line, width)),
+  ].join('\n');
+}
+
+/** Returns the width of the terminal, or that in the variable COLUMNS; without both there is no limit. */
+function outputWidth(): number {
+  return process.stdout.columns || Number(environment().COLUMNS) || Number.POSITIVE_INFINITY;
 }
 
 /** Formats rows as `tableText` does, and cuts nothing. */
@@ -27,11 +37,32 @@ export function fullTableText(rows: readonly object[], whenEmpty: string): strin
   return rows.length > 0 ? tableLines(rows).join('\n') : whenEmpty;
 }
 
-/** Formats names and values below each other, with the values aligned. */
+/**
+ * Formats names and values below each other, with the values aligned. A value for which the terminal has no room there
+ * follows below its name, on as many lines as it needs.
+ */
 export function fieldsText(fields: object): string {
   const entries = Object.entries(fields);
-  const width = Math.max(...entries.map(([name]) => name.length));
-  return entries.map(([name, value]) => `${name.padEnd(width)}  ${colourState(cellText(value))}`).join('\n');
+  const width = outputWidth();
+  const column = Math.max(...entries.map(([name]) => name.length)) + gap;
+  const lines = entries.flatMap(([name, value]) => {
+    const text = cellText(value);
+    if (column + displayWidth(text) <= width) return [`${name.padEnd(column)}${colourState(text)}`];
+    return [name, ...wrap(text, width - gap).map(line => ' '.repeat(gap) + line)];
+  });
+  return lines.join('\n');
+}
+
+/** Breaks a text into lines at its spaces. A word that is longer than a line stays whole, because a cut one cannot be copied. */
+function wrap(text: string, width: number): string[] {
+  const lines = [''];
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1) ?? '';
+    if (line === '') lines[lines.length - 1] = word;
+    else if (displayWidth(`${line} ${word}`) <= width) lines[lines.length - 1] = `${line} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
 }
 
 /**
@@ -158,6 +189,6 @@ function colourState(text: string): string {
 }
 
 /** Adds colour on a terminal only, and not when NO_COLOR is set. */
-function colour(name: Colour, text: string): string {
+export function colour(name: Colour, text: string): string {
   return styleText(name, text, { stream: process.stdout });
 }

@@ -1,8 +1,8 @@
-import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
 import { withBudget } from '../command/with-budget.ts';
-import { confirmBlocking, despiteRunning } from '../schema/confirm-blocking.ts';
+import { blockingText, confirmBlocking, despiteRunning } from '../schema/confirm-blocking.ts';
 import { afterRestoreOperation } from './after-restore.command.ts';
+import { resealOperation } from './reseal.command.ts';
 import { restoreControlOperation } from './restore-control.command.ts';
 
 const migrate = defineOperation({
@@ -12,6 +12,21 @@ const migrate = defineOperation({
   examples: ['control migrate'],
   access: 'unchecked',
   effect: 'changes',
+  async plan(_, { installation }) {
+    const { processesBlockingControl } = await import('../schema/blocking-processes.ts');
+    const { blockingText } = await import('../schema/confirm-blocking.ts');
+    const { pendingControl } = await import('../schema/migrate-control.ts');
+    const { requireNoLostControl } = await import('./require-no-lost-control.ts');
+    await requireNoLostControl(installation.controlUrl);
+    const { exists, pending } = await pendingControl(installation.controlUrl);
+    const blockedBy = exists ? await processesBlockingControl(installation) : [];
+    const lines = [
+      ...(exists ? [] : ['The control database would be created.']),
+      pending.length > 0 ? `Would be applied: ${pending.join(', ')}.` : 'Nothing to do.',
+      ...(blockedBy.length > 0 ? [`Refused: ${blockingText(blockedBy)}.`] : []),
+    ];
+    return { document: { exists, pending, blockedBy, state: 'planned' }, text: () => lines.join('\n') };
+  },
   async run({ despiteRunning }, context) {
     const { installation, output } = context;
     const { processesBlockingControl } = await import('../schema/blocking-processes.ts');
@@ -23,7 +38,8 @@ const migrate = defineOperation({
     await requireNoLostControl(controlUrl);
     const applied = await withBudget(installation, output.warn, async () => {
       await createControlDatabase(controlUrl);
-      await confirmBlocking(await processesBlockingControl(installation), despiteRunning, context);
+      const blockedBy = await processesBlockingControl(installation);
+      await confirmBlocking(blockedBy, blockingText, despiteRunning, context);
       const names = await migrateControl(controlUrl);
       await requireMasterKey(installation.statements, installation.secrets);
       await fillServerAddresses(installation);
@@ -40,7 +56,18 @@ const serviceLogin = defineOperation({
   fields: {},
   examples: ['control service-login'],
   access: 'installation',
-  effect: 'changes',
+  effect: 'locks out',
+  async plan(_, { installation }) {
+    const { findServiceLogin } = await import('../schema/service-login.ts');
+    const { withConnection } = await import('../../postgres/connection.ts');
+    const { name, exists } = await withConnection(installation.controlUrl, findServiceLogin);
+    const consequence = 'exists, and will have a new password: processes of the service connect with the new URL only';
+    return {
+      document: { login: name, exists, state: 'planned' },
+      text: () => (exists ? `The login ${name} ${consequence}.` : `The login ${name} would be created.`),
+      confirm: exists ? { name, kind: 'name', consequence } : undefined,
+    };
+  },
   async run(_, { installation, output }) {
     const { createServiceLogin } = await import('../schema/service-login.ts');
     const { generatePassword } = await import('../people/users.ts');
@@ -57,6 +84,14 @@ const registerKey = defineOperation({
   examples: ['control register-key'],
   access: 'installation',
   effect: 'changes',
+  async plan(_, { installation }) {
+    const { registerNextKey } = await import('../people/master-key-change.ts');
+    const registered = await registerNextKey(installation, true);
+    return {
+      document: { registered, state: 'planned' },
+      text: () => `The key in MASTER_KEY_PREVIOUS ${registered ? 'would be' : 'is already'} registered.`,
+    };
+  },
   async run(_, { installation, output }) {
     const { registerNextKey } = await import('../people/master-key-change.ts');
     const registered = await registerNextKey(installation);
@@ -65,23 +100,14 @@ const registerKey = defineOperation({
   },
 });
 
-const reseal = defineOperation({
-  name: 'control reseal',
-  description: 'encrypt every secret again under MASTER_KEY, and refuse all other keys: the last step of a change',
-  fields: {},
-  examples: ['control reseal'],
-  access: 'installation',
-  effect: 'changes',
-  async run(_, { installation, output }) {
-    const { resealSecrets } = await import('../people/master-key-change.ts');
-    const { withBackupLock } = await import('../archives/backup-lock.ts');
-    // A run that goes on meanwhile would seal new keys under the former master key.
-    const secrets = await withBackupLock(installation.controlUrl, 'archives', () => resealSecrets(installation));
-    output.result({ secrets }, () => `${countText(secrets, 'secret is', 'secrets are')} sealed under MASTER_KEY.`);
-  },
-});
-
-export const operations = [migrate, serviceLogin, registerKey, reseal, restoreControlOperation, afterRestoreOperation];
+export const operations = [
+  migrate,
+  serviceLogin,
+  registerKey,
+  resealOperation,
+  restoreControlOperation,
+  afterRestoreOperation,
+];
 
 function serviceLoginText(databaseUrl: string): string {
   return [

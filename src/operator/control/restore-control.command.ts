@@ -2,10 +2,10 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { ControlArchiveAccess } from '../archives/control-archive.ts';
 import { countText } from '../command/count-text.ts';
-import { hasFailed } from '../command/observe-outcomes.ts';
 import { defineOperation } from '../command/operation.ts';
 import { flag, option, type Values } from '../command/operation-fields.ts';
 import { parsePositive } from '../command/parse-positive.ts';
+import { hasFailed } from '../command/report-outcomes.ts';
 import { withBudget } from '../command/with-budget.ts';
 import { fromField } from '../recovery/restore-data.ts';
 import { restoreEach } from '../recovery/restore-lost-fleet.ts';
@@ -35,6 +35,20 @@ afterwards, with the same MASTER_KEY.`,
   access: 'unchecked',
   effect: 'changes',
   json: 'print JSON lines on stdout, the last one with the totals',
+  async plan({ all, ...chosen }, { installation }) {
+    const { readConfig } = await import('../../config/config.ts');
+    const { openTarget } = await import('../archives/targets/open-target.ts');
+    const { openControlArchives } = await import('../archives/control-archive.ts');
+    const { requireRestorable } = await import('./restore-control.ts');
+    const access = await openControlArchives(openTarget(readConfig().backup), installation.secrets);
+    const source = await chooseSource(installation, access, chosen);
+    await requireRestorable(installation.controlUrl, source);
+    const tenants = all ? ', and then every tenant whose database is missing' : '';
+    return {
+      document: { file: source.description, at: source.at.toISOString(), all, state: 'planned' },
+      text: () => `The control database would be restored from ${source.description}${tenants}.`,
+    };
+  },
   async run({ all, concurrency, ...chosen }, context) {
     const { installation, output, progress } = context;
     const { readConfig } = await import('../../config/config.ts');

@@ -17,6 +17,7 @@ import { takeNewerChanges } from './newer-changes.ts';
 import { type PurgedTenants, removePurged } from './remove-purged.ts';
 import {
   createEmpty,
+  type DatabaseState,
   databaseNameOf,
   markReady,
   onServer,
@@ -74,14 +75,12 @@ export async function restoreControl(
   const name = databaseNameOf(controlUrl);
   return onServer(controlUrl, async lock => {
     await acquireLock(lock, lockSpaces.control, lockKey(name));
-    const done = await readState(controlUrl);
+    const done = await requireRestorable(controlUrl, source);
     if (done?.restoredFrom) {
-      requireSame(source, done.restoredFrom);
       onStep('grant rights');
       await grantRights(controlUrl);
       return { file: done.restoredFrom, report: undefined };
     }
-    requireEmpty(done?.tenants);
     const report = await restoreAside(installation, access, source, onStep);
     onStep('remove empty control database');
     await putInPlace(controlUrl, restoringName(name), () => onStep('rename'));
@@ -89,6 +88,17 @@ export async function restoreControl(
     await grantRights(controlUrl);
     return { file: source.description, report };
   });
+}
+
+/**
+ * Returns the state of the control database, in whose place a source may be restored.
+ * @throws {OperatorError} when it is in use, or was restored from another source, and that has not ended
+ */
+export async function requireRestorable(controlUrl: string, source: ControlSource): Promise<DatabaseState | undefined> {
+  const state = await readState(controlUrl);
+  if (state?.restoredFrom) requireSame(source, state.restoredFrom);
+  else requireEmpty(state?.tenants);
+  return state;
 }
 
 /** @throws {OperatorError} when the control database was restored from another state, and that has not ended */

@@ -47,6 +47,7 @@ const prune = defineOperation({
   examples: ['databases prune # of all tenants, for a timer', 'databases prune acme'],
   access: 'installation',
   effect: 'changes',
+  isRoutine: true,
   async plan({ slug }, { installation }) {
     const { planPrune } = await import('./prune-databases.ts');
     await requireTenant(installation, slug);

@@ -27,18 +27,40 @@ export function observeRun({ progress, signal }: Context): RunObservers {
   return { guard: createFenceGuard(), signal, onStep: (slug, step) => progress.step(`${slug}: ${step}`) };
 }
 
-/** Returns the observers of a move, which also print its steps as documents. */
-export function observeMove(context: Context): RunObservers {
+/**
+ * Runs moves, one after the other, with observers that also print their steps as documents, and add them to the trace: a
+ * step ends when the next one begins, and the last one with the run.
+ */
+export async function observeMoves<T>(context: Context, run: (observers: RunObservers) => Promise<T>): Promise<T> {
   const { onStep, ...observers } = observeRun(context);
-  const { output } = context;
+  const { output, trace } = context;
   const startedAt = performance.now();
-  return {
+  let last: { slug: string; step: string; startedAt: number } | undefined;
+  const endStep = (isFailed: boolean): void => {
+    if (last)
+      trace?.addStep(last.step, last.startedAt, performance.now(), {
+        attributes: { 'backoffice.tenant': last.slug },
+        isFailed,
+      });
+    last = undefined;
+  };
+  const observed: RunObservers = {
     ...observers,
     onStep: (slug, step) => {
-      if (output.wantsDocuments) output.part({ slug, step, ms: Math.round(performance.now() - startedAt) }, () => '');
+      endStep(false);
+      last = { slug, step, startedAt: performance.now() };
+      if (output.wantsDocuments) output.part({ slug, step, ms: Math.round(last.startedAt - startedAt) }, () => '');
       onStep?.(slug, step);
     },
   };
+  let isDone = false;
+  try {
+    const result = await run(observed);
+    isDone = true;
+    return result;
+  } finally {
+    endStep(!isDone);
+  }
 }
 
 /** Returns the end of a move. */

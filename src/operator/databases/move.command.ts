@@ -2,7 +2,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argument, flag, option, optionalArgument } from '../command/operation-fields.ts';
 import { fieldsText, tableText } from '../command/text-table.ts';
-import { moveFields, moveInterrupt, moveJson, moveRequest, observeMove, returnMove } from './move-results.ts';
+import { moveFields, moveInterrupt, moveJson, moveRequest, observeMoves, returnMove } from './move-results.ts';
 import type { PrunedDatabase } from './prune-databases.ts';
 
 const move = defineOperation({
@@ -26,6 +26,7 @@ fail as long as the pause is shorter than ACQUIRE_TIMEOUT_MS. The old database i
 A move that fails or is killed leaves the tenant in the database that it had. Run the command again: it begins anew.`,
   access: 'installation',
   effect: 'changes',
+  isTraced: true,
   json: moveJson,
   interrupt: moveInterrupt,
   async plan(values, { installation }) {
@@ -41,7 +42,7 @@ A move that fails or is killed leaves the tenant in the database that it had. Ru
     const { moveTenant, reversibleTarget } = await import('./move-tenant.ts');
     const isBack = to === undefined;
     const request = { ...moveRequest(values), to: to ?? (await reversibleTarget(installation, slug)), isBack };
-    returnMove(output, await moveTenant(installation, slug, request, observeMove(context)));
+    returnMove(output, await observeMoves(context, observers => moveTenant(installation, slug, request, observers)));
   },
 });
 

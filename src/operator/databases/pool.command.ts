@@ -17,6 +17,18 @@ const fill = defineOperation({
   examples: ['pool fill --size 20'],
   access: 'installation',
   effect: 'changes',
+  isRoutine: true,
+  async plan({ size }, { installation }) {
+    const { listPool } = await import('./warm-pool.ts');
+    const warm = await listPool(installation);
+    const planned = (await chosenServers(installation, undefined)).map(({ name }) => {
+      const here = warm.filter(({ server }) => server === name);
+      const ready = here.filter(({ state }) => state === 'ready').length;
+      return { server: name, ready, made: Math.max(0, size - ready), dropped: here.length - ready };
+    });
+    const rows = planned.map(({ made, dropped, ...row }) => ({ ...row, 'to make': made, 'to drop': dropped }));
+    return { document: planned, text: () => tableText(rows, 'There is no server.') };
+  },
   async run({ size }, { installation, output, progress }) {
     const { fillPool } = await import('./warm-pool.ts');
     progress.step('copying the template');

@@ -4,6 +4,7 @@ import type { Installation } from '../../installation.ts';
 import { unverifiedHost, unverifiedText } from '../../postgres/unverified-host.ts';
 import { checkControlRestore } from './check-control-restore.ts';
 import { checkLeftovers } from './check-leftovers.ts';
+import { checkMasterKeys } from './check-master-keys.ts';
 import type { CheckedTenant, ControlFacts } from './control-facts.ts';
 import { type Finding, toFinding } from './finding.ts';
 
@@ -11,11 +12,13 @@ const minKeyBytes = 64; // RFC 7518 §3.2: an HS512 key is at least as large as 
 
 /** Checks the control database itself: provisioning that no process continues, signing keys and secrets. */
 export function checkControl(installation: Installation, facts: ControlFacts): Finding[] {
+  const controlServer = facts.servers.find(({ adminUrl }) => !adminUrl)?.name ?? 'control';
   return [
     ...checkServerUrls(installation, facts),
     ...facts.servers.flatMap(server => checkTls(installation, server)),
     ...checkLeftovers(facts),
-    ...checkControlRestore(facts.controlRestore, facts.servers.find(({ adminUrl }) => !adminUrl)?.name ?? 'control'),
+    ...checkControlRestore(facts.controlRestore, controlServer),
+    ...checkMasterKeys(facts, controlServer),
     ...facts.tenants.flatMap(tenant => checkTenantRow(installation, facts, tenant)),
   ];
 }

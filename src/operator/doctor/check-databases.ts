@@ -2,6 +2,7 @@ import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import { templateOfOtherBuild } from '../schema/template.ts';
 import type { CheckContext } from './check-context.ts';
 import type { CheckedTenant } from './control-facts.ts';
+import { asOwner } from './who-may.ts';
 
 /** Checks that the database of a tenant exists and accepts connections. */
 export function checkTenantDatabase(
@@ -20,7 +21,7 @@ export function checkTenantDatabase(
       check: 'renamed_database',
       tenant: slug,
       problem: `database ${databaseName} is missing; the data of ${slug} is in database ${renamed.join(' and in ')}`,
-      remedy: `Rename it: ALTER DATABASE ${quote(renamed[0])} RENAME TO ${quote(databaseName)};`,
+      remedy: `Rename it${asOwner(facts, renamed[0])}: ALTER DATABASE ${quote(renamed[0])} RENAME TO ${quote(databaseName)};`,
     });
   else if (!database)
     report({
@@ -41,7 +42,7 @@ export function checkTenantDatabase(
       check: 'closed_database',
       tenant: slug,
       problem: `database ${databaseName} accepts no connections`,
-      remedy: `If it was not closed on purpose, open it: alter database ${quote(databaseName)} allow_connections true;`,
+      remedy: `If it was not closed on purpose, open it${asOwner(facts, databaseName)}: alter database ${quote(databaseName)} allow_connections true;`,
     });
 }
 
@@ -68,11 +69,13 @@ export function checkUnusedDatabases({ server, control, facts, report }: CheckCo
 export function checkOldTemplates({ server, facts, report }: CheckContext, digest: string): void {
   for (const name of facts.databases.keys()) {
     if (!templateOfOtherBuild(server, name, digest)) continue;
+    const drop = `drop database if exists ${quote(name)}`;
+    const who = asOwner(facts, name);
     report({
       check: 'old_template',
       problem: `${name} is the template of another build`,
-      remedy: 'Drop it when no process of that build is left',
-      statements: [`drop database if exists ${quote(name)}`],
+      remedy: `Drop it when no process of that build is left${who && `,${who}: ${drop};`}`,
+      statements: who ? undefined : [drop],
     });
   }
 }

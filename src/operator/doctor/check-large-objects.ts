@@ -27,5 +27,6 @@ export async function checkLargeObjects(client: pg.Client, report: (report: Repo
       problem: `PUBLIC may store large objects: it may execute ${functions.replaceAll('pg_catalog.', '')}`,
       remedy: 'Revoke EXECUTE on these functions from PUBLIC',
       statements: [`revoke execute on function ${functions} from public`],
+      needsSuperuser: true,
     });
 }

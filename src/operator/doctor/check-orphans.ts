@@ -3,6 +3,7 @@ import { closedStamp, nobody } from '../databases/database-stamp.ts';
 import { isPhysicalName } from '../databases/physical-names.ts';
 import { type CheckContext, recordedNames } from './check-context.ts';
 import { unknownGuid } from './orphan-identities.ts';
+import { asCreator, asOwner } from './who-may.ts';
 
 /** Checks that every database and role with a name of this installation is recorded in the control database. */
 export function checkOrphans(context: CheckContext): void {
@@ -48,7 +49,7 @@ function checkOrphanDatabases(context: CheckContext, names: ReadonlySet<string>)
       report({
         check: 'orphan_database',
         problem: `no tenant has database ${name}${owner ? `, which holds a copy of the data of ${owner.slug}` : ''}`,
-        remedy: `Find out which application uses it. If none does, drop it: drop database ${quote(name)};`,
+        remedy: `Find out which application uses it. If none does, drop it${asOwner(facts, name)}: drop database ${quote(name)};`,
       });
     }
   }
@@ -83,7 +84,7 @@ function checkOrphanRoles(context: CheckContext, names: ReadonlySet<string>): vo
     report({
       check: 'orphan_role',
       problem: `no tenant has login role ${name}`,
-      remedy: `Find out which application uses it. If none does, drop it: drop role ${quote(name)};`,
+      remedy: `Find out which application uses it. If none does, drop it${asCreator(facts, name)}: drop role ${quote(name)};`,
     });
   }
 }

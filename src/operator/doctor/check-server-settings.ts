@@ -119,7 +119,7 @@ export function checkServerSettings(settings: ServerSettings, connectionBudget?:
     reports.push({
       check: 'server_setting',
       problem: 'the server can be neither archived continuously nor replicated: wal_level is minimal',
-      remedy: `Run on the server, then restart it: alter system set wal_level = 'replica';`,
+      remedy: `As a superuser, run on the server, then restart it: alter system set wal_level = 'replica';`,
     });
   reports.push(...checkArchive(settings));
   return reports;
@@ -161,7 +161,8 @@ function notArchived(reason: string): Report {
   return {
     check: 'wal_not_archived',
     problem: `the write-ahead log is not archived, so no tenant can be restored to a moment: ${reason}`,
-    remedy: "Unless another tool reads it, set archive_mode = 'on' and archive_command, and restart the server.",
+    remedy:
+      "Unless another tool reads it, set in the configuration of the server archive_mode = 'on' and archive_command, and restart the server.",
   };
 }
 
@@ -171,5 +172,9 @@ function workerPause(naptime: number, databases: number): string {
 }
 
 function setting(problem: string, statement: string): Report {
-  return { check: 'server_setting', problem, remedy: `Run on the server: ${statement}; select pg_reload_conf();` };
+  return {
+    check: 'server_setting',
+    problem,
+    remedy: `As a superuser, run on the server: ${statement}; select pg_reload_conf();`,
+  };
 }

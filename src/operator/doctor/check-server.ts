@@ -22,6 +22,7 @@ import { type Finding, type Report, toFinding } from './finding.ts';
 import { readOrphanIdentities } from './orphan-identities.ts';
 import { checksDigest, evidenceSettings, readServerEvidence, tenantEvidence } from './server-evidence.ts';
 import { readServerFacts, type ServerFacts } from './server-facts.ts';
+import { withinRights } from './who-may.ts';
 
 interface Options {
   /** Which tenant databases are checked inside. */
@@ -120,7 +121,7 @@ function checkServerFacts(
     facts,
     orphanIdentities,
     secrets,
-    report: report => findings.push(toFinding(server.name, withoutRisk(report, orphanIdentities))),
+    report: report => findings.push(toFinding(server.name, withinRights(withoutRisk(report, orphanIdentities), facts))),
   };
   for (const tenant of context.tenants.filter(each => isStable(each, control))) {
     checkTenantDatabase(tenant, context);

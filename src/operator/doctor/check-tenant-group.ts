@@ -20,6 +20,7 @@ export function checkTenantGroup(context: CheckContext): void {
       problem: `the group ${group} may log in`,
       remedy: `Forbid ${group} to log in`,
       statements: [`alter role ${quote(group)} nologin`],
+      alters: group,
     });
   for (const name of new Set(facts.grantsTo.get(group)?.map(({ database }) => database))) {
     report({

@@ -2,6 +2,9 @@ import { quoteIdentifier as quote } from '../../postgres/quote.ts';
 import type { CheckContext } from './check-context.ts';
 import type { RoleFacts } from './server-facts.ts';
 
+/** Attributes that a login with `createdb` and `createrole` cannot remove. */
+const ofSuperusers = ['superuser', 'replication', 'bypassrls'];
+
 /**
  * Checks a login role of a tenant, or the group of all of them: it has no attributes such as `createdb`, owns nothing,
  * and is a member of the given groups at most.
@@ -21,6 +24,8 @@ export function checkUnprivileged(
       problem: `role ${name} is ${attributes.join(', ')}`,
       remedy: `Remove ${attributes.join(', ')} from role ${name}`,
       statements: [`alter role ${quote(name)} ${attributes.map(attribute => `no${attribute}`).join(' ')}`],
+      alters: name,
+      needsSuperuser: attributes.some(attribute => ofSuperusers.includes(attribute)),
     });
   for (const group of groups.filter(each => !allowedGroups.includes(each)))
     report({
@@ -29,13 +34,16 @@ export function checkUnprivileged(
       problem: `role ${name} is a member of ${group}`,
       remedy: `Revoke ${group} from ${name}`,
       statements: [`revoke ${quote(group)} from ${quote(name)}`],
+      needsSuperuser: true,
     });
   for (const database of ownsIn)
     report({
       check: 'excess_rights',
       tenant: slug,
       problem: `role ${name} owns objects ${placeOf(database)}`,
-      remedy: `Give them another owner, in that database: reassign owned by ${quote(name)} to current_user;`,
+      remedy:
+        `Give them another owner, in that database: grant ${quote(name)} to current_user; ` +
+        `reassign owned by ${quote(name)} to current_user; revoke ${quote(name)} from current_user;`,
     });
 }
 

@@ -1,8 +1,10 @@
 import type pg from 'pg';
 import { Server, type SigningKey, type Tenant } from '../../control/fleet-entities.ts';
+import { keyInForce } from '../../control/master-key-canary.ts';
 import type { Installation } from '../../installation.ts';
 import { lockKey, lockSpaces } from '../../postgres/advisory-locks.ts';
 import type { DatabaseState } from '../databases/database-store.ts';
+import { type KeyHolder, runningKeyHolders } from '../tenants/running-services.ts';
 import { type ControlRestoreFacts, readControlRestore } from './check-control-restore.ts';
 import { readCheckedDatabases } from './checked-databases.ts';
 
@@ -45,13 +47,17 @@ export interface ControlFacts {
   busyPools: ReadonlySet<number>;
   /** The evidence of the tenant databases in which nothing was wrong, by the id of the tenant. */
   checkedDatabases: Map<number, string>;
+  /** The running processes, with the fingerprints of their master keys. */
+  keyHolders: KeyHolder[];
+  /** Fingerprint of the key that seals the secrets; undefined if this command does not have it. */
+  keyInForce: string | undefined;
   /** True while a process provisions, migrates or purges the tenant. */
   isBusy(tenant: Pick<Tenant, 'id' | 'slug'>): boolean;
 }
 
 /** @param client connected to the control database */
 export async function readControlFacts(
-  { control, statements }: Installation,
+  { control, statements, secrets }: Installation,
   client: pg.Client,
 ): Promise<ControlFacts> {
   const em = control.em.fork();
@@ -80,6 +86,8 @@ export async function readControlFacts(
     signingKeys: await readSigningKeys(client),
     busyPools: new Set(servers.map(({ id }) => id).filter(id => locks.has(`${lockSpaces.warm}:${id}`))),
     checkedDatabases: await readCheckedDatabases(statements),
+    keyHolders: await runningKeyHolders(statements),
+    keyInForce: (await keyInForce(statements, secrets))?.fingerprint,
     isBusy: ({ id, slug }) =>
       locks.has(`${lockSpaces.tenant}:${id}`) || locks.has(`${lockSpaces.slug}:${lockKey(slug)}`),
   };

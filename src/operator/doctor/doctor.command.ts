@@ -1,7 +1,5 @@
-import { countText } from '../command/count-text.ts';
 import { defineOperation } from '../command/operation.ts';
-import { flag } from '../command/operation-fields.ts';
-import type { Diagnosis } from './doctor.ts';
+import { argument, flag, requiredOption } from '../command/operation-fields.ts';
 
 const doctor = defineOperation({
   name: 'doctor',
@@ -13,13 +11,16 @@ const doctor = defineOperation({
     full: flag('check also the tenant databases that did not change since nothing was wrong inside'),
   },
   examples: ['doctor', 'doctor --fix'],
-  help: 'Exit code: 0 when nothing is wrong, everything was fixed, or only warnings are left; otherwise 1.',
+  help: `Exit code: 0 when nothing is wrong, everything was fixed, or only warnings and accepted findings are left;
+otherwise 1.`,
   access: 'installation',
   effect: 'reads',
   changingFields: ['fix'],
   async run({ fix, full }, { installation, output, progress }) {
     const { readConfig } = await import('../../config/config.ts');
+    const { reportText, toReport } = await import('./report-text.ts');
     const { diagnose } = await import('./doctor.ts');
+    const { storeReport } = await import('./reports.ts');
     const diagnosis = await diagnose(installation, {
       fix,
       full,
@@ -27,28 +28,64 @@ const doctor = defineOperation({
       onStart: total => progress.start(total),
       onTenant: hasFindings => progress.advance(hasFindings),
     });
-    const healthy = diagnosis.findings.every(({ fixed, severity }) => fixed || severity === 'warning');
-    output.result(documentOf(diagnosis, healthy), () => textOf(diagnosis));
-    return healthy;
+    const report = toReport(diagnosis);
+    await storeReport(installation.statements, report);
+    output.result(report, () => reportText(report));
+    return report.healthy;
   },
 });
 
-export const operations = [doctor];
+const accept = defineOperation({
+  name: 'doctor accept',
+  description:
+    'let a finding of the last report of doctor stay: it makes doctor fail no more, and --fix leaves it alone',
+  fields: {
+    finding: argument('finding', { description: 'what doctor prints in brackets' }),
+    reason: requiredOption('<text>', 'why it may stay; doctor shows it beside the finding'),
+  },
+  examples: ['doctor accept 3f2a9c1b --reason "shared with the data warehouse"'],
+  help: `A finding whose text changes, such as the number of tenants in it, is another one.
+Take it back: npx backoffice doctor reopen <finding>`,
+  access: 'statements',
+  effect: 'changes',
+  async plan({ finding: id, reason }, { installation }) {
+    const { findFinding } = await import('./accepted-findings.ts');
+    const finding = await findFinding(installation.statements, id);
+    return {
+      document: { id, ...finding, reason, state: 'planned' },
+      text: () => `Would be accepted: ${finding.tenant ?? finding.server}: ${finding.problem}`,
+    };
+  },
+  async run({ finding: id, reason }, { installation, output }) {
+    const { acceptFinding } = await import('./accepted-findings.ts');
+    const finding = await acceptFinding(installation.statements, id, reason);
+    output.result(
+      { id, ...finding, reason },
+      () => `Accepted: ${finding.tenant ?? finding.server}: ${finding.problem}`,
+    );
+  },
+});
 
-/** Leaves out the statements, which may hold a password. */
-function documentOf({ servers, tenants, unchanged, findings }: Diagnosis, healthy: boolean) {
-  return { healthy, servers, tenants, unchanged, findings: findings.map(({ repair, ...finding }) => finding) };
-}
+const reopen = defineOperation({
+  name: 'doctor reopen',
+  description: 'take the acceptance of a finding back',
+  fields: { finding: argument('finding', { description: 'what doctor prints in brackets' }) },
+  examples: ['doctor reopen 3f2a9c1b'],
+  access: 'statements',
+  effect: 'changes',
+  async plan({ finding: id }, { installation }) {
+    const { findAccepted } = await import('./accepted-findings.ts');
+    const finding = await findAccepted(installation.statements, id);
+    return {
+      document: { id, ...finding, state: 'planned' },
+      text: () => `Would be open again: ${finding.tenant ?? finding.server}: ${finding.problem}`,
+    };
+  },
+  async run({ finding: id }, { installation, output }) {
+    const { reopenFinding } = await import('./accepted-findings.ts');
+    const finding = await reopenFinding(installation.statements, id);
+    output.result({ id, ...finding }, () => `Open again: ${finding.tenant ?? finding.server}: ${finding.problem}`);
+  },
+});
 
-function textOf({ servers, tenants, unchanged, findings }: Diagnosis): string {
-  const left = unchanged > 0 ? `, ${unchanged} unchanged since the last check` : '';
-  const checked = `Checked ${countText(tenants, 'tenant')} on ${countText(servers, 'server')}${left}`;
-  if (findings.length === 0) return `${checked}: nothing is wrong.`;
-  const lines = findings.map(
-    ({ server, tenant, severity, problem, remedy, fixed }) =>
-      `${tenant ?? server}: ${severity === 'warning' ? 'warning: ' : ''}${problem}\n` +
-      `  ${fixed ? 'fixed' : `→ ${remedy}`}`,
-  );
-  const fixed = findings.filter(finding => finding.fixed).length;
-  return `${lines.join('\n')}\n\n${checked}: ${countText(findings.length - fixed, 'open problem')}, ${fixed} fixed.`;
-}
+export const operations = [doctor, accept, reopen];

@@ -1,9 +1,10 @@
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { findingId, readAcceptances } from './accepted-findings.ts';
 import { checkControl } from './check-control.ts';
 import { checkServer } from './check-server.ts';
 import { type ControlFacts, readControlFacts } from './control-facts.ts';
-import { type Finding, findingKey } from './finding.ts';
+import { type Acceptance, type Finding, findingKey } from './finding.ts';
 import { repair } from './repair.ts';
 
 export interface Diagnosis {
@@ -12,7 +13,15 @@ export interface Diagnosis {
   tenants: number;
   /** How many tenant databases were not opened, because they did not change since nothing was wrong inside. */
   unchanged: number;
-  findings: (Finding & { fixed: boolean })[];
+  findings: Diagnosed[];
+}
+
+interface Diagnosed extends Finding {
+  /** Names the finding in commands. */
+  id: string;
+  fixed: boolean;
+  /** Null: no operator has accepted it. */
+  accepted: Acceptance | null;
 }
 
 interface Progress {
@@ -36,6 +45,7 @@ interface Options extends Progress {
  * changed since nothing was wrong inside. When there are findings, it checks their servers and tenants a second time
  * and returns only the findings that recur: the others were changes in progress. After repairs it checks again: `fixed`
  * are the findings that are gone, also those that another repair removed, and findings that appear only now are added.
+ * Findings that an operator has accepted are not repaired.
  */
 export async function diagnose(
   installation: Installation,
@@ -44,10 +54,19 @@ export async function diagnose(
   const first = await runChecks(installation, { full, onStart, onTenant, ...options });
   const second = first.findings.some(isTransient) ? await runChecks(installation, options, first.findings) : first;
   const firstKeys = new Set(first.findings.map(findingKey));
-  const findings: Diagnosis['findings'] = [];
+  const acceptances = await readAcceptances(installation.statements);
+  const toDiagnosed = (finding: Finding, fixed: boolean): Diagnosed => ({
+    ...finding,
+    id: findingId(finding),
+    fixed,
+    accepted: acceptances.get(findingKey(finding)) ?? null,
+  });
+  const findings: Diagnosed[] = [];
   for (const finding of second.findings.filter(each => firstKeys.has(findingKey(each)))) {
     const server = second.control.servers.find(({ name }) => name === finding.server);
-    findings.push(fix && server ? await repair(installation, server, finding) : { ...finding, fixed: false });
+    const isRepaired = fix && server && !acceptances.has(findingKey(finding));
+    const { fixed, ...rest } = isRepaired ? await repair(installation, server, finding) : { ...finding, fixed: false };
+    findings.push(toDiagnosed(rest, fixed));
   }
   const { control, unchanged } = first;
   const counts = { servers: control.servers.length, tenants: control.tenants.length, unchanged };
@@ -61,7 +80,7 @@ export async function diagnose(
     ...counts,
     findings: [
       ...findings.map(finding => ({ ...finding, fixed: !leftKeys.has(findingKey(finding)) })),
-      ...uncovered.map(finding => ({ ...finding, fixed: false })),
+      ...uncovered.map(finding => toDiagnosed(finding, false)),
     ],
   };
 }

@@ -14,6 +14,13 @@ export interface Finding {
   repair?: Repair;
 }
 
+/** Who has decided that a finding may stay, when (RFC 3339, UTC) and why. */
+export interface Acceptance {
+  by: string;
+  at: string;
+  reason: string;
+}
+
 /**
  * Statements that run with the rights of the operator. They may hold the verifier of a password, so they are never
  * shown.
@@ -46,10 +53,12 @@ export type Check =
   | 'missing_rights'
   | 'excess_rights'
   | 'public_access'
+  | 'default_access'
   | 'readable_guid'
   | 'login_fails'
   | 'missing_key'
   | 'secret_does_not_open'
+  | 'master_key_unknown'
   | 'wrong_identity'
   | 'version_differs'
   | 'behind'
@@ -59,7 +68,12 @@ export type Check =
   | 'unfinished_control_restore';
 
 /** Identifies a finding: two runs of the checks that find the same fault return findings with equal keys. */
-export function findingKey({ check, server, tenant, problem }: Finding): string {
+export function findingKey({
+  check,
+  server,
+  tenant,
+  problem,
+}: Pick<Finding, 'check' | 'server' | 'tenant' | 'problem'>): string {
   return JSON.stringify([check, server, tenant, problem]);
 }
 
@@ -75,6 +89,10 @@ export interface Report {
   statements?: string[] | undefined;
   /** The database that the statements drop, or whose rights they change. */
   changes?: string;
+  /** The role that the statements alter. They must not have its password. */
+  alters?: string;
+  /** True if only a superuser may run the statements. */
+  needsSuperuser?: boolean;
 }
 
 const warnings: ReadonlySet<Check> = new Set([
@@ -84,6 +102,7 @@ const warnings: ReadonlySet<Check> = new Set([
   'wal_not_archived',
   'readable_guid',
   'unverified_tls',
+  'default_access',
 ]);
 
 /**

@@ -2,8 +2,12 @@ import type { Server } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import type { Installation } from '../../installation.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { sqlState } from '../../postgres/database-error.ts';
 import { errorText } from '../command/error-text.ts';
 import type { Finding } from './finding.ts';
+
+/** SQLSTATE of the warning with which REVOKE has no effect: the login has not granted the right. */
+const notRevoked = '01006';
 
 /** Runs the statements that repair a finding. `fixed` is false when it has none, or one of them failed. */
 export async function repair(
@@ -16,10 +20,25 @@ export async function repair(
   try {
     const adminUrl = servers.adminUrl(server);
     await withConnection(database ? databaseUrl(adminUrl, database) : adminUrl, async client => {
+      const warnings: string[] = [];
+      client.on('notice', ({ code, message = '' }) => code === notRevoked && warnings.push(message));
       for (const statement of statements) await client.query(statement);
+      if (warnings.length > 0) throw Object.assign(new Error(warnings.join('; ')), { code: '42501' });
     });
     return { ...finding, fixed: true };
   } catch (error) {
-    return { ...finding, fixed: false, remedy: `Repair it yourself; doctor --fix failed: ${errorText(error)}` };
+    const remedy =
+      sqlState(error) === '42501'
+        ? forSuperuser(finding.repair, errorText(error))
+        : `Repair it yourself; doctor --fix failed: ${errorText(error)}`;
+    return { ...finding, fixed: false, remedy };
   }
+}
+
+/** Shows no statement with the verifier of a password. */
+function forSuperuser({ database, statements }: NonNullable<Finding['repair']>, reason: string): string {
+  if (statements.some(statement => statement.includes('password')))
+    return `Give the login of this command the right to do it, as a superuser; it may not (${reason})`;
+  const place = database === undefined ? '' : ` in database ${database}`;
+  return `Let a superuser of the server run${place}: ${statements.join('; ')};`;
 }

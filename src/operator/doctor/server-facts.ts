@@ -3,6 +3,9 @@ import type pg from 'pg';
 /** A database on a server, of this installation or of another. */
 interface DatabaseFacts {
   name: string;
+  owner: string;
+  /** True if the login of this command may do what the owner may. */
+  isOwn: boolean;
   /** True when a DROP DATABASE was interrupted: the database can only be dropped. */
   broken: boolean;
   /** True when the database accepts connections. */
@@ -14,6 +17,8 @@ interface DatabaseFacts {
 /** A role whose name begins with the prefix of the installation. */
 export interface RoleFacts {
   name: string;
+  /** True if the login of this command may alter, grant and drop it. */
+  isOwn: boolean;
   login: boolean;
   /** Attributes that the login role of a tenant does not need, such as `createdb`. */
   attributes: string[];
@@ -28,6 +33,10 @@ export interface RoleFacts {
 
 /** The databases and roles of a server at one moment. */
 export interface ServerFacts {
+  /** True if the login of this command is a superuser. */
+  isSuperuser: boolean;
+  /** The database that the URL of the server names. */
+  connectedTo: string;
   /** The databases by name. */
   databases: Map<string, DatabaseFacts>;
   /** The privileges of roles on databases that they do not own, by the name of the role. */
@@ -40,8 +49,9 @@ export interface ServerFacts {
 
 /** Reads the databases and roles of a server. Takes four queries, however many there are. */
 export async function readServerFacts(client: pg.Client, prefix: string): Promise<ServerFacts> {
-  const { rows: databases } = await client.query<DatabaseFacts>(
-    `select datname as name, datconnlimit = -2 as broken, datallowconn as open,
+  const { rows: databases } = await client.query<DatabaseFacts & { isSuperuser: boolean }>(
+    `select datname as name, datconnlimit = -2 as broken, datallowconn as open, pg_get_userbyid(datdba)::text as owner,
+            pg_has_role(datdba, 'usage') as "isOwn", current_setting('is_superuser')::boolean as "isSuperuser",
             coalesce((select json_agg(json_build_object('privilege', privilege_type, 'grantee',
                         case grantee when 0 then 'public' else pg_get_userbyid(grantee) end))
                       from aclexplode(coalesce(datacl, acldefault('d', datdba)))
@@ -49,7 +59,7 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
        from pg_database order by datname`,
   );
   const { rows: roles } = await client.query<Omit<RoleFacts, 'ownsIn' | 'grantedIn'>>(
-    `select rolname as name, rolcanlogin as login, shobj_description(oid, 'pg_authid') as comment,
+    `select rolname as name, pg_has_role(oid, 'usage with admin option') as "isOwn", rolcanlogin as login, shobj_description(oid, 'pg_authid') as comment,
             array_remove(array[case when rolsuper then 'superuser' end, case when rolcreatedb then 'createdb' end,
               case when rolcreaterole then 'createrole' end, case when rolreplication then 'replication' end,
               case when rolbypassrls then 'bypassrls' end], null) as attributes,
@@ -77,6 +87,8 @@ export async function readServerFacts(client: pg.Client, prefix: string): Promis
     (dependenciesOf.get(role) ?? []).filter(each => each.owns === owns).map(({ database }) => database);
   const grants = databases.flatMap(({ name, grants }) => grants.map(grant => ({ database: name, ...grant })));
   return {
+    isSuperuser: databases[0]?.isSuperuser ?? false,
+    connectedTo: client.database ?? '',
     databases: new Map(databases.map(database => [database.name, database])),
     grantsTo: Map.groupBy(grants, ({ grantee }) => grantee),
     roles: new Map(

@@ -64,10 +64,15 @@ export async function exportTenant(installation: Installation, slug: string, pat
   }
 }
 
-/** Creates a folder beside the file. */
-async function makeScratchFolder(path: string): Promise<string> {
+/** @throws {OperatorError} when the file exists */
+export async function requireNoFile(path: string): Promise<void> {
   if (await stat(path).catch(() => undefined))
     throw new OperatorError(`${path} exists already: remove it, or name another file`);
+}
+
+/** Creates a folder beside the file. */
+async function makeScratchFolder(path: string): Promise<string> {
+  await requireNoFile(path);
   try {
     return await mkdtemp(join(dirname(path), '.export-'));
   } catch (cause) {

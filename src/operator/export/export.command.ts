@@ -11,6 +11,14 @@ const exportData = defineOperation({
   access: 'installation',
   effect: 'changes',
   isPatient: () => true,
+  async plan({ slug, to }, { installation }) {
+    const { requireNoFile } = await import('./export-tenant.ts');
+    const { findTenant } = await import('../tenants/tenants.ts');
+    const file = resolve(to);
+    await findTenant(installation, slug);
+    await requireNoFile(file);
+    return { document: { slug, file, state: 'planned' }, text: () => `${slug} would be exported to ${file}.` };
+  },
   async run({ slug, to }, { installation, output, progress }) {
     const { exportTenant } = await import('./export-tenant.ts');
     progress.step(`exporting ${slug}`);

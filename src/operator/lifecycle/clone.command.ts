@@ -20,6 +20,14 @@ const clone = defineOperation({
   examples: ['clone acme acme-test', 'clone acme acme-old --archive latest # look at archived data over HTTP'],
   access: 'installation',
   effect: 'changes',
+  async plan({ slug, newSlug }, { installation }) {
+    const { planClone } = await import('./clone.ts');
+    const plan = await planClone(installation, slug, newSlug);
+    return {
+      document: { ...plan, state: 'planned' },
+      text: () => `${newSlug} would be added on ${plan.server}, as a copy of ${slug}, isolated.`,
+    };
+  },
   async run({ slug, newSlug, ...values }, { installation, output, progress }) {
     const { createPasswords } = await import('../../auth/passwords.ts');
     const { cloneTenant } = await import('./clone.ts');

@@ -1,5 +1,5 @@
 import type { Passwords } from '../../auth/passwords.ts';
-import type { Tenant } from '../../control/fleet-entities.ts';
+import { Tenant } from '../../control/fleet-entities.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { Role, User } from '../../control/user-entities.ts';
 import type { Installation } from '../../installation.ts';
@@ -8,9 +8,9 @@ import { withConnection } from '../../postgres/connection.ts';
 import { inSnapshot, inTransaction } from '../../postgres/in-transaction.ts';
 import { copyData } from '../databases/copy-data.ts';
 import { type EarlierData, fillWith, requireKnownVersion } from '../databases/fill-database.ts';
-import { copyFrom } from '../tenants/purging.ts';
+import { copyFrom, requireNotPurging } from '../tenants/purging.ts';
 import { findTenant } from '../tenants/tenants.ts';
-import { checkManifest } from './manifest.ts';
+import { checkManifest, type Manifest } from './manifest.ts';
 import { lockProvisioning, provision } from './provision.ts';
 
 /**
@@ -28,26 +28,42 @@ export async function cloneTenant(
   data?: EarlierData,
 ): Promise<Tenant> {
   const source = await findTenant(installation, slug);
-  if (source.status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
+  const manifest = manifestOf(source, newSlug);
   if (data) await requireKnownVersion(data.schemaVersion);
-  // Creates no administrator: the users are copied.
-  const manifest = checkManifest(
-    {
-      slug: newSlug,
-      name: source.name,
-      appId: source.appId,
-      features: source.features,
-      server: source.server.name,
-      admin: { email: 'nobody@clone' },
-    },
-    'the new slug',
-  );
   const fill = (clone: Tenant): Promise<[]> => populate(installation, source, clone, data);
   const { tenant, created } = await copyFrom(installation, source, newSlug, () =>
     provision(installation, passwords, manifest, fill, { isIsolated: true, version: data?.schemaVersion }),
   );
-  if (!created) throw new OperatorError(`there is a tenant ${newSlug} already, ${tenant.status}`);
+  if (!created) throw newSlugTaken(tenant);
   return tenant;
+}
+
+/**
+ * Checks that a tenant can be cloned, and returns where its clone would be; changes nothing.
+ * @throws {OperatorError} when it is not ready, or the new slug is taken or no slug
+ */
+export async function planClone(
+  installation: Installation,
+  slug: string,
+  newSlug: string,
+): Promise<{ slug: string; of: string; server: string }> {
+  const source = await findTenant(installation, slug);
+  const { server } = manifestOf(source, newSlug);
+  await requireNotPurging(installation, newSlug);
+  const existing = await installation.control.em.fork().findOne(Tenant, { slug: newSlug });
+  if (existing && existing.status !== 'provisioning') throw newSlugTaken(existing);
+  return { slug: newSlug, of: slug, server: server ?? source.server.name };
+}
+
+/** Returns the manifest of a clone. It has no administrator: the users are copied. */
+function manifestOf({ slug, name, appId, features, server, status }: Tenant, newSlug: string): Manifest {
+  if (status === 'provisioning') throw new OperatorError(`${slug} is not ready yet`);
+  const admin = { email: 'nobody@clone' };
+  return checkManifest({ slug: newSlug, name, appId, features, server: server.name, admin }, 'the new slug');
+}
+
+function newSlugTaken({ slug, status }: Tenant): OperatorError {
+  return new OperatorError(`there is a tenant ${slug} already, ${status}`);
 }
 
 /** Copies users and data into the clone. */

@@ -6,7 +6,7 @@ import { defineOperation } from '../command/operation.ts';
 import type { Output } from '../command/operation-context.ts';
 import { option, optionalArgument, optionList, type Values } from '../command/operation-fields.ts';
 import { parseNames } from '../command/parse-names.ts';
-import { fieldsText } from '../command/text-table.ts';
+import { fieldsText, tableText } from '../command/text-table.ts';
 import { summarise } from '../tenants/read-tenants.ts';
 import type { Manifest } from './manifest.ts';
 import type { Provisioned } from './provision.ts';
@@ -41,10 +41,25 @@ const provisionTenant = defineOperation({
   access: 'installation',
   effect: 'changes',
   json: 'print one JSON document on stdout; for a folder, one line for each manifest',
+  async plan(values, { installation }) {
+    const { planFolder, planProvision } = await import('./plan-provision.ts');
+    const { readManifest } = await import('./manifest.ts');
+    const { file } = values;
+    requireNoPacks(values);
+    const planned =
+      file && (await isFolder(file))
+        ? await planFolder(installation, file)
+        : [await planProvision(installation, file ? await readManifest(file) : await manifestOf(values))];
+    return {
+      document: planned,
+      text: () => tableText(planned, ''),
+      isLines: true,
+      hasFailed: planned.some(({ error }) => error !== null),
+    };
+  },
   async run(values, { installation, output, progress }) {
-    const { file, packs } = values;
-    if (file && packs)
-      throw new OperatorError('Write the packs into the manifest: "packs": ["countries"]', { usage: true });
+    const { file } = values;
+    requireNoPacks(values);
     if (file && (await isFolder(file))) return provisionManifests(installation, file, output);
     const { createPasswords } = await import('../../auth/passwords.ts');
     const { readManifest } = await import('./manifest.ts');
@@ -96,6 +111,12 @@ function textOf({ tenant, created, logins }: Provisioned): string {
     fieldsText(summarise(tenant)),
     ...logins.map(({ email, password }) => fieldsText({ email, password })),
   ].join('\n');
+}
+
+/** @throws {OperatorError} when packs are named beside a manifest, which names its own */
+function requireNoPacks({ file, packs }: Values<typeof fields>): void {
+  if (file && packs)
+    throw new OperatorError('Write the packs into the manifest: "packs": ["countries"]', { usage: true });
 }
 
 async function manifestOf(values: Values<typeof fields>): Promise<Manifest> {

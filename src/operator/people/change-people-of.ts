@@ -1,4 +1,4 @@
-import { transactControl } from '../../control/database.ts';
+import { type QueryControl, transactControl } from '../../control/database.ts';
 import { hasManager } from '../../control/managers.ts';
 import { lockPeople } from '../../control/people-lock.ts';
 import { permissions } from '../../control/permissions.ts';
@@ -6,6 +6,7 @@ import { Problem, type ProblemCode } from '../../errors.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { PeopleTransaction } from '../../people/change-people.ts';
+import { changeOrUndo } from '../command/change-or-undo.ts';
 
 interface ChangeOptions<Result> {
   /** Makes the change with every permission, by the rules that administrators of the tenant have too. */
@@ -15,8 +16,6 @@ interface ChangeOptions<Result> {
   /** True if the change is only tried: it is undone. */
   isDryRun?: boolean;
 }
-
-class DryRunEnded extends Error {}
 
 /**
  * Changes users or roles of a tenant for an operator, in one transaction. Changes of the tenant's people follow one
@@ -28,18 +27,16 @@ export async function changePeopleOf<Result>(
   { id, slug }: { readonly id: number; readonly slug: string },
   { change, refusals = {}, isDryRun = false }: ChangeOptions<Result>,
 ): Promise<Result> {
-  let result: Result | undefined;
+  const transact = (work: (query: QueryControl) => Promise<Result>) => transactControl(control, work);
   try {
-    return await transactControl(control, async query => {
+    return await changeOrUndo(transact, isDryRun, async query => {
       await lockPeople(query, id);
       const hadManager = await hasManager(query, id);
-      result = await change({ query, permissions: new Set(permissions) });
+      const result = await change({ query, permissions: new Set(permissions) });
       if (hadManager && !(await hasManager(query, id))) throw lastManager(slug);
-      if (isDryRun) throw new DryRunEnded();
       return result;
     });
   } catch (error) {
-    if (error instanceof DryRunEnded) return result as Result;
     const refusal = error instanceof Problem ? refusals[error.code] : undefined;
     throw refusal === undefined ? error : new OperatorError(refusal);
   }

@@ -19,7 +19,8 @@ interface UserChanges {
   entityId?: number | null | undefined;
 }
 
-interface ChangedUser {
+/** A user as a change leaves it. */
+export interface ChangedUser {
   guid: string;
   email: string;
   firstName: string;
@@ -31,6 +32,7 @@ interface ChangedUser {
 
 /**
  * Changes what an administrator of the tenant may change too. All processes apply it within a second.
+ * @param isDryRun true to return the result, and to change nothing
  * @throws {OperatorError} when nothing is to be changed, or there is no such user, role or entity, or the user has only
  * registered
  */
@@ -39,6 +41,7 @@ export async function changeUser(
   slug: string,
   email: string,
   { firstName, lastName, role, scope, entityId }: UserChanges,
+  isDryRun = false,
 ): Promise<ChangedUser> {
   if ([firstName, lastName, role, scope, entityId].every(value => value === undefined))
     throw new OperatorError('Name what to change: --role, --scope, --entity, --first-name or --last-name', {
@@ -75,6 +78,7 @@ export async function changeUser(
         `${user.email} has not confirmed a registration, and anyone may have sent it. Change the user after the ` +
         'confirmation, or let an administrator of the tenant invite the address',
     },
+    isDryRun,
   });
 }
 

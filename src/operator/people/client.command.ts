@@ -10,6 +10,14 @@ const add = defineOperation({
   examples: ['client add acme till@acme.test --name "Till in Graz"'],
   access: 'installation',
   effect: 'changes',
+  async plan({ slug, email, name }, { installation }) {
+    const { findUser } = await import('./users.ts');
+    const user = await findUser(installation, slug, email);
+    return {
+      document: { name, email: user.email, state: 'planned' },
+      text: () => `The client ${name} would be added, which acts for ${user.email}.`,
+    };
+  },
   async run({ slug, email, name }, { installation, output }) {
     const { addClient } = await import('./clients.ts');
     const added = await addClient(installation, slug, email, name);
@@ -38,7 +46,7 @@ const revoke = defineOperation({
   fields: { slug: argument('slug'), id: argument('text') },
   examples: ['client revoke acme client-3f2a9c0d1b4e5f60 --reason "secret was stolen"'],
   access: 'installation',
-  effect: 'changes',
+  effect: 'locks out',
   async plan({ slug, id }, { installation }) {
     const { planClientRevocation } = await import('./plan-revocations.ts');
     const { state: _, ...client } = await planClientRevocation(installation, slug, id);
@@ -46,6 +54,7 @@ const revoke = defineOperation({
     return {
       document: { ...client, state: 'planned' },
       text: () => `Client ${id} (${client.name}) and its ${tokens} would be refused. It was used ${client.uses} times.`,
+      confirm: { name: slug, consequence: `will refuse client ${id} (${client.name}) and its ${tokens}` },
     };
   },
   async run({ slug, id }, { installation, output }) {

@@ -44,7 +44,7 @@ const disable = defineOperation({
   fields: { slug: argument('slug'), kid: argument('kid') },
   examples: ['key disable acme 5f0a6c1e-9d1b-4f5e-8f3b-0a4c8d2e7b61 --reason "key was stolen"'],
   access: 'installation',
-  effect: 'changes',
+  effect: 'locks out',
   async plan({ slug, kid }, { installation }) {
     const { planKeyChange } = await import('./plan-revocations.ts');
     const plan = await planKeyChange(installation, slug, kid);
@@ -52,6 +52,7 @@ const disable = defineOperation({
     return {
       document: { ...plan, state: 'planned' },
       text: () => `Every token of key ${kid} would be refused.${replaced}`,
+      confirm: { name: slug, consequence: `will refuse every token that key ${kid} has signed` },
     };
   },
   async run({ slug, kid }, { installation, output }) {

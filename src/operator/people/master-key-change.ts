@@ -1,21 +1,69 @@
 import type { EntityManager } from '@mikro-orm/postgresql';
-import { Server, SigningKey, Tenant } from '../../control/fleet-entities.ts';
 import { replaceCanaries, storeNextCanary } from '../../control/master-key-canary.ts';
 import { owners, type SecretBox } from '../../control/secret-box.ts';
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
+import { changeOrUndo } from '../command/change-or-undo.ts';
 import { requireMasterKey } from './require-master-key.ts';
 
 type Keys = Pick<Installation, 'control' | 'secrets'>;
 
+/** A secret of the control database, and what it belongs to. */
+interface StoredSecret {
+  id: string;
+  sealed: Buffer;
+  /** Of its tenant; null without one. */
+  guid: string | null;
+  /** The id of a signing key, the name of a server, or the fingerprint of a data key. */
+  name: string;
+}
+
+/** Where the control database has secrets, and for whom each of them is sealed. */
+const secretColumns: { table: string; column: string; select: string; owner: (secret: StoredSecret) => string }[] = [
+  {
+    table: 'tenants',
+    column: 'role_password',
+    select: 'select id, role_password as sealed, guid from tenants',
+    owner: ({ guid }) => owners.rolePassword(guid ?? ''),
+  },
+  {
+    table: 'tenant_databases',
+    column: 'role_password',
+    select: `select d.id, d.role_password as sealed, guid from tenant_databases d join tenants t on t.id = tenant_id
+              where d.role_password is not null`,
+    owner: ({ guid }) => owners.rolePassword(guid ?? ''),
+  },
+  {
+    table: 'signing_keys',
+    column: 'secret',
+    select:
+      'select kid as id, secret as sealed, guid, kid as name from signing_keys join tenants t on t.id = tenant_id',
+    owner: ({ guid, name }) => owners.signingKey(guid ?? '', name),
+  },
+  {
+    table: 'servers',
+    column: 'admin_url',
+    select: 'select id, admin_url as sealed, name from servers where admin_url is not null',
+    owner: ({ name }) => owners.serverUrl(name),
+  },
+  {
+    table: 'backup_keys',
+    column: 'sealed',
+    select: `select k.id, k.sealed, guid, k.fingerprint as name
+               from backup_keys k left join tenants t on t.id = k.tenant_id`,
+    owner: ({ guid, name }) => owners.backupKey(guid, name),
+  },
+];
+
 /**
  * Begins a change of the master key: registers the key in `MASTER_KEY_PREVIOUS`, so that processes may start with it as
  * their `MASTER_KEY`, beside the present key. It replaces another registered key, such as a mistyped one.
+ * @param isDryRun true to return the result, and to change nothing
  * @returns false when the key was registered already
  * @throws {OperatorError} when there is no `MASTER_KEY_PREVIOUS`
  */
-export function registerNextKey({ control, secrets }: Keys): Promise<boolean> {
-  return changeCanaries({ control, secrets }, async em => {
+export function registerNextKey({ control, secrets }: Keys, isDryRun = false): Promise<boolean> {
+  return changeCanaries({ control, secrets }, isDryRun, async em => {
     if (secrets.previous) return storeNextCanary(em, secrets.previous);
     throw new OperatorError('MASTER_KEY_PREVIOUS is not set: set it to the next master key');
   });
@@ -25,66 +73,44 @@ export function registerNextKey({ control, secrets }: Keys): Promise<boolean> {
  * Ends a change of the master key: seals every secret of the control database again under `MASTER_KEY`, and makes that
  * the only key of the installation, in one transaction. Run it with the former key in `MASTER_KEY_PREVIOUS`. It can be
  * run again: secrets that are sealed under the new key already can be opened, too.
+ * @param isDryRun true to open and seal each secret, and to change nothing
  * @returns the number of secrets
  * @throws {OperatorError} when a secret was sealed under neither key; nothing is changed then
  */
-export function resealSecrets({ control, secrets }: Keys): Promise<number> {
-  return changeCanaries({ control, secrets }, async em => {
-    const reseal = (sealed: Uint8Array, owner: string): Buffer =>
-      secrets.seal(openSecret(secrets, sealed, owner), owner);
-    const tenants = await em.findAll(Tenant);
-    for (const tenant of tenants) tenant.rolePassword = reseal(tenant.rolePassword, owners.rolePassword(tenant.guid));
-    const kept = await resealRolePasswords(em, reseal);
-    const keys = await em.findAll(SigningKey, { populate: ['tenant'] });
-    for (const key of keys) key.secret = reseal(key.secret, owners.signingKey(key.tenant.guid, key.kid));
-    const servers = await em.find(Server, { adminUrl: { $ne: null } });
-    for (const server of servers)
-      if (server.adminUrl) server.adminUrl = reseal(server.adminUrl, owners.serverUrl(server.name));
-    await em.flush();
-    const backupKeys = await resealBackupKeys(em, reseal);
+export function resealSecrets({ control, secrets }: Keys, isDryRun = false): Promise<number> {
+  return changeCanaries({ control, secrets }, isDryRun, async em => {
+    let count = 0;
+    for (const { table, column, select, owner } of secretColumns) {
+      const stored = await em.execute<StoredSecret[]>(select);
+      const sealed = stored.map(secret => secrets.seal(open(secrets, secret, owner), owner(secret)).toString('hex'));
+      const key = table === 'signing_keys' ? 'kid' : 'id';
+      await em.execute(
+        `update ${table} t set ${column} = decode(new.sealed, 'hex')
+           from unnest(?::text[], ?::text[]) as new (id, sealed) where t.${key}::text = new.id`,
+        [`{${stored.map(({ id }) => id).join(',')}}`, `{${sealed.join(',')}}`],
+      );
+      count += stored.length;
+    }
     await replaceCanaries(em, secrets);
-    return kept + keys.length + servers.length + backupKeys;
+    return count;
   });
 }
 
-/** Seals the passwords of the login roles of all databases again. @returns their number */
-async function resealRolePasswords(
-  em: EntityManager,
-  reseal: (sealed: Uint8Array, owner: string) => Buffer,
-): Promise<number> {
-  const databases = await em.execute<{ id: string; sealed: Buffer; guid: string }[]>(
-    `select d.id, d.role_password as sealed, guid from tenant_databases d join tenants t on t.id = tenant_id
-      where d.role_password is not null`,
-  );
-  for (const { id, sealed, guid } of databases)
-    await em.execute('update tenant_databases set role_password = ? where id = ?', [
-      reseal(sealed, owners.rolePassword(guid)),
-      id,
-    ]);
-  return databases.length;
-}
-
-/** Seals the data keys of backups again. @returns their number */
-async function resealBackupKeys(
-  em: EntityManager,
-  reseal: (sealed: Uint8Array, owner: string) => Buffer,
-): Promise<number> {
-  const keys = await em.execute<{ id: string; sealed: Buffer; fingerprint: string; guid: string | null }[]>(
-    `select k.id, k.sealed, k.fingerprint, t.guid from backup_keys k left join tenants t on t.id = k.tenant_id`,
-  );
-  for (const { id, sealed, fingerprint, guid } of keys) {
-    const again = reseal(sealed, owners.backupKey(guid, fingerprint));
-    await em.execute('update backup_keys set sealed = ? where id = ?', [again, id]);
-  }
-  return keys.length;
+function open(secrets: SecretBox, secret: StoredSecret, owner: (secret: StoredSecret) => string): Buffer {
+  return openSecret(secrets, secret.sealed, owner(secret));
 }
 
 /**
  * Runs a step of a change in one transaction. Steps run one after the other, and each checks the key again: another
  * step may have made it wrong since the start of the command.
  */
-function changeCanaries<T>({ control, secrets }: Keys, step: (em: EntityManager) => Promise<T>): Promise<T> {
-  return control.em.fork().transactional(async em => {
+function changeCanaries<T>(
+  { control, secrets }: Keys,
+  isDryRun: boolean,
+  step: (em: EntityManager) => Promise<T>,
+): Promise<T> {
+  const transact = (work: (em: EntityManager) => Promise<T>) => control.em.fork().transactional(work);
+  return changeOrUndo(transact, isDryRun, async em => {
     await em.execute('select from installation for update');
     await requireMasterKey(em, secrets);
     return step(em);

@@ -26,6 +26,14 @@ const add = defineOperation({
   examples: ['role add acme Buyer orders.read orders.write'],
   access: 'installation',
   effect: 'changes',
+  async plan({ slug, role, permissions }, { installation }) {
+    const { addRole } = await import('./roles.ts');
+    const planned = await addRole(installation, slug, role, permissions, true);
+    return {
+      document: { ...planned, state: 'planned' },
+      text: () => `Would be added:\n${fieldsText(shown(planned))}`,
+    };
+  },
   async run({ slug, role, permissions }, { installation, output }) {
     const { addRole } = await import('./roles.ts');
     const added = await addRole(installation, slug, role, permissions);
@@ -68,7 +76,16 @@ const remove = defineOperation({
   fields: { slug: argument('slug'), role: argument('role') },
   examples: ['role remove acme Buyer'],
   access: 'installation',
-  effect: 'changes',
+  effect: 'destroys',
+  async plan({ slug, role }, { installation }) {
+    const { removeRole } = await import('./roles.ts');
+    await removeRole(installation, slug, role, true);
+    return {
+      document: { name: role, state: 'planned' },
+      text: () => `Role ${role} would be removed. No user of ${slug} has it.`,
+      confirm: { name: role, kind: 'name', consequence: `will be removed from ${slug}, with its permissions` },
+    };
+  },
   async run({ slug, role }, { installation, output }) {
     const { removeRole } = await import('./roles.ts');
     await removeRole(installation, slug, role);

@@ -32,10 +32,17 @@ export async function listRoles(
 
 /**
  * Adds a role.
+ * @param isDryRun true to return the role, and to change nothing
  * @throws {OperatorError} when the tenant has a role of that name, in any letter case, or too many; when a permission is
  *   unknown, or the name not acceptable
  */
-export async function addRole(installation: Installation, slug: string, name: string, granted: string[]) {
+export async function addRole(
+  installation: Installation,
+  slug: string,
+  name: string,
+  granted: string[],
+  isDryRun = false,
+): Promise<RoleSummary> {
   requirePermissions(granted);
   const parsed = text({ max: lengths.name }).safeParse(name);
   if (!parsed.success)
@@ -48,6 +55,7 @@ export async function addRole(installation: Installation, slug: string, name: st
       duplicate: `${slug} has a role ${parsed.data} already`,
       limit_reached: `${slug} has ${maxRoles} roles, and cannot have more`,
     },
+    isDryRun,
   });
   return { name: parsed.data, users: 0, permissions: ordered(granted) };
 }
@@ -83,8 +91,16 @@ export async function changePermissions(
   });
 }
 
-/** @throws {OperatorError} when there is no such role, somebody has it, or every tenant needs it */
-export async function removeRole(installation: Installation, slug: string, name: string): Promise<void> {
+/**
+ * @param isDryRun true to check that the role can be removed, and to change nothing
+ * @throws {OperatorError} when there is no such role, somebody has it, or every tenant needs it
+ */
+export async function removeRole(
+  installation: Installation,
+  slug: string,
+  name: string,
+  isDryRun = false,
+): Promise<void> {
   const tenant = await findTenant(installation, slug);
   await changePeopleOf(installation, tenant, {
     change: async transaction => {
@@ -98,6 +114,7 @@ export async function removeRole(installation: Installation, slug: string, name:
         `Users of ${slug} have the role ${name}. Give them another: ` +
         `npx backoffice user change ${slug} EMAIL --role ROLE`,
     },
+    isDryRun,
   });
 }
 

@@ -29,13 +29,14 @@ const revoke = defineOperation({
   },
   examples: ['session revoke acme --user bob@acme.test --reason "lost laptop"'],
   access: 'installation',
-  effect: 'changes',
+  effect: 'locks out',
   async plan({ slug, ...which }, { installation }) {
     const { planSessionRevocation } = await import('./plan-revocations.ts');
     const sessions = await planSessionRevocation(installation, slug, chosen(which));
     return {
       document: { state: 'planned', sessions },
       text: () => `${countText(sessions.length, 'open session')} would be revoked.`,
+      confirm: { name: slug, consequence: `will revoke ${countText(sessions.length, 'open session')}${ofWhom(which)}` },
     };
   },
   async run({ slug, ...which }, { installation, output }) {
@@ -51,6 +52,10 @@ const revoke = defineOperation({
 });
 
 export const operations = [list, revoke];
+
+function ofWhom({ user }: { user: string | undefined }): string {
+  return user === undefined ? '' : ` of ${user}`;
+}
 
 function chosen({ id, user }: { id: string | undefined; user: string | undefined }): RevokedSessions {
   if (id !== undefined && user === undefined) return { id };

@@ -5,7 +5,7 @@ import { passwordError } from '../../auth/new-password.ts';
 import type { Passwords } from '../../auth/passwords.ts';
 import { revokeSessionsOf, setPasswordHash } from '../../auth/sessions.ts';
 import { setDisabled as setUserDisabled } from '../../auth/set-disabled.ts';
-import { transactControl } from '../../control/database.ts';
+import { type QueryControl, transactControl } from '../../control/database.ts';
 import type { Tenant } from '../../control/fleet-entities.ts';
 import type { Scope } from '../../control/scopes.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
@@ -14,6 +14,7 @@ import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { PeopleTransaction } from '../../people/change-people.ts';
 import { withConnection } from '../../postgres/connection.ts';
+import { changeOrUndo } from '../command/change-or-undo.ts';
 import { noSuchUser } from '../tenants/read-tenants.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
@@ -42,12 +43,19 @@ export async function findUser(installation: Installation, slug: string, address
 
 /**
  * Adds a confirmed user to a tenant.
+ * @param isDryRun true to return the user, and to change nothing
  * @throws {OperatorError} when the role or the entity does not exist, the e-mail address is invalid or taken, or the
  * password is not acceptable
  */
-export async function addUser(installation: Installation, passwords: Passwords, user: NewUser): Promise<User> {
+export async function addUser(
+  installation: Installation,
+  passwords: Passwords,
+  user: NewUser,
+  isDryRun = false,
+): Promise<User> {
   if (user.entityId !== null) await requireEntity(installation, user.tenant, user.entityId);
-  return insertUser(installation.control.em.fork(), passwords, user);
+  const transact = (work: (em: EntityManager) => Promise<User>) => installation.control.em.fork().transactional(work);
+  return changeOrUndo(transact, isDryRun, em => insertUser(em, passwords, user));
 }
 
 /** The same as `addUser` in the transaction of the caller, who guarantees that the entity exists. */
@@ -76,6 +84,7 @@ export async function insertUser(
 
 /**
  * Sets the password of a user and revokes all of the user's sessions, in one transaction.
+ * @param isDryRun true to return the user, and to change nothing
  * @throws {OperatorError} when there is no such user, or the password is not acceptable
  */
 export async function setPassword(
@@ -84,10 +93,12 @@ export async function setPassword(
   slug: string,
   email: string,
   password: string,
+  isDryRun = false,
 ): Promise<User> {
   const user = await findUser(installation, slug, email);
   const passwordHash = await passwords.hash(requireAcceptable(password));
-  await transactControl(installation.control, async query => {
+  const transact = (work: (query: QueryControl) => Promise<void>) => transactControl(installation.control, work);
+  await changeOrUndo(transact, isDryRun, async query => {
     await setPasswordHash(query, user.id, passwordHash);
     await revokeSessionsOf(query, user.id, 'password_changed');
   });

@@ -35,17 +35,30 @@ export async function restoreArchive<T>(
   { target, archive: id, destination, onStep = () => {} }: ArchiveOptions,
   restore: (data: EarlierData) => Promise<T>,
 ): Promise<{ restored: T; archive: LedgerEntry }> {
-  const { archive, keyring } = await withConnection(installation.controlUrl, async client => {
-    const control = shareConnection(client);
-    const archives = await findArchives(control, target, source.slug);
-    const keys = createKeyring(await readKeys(control), installation.secrets);
-    return { archive: chooseArchive(archives, source.slug, id), keyring: keys };
-  });
+  const { archive, keyring } = await findArchive(installation, source, target, id);
   return explainingFaults(archive, source.slug, restoreCommand(source.slug, destination), async () => {
     onStep(`checking ${archive.file}`);
     await openArchive(target, keyring, archive, checkRows);
     onStep(`loading ${archive.file}`);
     return { restored: await restore(archiveData(target, keyring, archive)), archive };
+  });
+}
+
+/**
+ * Returns an archive of a tenant, and what opens it.
+ * @param id of the archive, or its beginning; `latest`, or undefined: the newest one
+ * @throws {OperatorError} when there is none, or several begin with the id
+ */
+export async function findArchive(
+  { controlUrl, secrets }: Installation,
+  { slug }: Tenant,
+  target: BackupTarget,
+  id: string | undefined,
+): Promise<{ archive: LedgerEntry; keyring: Keyring }> {
+  return withConnection(controlUrl, async client => {
+    const control = shareConnection(client);
+    const archives = await findArchives(control, target, slug);
+    return { archive: chooseArchive(archives, slug, id), keyring: createKeyring(await readKeys(control), secrets) };
   });
 }
 

@@ -3,11 +3,11 @@ import { OperatorError } from '../../log/operator-error.ts';
 import { openBackupTarget } from '../archives/open-backup-target.ts';
 import type { BackupTarget } from '../archives/targets/backup-target.ts';
 import { countText } from '../command/count-text.ts';
-import { hasFailed, observeOutcomes } from '../command/observe-outcomes.ts';
 import type { Context } from '../command/operation-context.ts';
+import { hasFailed, reportOutcomes } from '../command/report-outcomes.ts';
 import type { LostTenant } from './restore-lost-tenants.ts';
 
-interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal'> {
+interface Reporting extends Pick<Context, 'output' | 'progress' | 'signal' | 'trace'> {
   readonly installation: Installation;
 }
 
@@ -18,7 +18,9 @@ export async function restoreEach(
   options: { concurrency: number; server?: string | undefined },
 ): Promise<LostTenant[]> {
   const { restoreLostTenants } = await import('./restore-lost-tenants.ts');
-  return restoreLostTenants(installation, target, options, observeOutcomes(context, { hasFailed, text: outcomeText }));
+  return reportOutcomes(context, { hasFailed, text: outcomeText }, observers =>
+    restoreLostTenants(installation, target, options, observers),
+  );
 }
 
 interface LostFields {

@@ -41,11 +41,7 @@ export async function restoreLostTenants(
   { concurrency, server }: Options,
   observers: FleetObservers<LostTenant>,
 ): Promise<LostTenant[]> {
-  const { archives, keyring } = await withConnection(installation.controlUrl, async client => {
-    const control = shareConnection(client);
-    const keys = createKeyring(await readKeys(control), installation.secrets);
-    return { archives: await readNewest(control, target.description), keyring: keys };
-  });
+  const { archives, keyring } = await readArchives(installation, target);
   return runFleet(await findLost(installation, server), concurrency, observers, async tenant => {
     const archive = archives.get(tenant.guid);
     const { ms, error } = await timed(() => restore(installation, target, keyring, tenant, archive));
@@ -57,6 +53,31 @@ export async function restoreLostTenants(
       ms,
       error,
     };
+  });
+}
+
+/**
+ * Returns the tenants that `restoreLostTenants` would restore, with the archive of each; null: it has none.
+ * @param server only tenants of the server with this name
+ */
+export async function planLost(
+  installation: Installation,
+  target: BackupTarget,
+  server: string | undefined,
+): Promise<Pick<LostTenant, 'slug' | 'snapshotAt' | 'file'>[]> {
+  const { archives } = await readArchives(installation, target);
+  return (await findLost(installation, server)).map(({ slug, guid }) => {
+    const archive = archives.get(guid);
+    return { slug, snapshotAt: archive?.snapshotAt.toISOString() ?? null, file: archive?.file ?? null };
+  });
+}
+
+/** Returns the newest archives of all tenants, and what opens them. */
+async function readArchives({ controlUrl, secrets }: Installation, target: BackupTarget) {
+  return withConnection(controlUrl, async client => {
+    const control = shareConnection(client);
+    const keyring = createKeyring(await readKeys(control), secrets);
+    return { archives: await readNewest(control, target.description), keyring };
   });
 }
 

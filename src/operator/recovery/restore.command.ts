@@ -1,5 +1,5 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import { defineOperation } from '../command/operation.ts';
+import { defineOperation, type Plan } from '../command/operation.ts';
 import type { Context } from '../command/operation-context.ts';
 import { argument, flag, option, optionalArgument, type Values } from '../command/operation-fields.ts';
 import { parsePositive } from '../command/parse-positive.ts';
@@ -45,14 +45,19 @@ over HTTP clones it: clone acme acme-old --archive 0b7e. It is dropped with: dat
   access: values => (isUndelete(values) ? 'statements' : 'installation'),
   effect: 'changes',
   isPatient: values => !values.lost && !isUndelete(values),
+  isTraced: true,
   json: 'print one document on stdout; with --server or --all JSON lines: each tenant, and at the end the counts',
+  async plan(values, { installation }) {
+    const { slug, server } = values;
+    requireOneScope(values);
+    if (!('control' in installation)) return planUndelete(requireSlug(slug), installation);
+    const { planLostFleet, planRestoreOf } = await import('./plan-restore.ts');
+    return slug === undefined ? planLostFleet(installation, server) : planRestoreOf(installation, slug, values);
+  },
   async run(values, { installation, ...context }) {
     const { slug } = values;
     requireOneScope(values);
-    if (!('control' in installation)) {
-      if (slug === undefined) throw new OperatorError('Name a tenant', { usage: true });
-      return undelete(slug, { installation, ...context });
-    }
+    if (!('control' in installation)) return undelete(requireSlug(slug), { installation, ...context });
     if (slug === undefined) {
       const { restoreLostFleet } = await import('./restore-lost-fleet.ts');
       return restoreLostFleet(values, { installation, ...context });
@@ -71,6 +76,20 @@ function requireOneScope({ slug, at, archive, from, lost, server, all }: Restore
     throw new OperatorError('Give either a tenant, or --server or --all', { usage: true });
   if (isFleet && [at, archive, from].some(value => value !== undefined))
     throw new OperatorError('Give --archive, --from and --at together with a tenant', { usage: true });
+}
+
+function requireSlug(slug: string | undefined): string {
+  if (slug === undefined) throw new OperatorError('Name a tenant', { usage: true });
+  return slug;
+}
+
+async function planUndelete(slug: string, installation: Context<'statements'>['installation']): Promise<Plan> {
+  const { planTransition } = await import('../tenants/transitions.ts');
+  const plan = await planTransition(installation, slug, 'restore');
+  return {
+    document: { ...plan, state: 'planned' },
+    text: () => (plan.from === plan.to ? `${slug} is ${plan.to} already.` : `${slug} would be served again.`),
+  };
 }
 
 function isUndelete({ at, archive, from, lost }: RestoreFields): boolean {

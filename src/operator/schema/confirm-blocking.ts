@@ -7,19 +7,23 @@ import type { BlockingProcess } from './blocking-processes.ts';
 /** The field of every operation that running processes can block. */
 export const despiteRunning = flag('go on although running processes block the change');
 
+type NamedProcess = Pick<BlockingProcess, 'host' | 'pid' | 'build'>;
+
 const maxNamed = 10;
 
 /**
  * Asks the operator whether a change goes on that running processes block. A script goes on with `--despite-running`.
+ * @param textOf returns a sentence that names the processes and what they would lose, without its full stop
  * @throws {OperatorError} when the operator says no, or nobody can be asked
  */
-export async function confirmBlocking(
-  blockedBy: BlockingProcess[],
+export async function confirmBlocking<P extends NamedProcess>(
+  blockedBy: P[],
+  textOf: (blockedBy: P[]) => string,
   goesOn: boolean,
   { agree }: Pick<Context, 'agree'>,
 ): Promise<void> {
   if (blockedBy.length === 0 || goesOn) return;
-  const text = blockingText(blockedBy);
+  const text = textOf(blockedBy);
   const agreed = await agree(text);
   if (agreed) return;
   const remedy = 'Stop them first, or add --despite-running to go on; nothing was changed';
@@ -31,9 +35,14 @@ export function blockingText(blockedBy: BlockingProcess[]): string {
   const tenants = Math.max(...blockedBy.map(process => process.tenants ?? 0));
   const subject = countText(blockedBy.length, 'running process', 'running processes');
   const loss = tenants > 0 ? `would stop serving ${countText(tenants, 'tenant')}` : 'could not start again';
-  const named = blockedBy
+  return `${subject} ${loss}: ${processNames(blockedBy, ({ head }) => (head === null ? '' : ` with ${head}`))}`;
+}
+
+/** @param detailOf what follows the build of a process */
+export function processNames<P extends NamedProcess>(processes: P[], detailOf: (process: P) => string): string {
+  const named = processes
     .slice(0, maxNamed)
-    .map(({ host, pid, build, head }) => `${host} pid ${pid} (build ${build}${head === null ? '' : ` with ${head}`})`);
-  if (blockedBy.length > maxNamed) named.push(`and ${blockedBy.length - maxNamed} more`);
-  return `${subject} ${loss}: ${named.join(', ')}`;
+    .map(process => `${process.host} pid ${process.pid} (build ${process.build}${detailOf(process)})`);
+  if (processes.length > maxNamed) named.push(`and ${processes.length - maxNamed} more`);
+  return named.join(', ');
 }

@@ -1,12 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
+import { controlVersion } from '../../control/control-version.ts';
 import { databaseUrl } from '../../control/server-urls.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import { lockSpaces, withLock } from '../../postgres/advisory-locks.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { sqlState } from '../../postgres/database-error.ts';
+import { migrationNames } from '../../postgres/migration-names.ts';
 import { loadMigrations, runMigrations } from '../../postgres/migration-steps.ts';
 import { quoteIdentifier } from '../../postgres/quote.ts';
+import { statementsOf } from '../../postgres/statements.ts';
 import { grantServicePrivileges } from './service-login.ts';
 
 /**
@@ -21,6 +24,18 @@ export async function migrateControl(controlUrl: string): Promise<string[]> {
     await grantServicePrivileges(client);
     return applied;
   });
+}
+
+/** @returns whether the control database exists, and the names of the migrations that `migrateControl` would run */
+export async function pendingControl(controlUrl: string): Promise<{ exists: boolean; pending: string[] }> {
+  const names = await migrationNames('control');
+  const version = await withConnection(controlUrl, async client => ({
+    name: (await controlVersion(statementsOf(client))) ?? '',
+  })).catch(error => {
+    if (sqlState(error) !== '3D000') throw error;
+    return undefined;
+  });
+  return { exists: version !== undefined, pending: names.filter(name => name > (version?.name ?? '')) };
 }
 
 /** A migration that refuses raises this state, and says what is to do first: it changes nothing. */

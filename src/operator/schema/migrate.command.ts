@@ -1,9 +1,10 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import { hasFailed, observeOutcomes } from '../command/observe-outcomes.ts';
 import { defineOperation } from '../command/operation.ts';
 import { argumentList, flag, option, type Values } from '../command/operation-fields.ts';
 import { parsePositive } from '../command/parse-positive.ts';
-import { confirmBlocking, despiteRunning } from './confirm-blocking.ts';
+import { hasFailed, reportOutcomes } from '../command/report-outcomes.ts';
+import { blockingText, confirmBlocking, despiteRunning } from './confirm-blocking.ts';
+import type { TenantOutcome } from './migrate-tenants.ts';
 import { outcomeText, plansText, reportText } from './migrate-text.ts';
 import type { RunRequest } from './migration-runs.ts';
 
@@ -43,6 +44,7 @@ npx backoffice status shows what failed, and why.
 Exit code: 0 when all tenants are at the version of this build, 1 when some are not, 2 for wrong usage.`,
   access: 'installation',
   effect: 'changes',
+  isTraced: true,
   json: 'print one JSON line for each tenant on stdout (with --dry-run: one JSON document)',
   dryRun: 'print the SQL that would run, and for which tenants; opens no tenant database',
   interrupt: { text: 'the running migrations', isIdleBeforeCount: true },
@@ -59,12 +61,14 @@ Exit code: 0 when all tenants are at the version of this build, 1 when some are 
     const request = requestOf(values);
     const { processesBlockingRun } = await import('./blocking-processes.ts');
     const { migrateTenants } = await import('./migrate-tenants.ts');
-    await confirmBlocking(await processesBlockingRun(installation, request), values.despiteRunning, context);
+    const blockedBy = await processesBlockingRun(installation, request);
+    await confirmBlocking(blockedBy, blockingText, values.despiteRunning, context);
     progress.step('reading the template');
     // A visible progress replaces these lines, and the report lists the failures.
-    const isShown = (): boolean => !progress.isVisible;
-    const observers = observeOutcomes(context, { hasFailed, isShown, text: outcomeText });
-    const report = await migrateTenants(installation, request, observers);
+    const isShown = (outcome: TenantOutcome): boolean => !progress.isVisible && !hasFailed(outcome);
+    const report = await reportOutcomes(context, { hasFailed, isShown, text: outcomeText }, observers =>
+      migrateTenants(installation, request, observers),
+    );
     output.text(() => reportText(report));
     return report.state === 'succeeded';
   },

@@ -29,7 +29,8 @@ Bring the tenant back to head: npx backoffice migrate <slug>`,
     const { installation, output, progress } = context;
     const { processesBlockingRollback } = await import('./blocking-processes.ts');
     const { rollback } = await import('./rollback.ts');
-    await confirmBlocking(await processesBlockingRollback(installation, slug), despiteRunning, context);
+    const blockedBy = await processesBlockingRollback(installation, slug);
+    await confirmBlocking(blockedBy, blockingText, despiteRunning, context);
     progress.step(`rolling back ${slug}`);
     const { from, to } = await rollback(installation, slug);
     output.result({ slug, from, to }, () => `${slug}: ${from} → ${to}`);

@@ -51,8 +51,18 @@ const privileges: Record<string, string> = {
   api_clients: 'select, update (id)',
 };
 
-/** SQL for the name of the login. The name is cut to 50 bytes, so that the limit of 63 bytes never cuts the suffix. */
-const loginName = `(left(current_database(), 50) || '_service')::name`;
+/** The name of the login begins with that of the database, cut so that the limit of 63 bytes never cuts the suffix. */
+const maxNameLength = 50;
+
+/** SQL for the name of the login. */
+const loginName = `(left(current_database(), ${maxNameLength}) || '_service')::name`;
+
+/** Returns whether the URL of a control database has the login that `createServiceLogin` makes for it. */
+export function isServiceLogin(controlUrl: string): boolean {
+  const { username, searchParams, pathname } = new URL(controlUrl);
+  const user = searchParams.get('user') ?? decodeURIComponent(username);
+  return user === `${decodeURIComponent(pathname.slice(1)).slice(0, maxNameLength)}_service`;
+}
 
 /** SQL: true for a role of `pg_roles` that has rights of an operator. */
 const isOperator = '(rolsuper or rolcreaterole or rolcreatedb)';
@@ -66,6 +76,21 @@ export async function isOperatorLogin(control: ControlDatabase): Promise<boolean
 }
 
 /**
+ * Returns the name of the login of the service, and whether it exists.
+ * @throws {OperatorError} when a login of that name has rights of an operator
+ */
+export async function findServiceLogin(client: pg.Client): Promise<{ name: string; exists: boolean }> {
+  const { rows } = await client.query<{ name: string; exists: boolean; operator: boolean }>(
+    `select ${loginName} as name, rolname is not null as exists,
+            coalesce(${isOperator}, false) as operator
+       from (values (1)) as one left join pg_roles on rolname = ${loginName}`,
+  );
+  const [{ name, exists, operator } = { name: '', exists: false, operator: false }] = rows;
+  if (operator) throw new OperatorError(`The login ${name} exists and has rights of an operator: drop or rename it`);
+  return { name, exists };
+}
+
+/**
  * Creates the login of the service, or gives it a new password. The service has to be restarted with the new URL then.
  * @param controlUrl URL of the control database with the login of the operator
  * @returns the URL of the control database with the login of the service
@@ -73,13 +98,7 @@ export async function isOperatorLogin(control: ControlDatabase): Promise<boolean
  */
 export async function createServiceLogin(controlUrl: string, password: string): Promise<string> {
   return withLock(controlUrl, lockSpaces.control, 0, async client => {
-    const { rows } = await client.query<{ name: string; exists: boolean; operator: boolean }>(
-      `select ${loginName} as name, rolname is not null as exists,
-              coalesce(${isOperator}, false) as operator
-         from (values (1)) as one left join pg_roles on rolname = ${loginName}`,
-    );
-    const [{ name: user, exists, operator } = { name: '', exists: false, operator: false }] = rows;
-    if (operator) throw new OperatorError(`The login ${user} exists and has rights of an operator: drop or rename it`);
+    const { name: user, exists } = await findServiceLogin(client);
     // A new role has no other attributes. Only a superuser may name them, even to deny them.
     const change = exists ? 'alter' : 'create';
     const verifier = quoteLiteral(scramVerifier(password, scramIterations));

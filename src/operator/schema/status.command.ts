@@ -1,5 +1,5 @@
 import { defineOperation } from '../command/operation.ts';
-import { tableText } from '../command/text-table.ts';
+import { fieldsText, tableText } from '../command/text-table.ts';
 import type { FleetStatus } from './fleet-status.ts';
 
 const status = defineOperation({
@@ -26,7 +26,7 @@ function textOf({ head, fleet, failing, lastRun }: FleetStatus): string {
   if (lastRun) {
     const { id, state, requestedBy, startedAt, outcomes } = lastRun;
     const counts = Object.entries(outcomes).map(([name, count]) => `${count} ${name}`);
-    lines.push('', `Last run: ${id}, ${state}, ${startedAt} by ${requestedBy}: ${counts.join(', ')}`);
+    lines.push('', fieldsText({ 'Last run': `${id}, ${state}, ${startedAt} by ${requestedBy}: ${counts.join(', ')}` }));
   }
   if (failing.length > 0)
     lines.push(

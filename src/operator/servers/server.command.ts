@@ -3,7 +3,7 @@ import { defineOperation, type Plan } from '../command/operation.ts';
 import type { Context } from '../command/operation-context.ts';
 import { argument, option, requiredOption, secret } from '../command/operation-fields.ts';
 import { tableText } from '../command/text-table.ts';
-import { moveFields, moveInterrupt, moveJson, moveRequest, observeMove } from '../databases/move-results.ts';
+import { moveFields, moveInterrupt, moveJson, moveRequest, observeMoves } from '../databases/move-results.ts';
 import { removeServerOperation } from './server-remove.command.ts';
 
 const add = defineOperation({
@@ -22,6 +22,14 @@ const add = defineOperation({
   examples: ['server add second --capacity 500 < url-file'],
   access: 'installation',
   effect: 'changes',
+  async plan({ name, capacity = null, url }, { installation }) {
+    const { addServer } = await import('../tenants/servers.ts');
+    const isThere = await addServer(installation, name, url.trim(), capacity, true);
+    return {
+      document: { name, capacity, isThere, state: 'planned' },
+      text: () => (isThere ? `The URL of ${name} would be changed.` : `${name} would be added. It can be used.`),
+    };
+  },
   async run({ name, capacity = null, url }, { installation, output }) {
     const { addServer } = await import('../tenants/servers.ts');
     const { unverifiedHost, unverifiedText } = await import('../../postgres/unverified-host.ts');
@@ -75,11 +83,20 @@ const set = defineOperation({
   examples: ['server set second --capacity 500', 'server set second --capacity none'],
   access: 'statements',
   effect: 'changes',
+  async plan({ name, ...values }, { installation }) {
+    const { readServer } = await import('../tenants/read-servers.ts');
+    const { capacity: before } = await readServer(installation, name);
+    const capacity = capacityOf(values);
+    return {
+      document: { name, before, capacity, state: 'planned' },
+      text: () => `${name} would take ${capacityText(capacity)} tenants. Now it takes ${capacityText(before)}.`,
+    };
+  },
   async run({ name, ...values }, { installation, output }) {
     const { setCapacity } = await import('../tenants/read-servers.ts');
-    const capacity = values.capacity === 'none' ? null : values.capacity;
+    const capacity = capacityOf(values);
     await setCapacity(installation, name, capacity);
-    output.result({ name, capacity }, () => `${name} takes ${capacity ?? 'any number of'} tenants.`);
+    output.result({ name, capacity }, () => `${name} takes ${capacityText(capacity)} tenants.`);
   },
 });
 
@@ -94,6 +111,7 @@ const drain = defineOperation({
   examples: ['server drain second --dry-run', 'server drain second', 'server drain second --to third'],
   access: 'installation',
   effect: 'changes',
+  isTraced: true,
   json: moveJson,
   interrupt: moveInterrupt,
   async plan({ name, to }, { installation }) {
@@ -104,18 +122,14 @@ const drain = defineOperation({
   async run({ name, to, ...values }, context) {
     const { installation, output } = context;
     const { drainServer } = await import('./drain-server.ts');
-    const outcomes = await drainServer(
-      installation,
-      name,
-      { to, ...moveRequest(values) },
-      {
-        ...observeMove(context),
-        onOutcome: outcome => {
-          if (output.wantsDocuments) output.part(outcome, () => '');
-        },
-      },
+    const onOutcome = (outcome: object): void => {
+      if (output.wantsDocuments) output.part(outcome, () => '');
+    };
+    const outcomes = await observeMoves(context, observers =>
+      drainServer(installation, name, { to, ...moveRequest(values) }, { ...observers, onOutcome }),
     );
-    output.text(() => tableText(outcomes, `There is no tenant on ${name}.`));
+    const rows = outcomes.toSorted((a, b) => Number(a.error !== null) - Number(b.error !== null));
+    output.text(() => tableText(rows, `There is no tenant on ${name}.`));
     return outcomes.every(({ error }) => error === null);
   },
 });
@@ -141,6 +155,15 @@ async function planRebalance({ installation }: Context<'installation'>): Promise
   const { planRebalanceOf } = await import('./drain-server.ts');
   const moves = await planRebalanceOf(installation);
   return { document: moves, text: () => tableText(moves, 'The servers are even: no move would help.') };
+}
+
+/** Returns a capacity; null: no limit. */
+function capacityOf({ capacity }: { readonly capacity: number | 'none' }): number | null {
+  return capacity === 'none' ? null : capacity;
+}
+
+function capacityText(capacity: number | null): string {
+  return capacity === null ? 'any number of' : String(capacity);
 }
 
 function parseCapacity(value: string): number {

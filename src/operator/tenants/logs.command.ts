@@ -6,7 +6,8 @@ import type { ActionSummary } from './list-actions.ts';
 
 const logs = defineOperation({
   name: 'logs',
-  description: 'list the changes that operators made with this command line: who, what, when and why; the newest first',
+  description:
+    'list what operators changed with this command line, and what timers ran: who, what, when and why; the newest first',
   fields: {
     slug: optionalArgument('slug', { description: 'only those of one tenant' }),
     operator: option('<text>', 'only those of this login or host'),
@@ -16,6 +17,9 @@ const logs = defineOperation({
     limit: option('<n>', 'at most n changes', { parse: parsePositive, default: 50 }),
   },
   examples: ['logs acme', 'logs --command purge --since 30d -o wide'],
+  help: `Of what a timer runs (backup run, backup drill, backup prune, retention apply, databases prune, pool fill), the last run of
+each day and outcome is listed, for a year: the last one that succeeded, and the last one that failed. Runs with a --reason
+stay, as all changes do.`,
   access: 'statements',
   effect: 'reads',
   isList: true,

@@ -34,6 +34,13 @@ export async function setCapacity(
   if (changed.length === 0) throw noSuchServer(name);
 }
 
+/** @throws {OperatorError} when there is no server with this name */
+export async function readServer(reader: { readonly statements: Statements }, name: string): Promise<ServerSummary> {
+  const server = (await listServers(reader)).find(each => each.name === name);
+  if (!server) throw noSuchServer(name);
+  return server;
+}
+
 export function noSuchServer(name: string): OperatorError {
   return new OperatorError(`There is no server ${name}. List them: npx backoffice server list`);
 }

@@ -147,16 +147,36 @@ export interface UserSummary {
   state: 'disabled' | 'active' | 'unconfirmed';
 }
 
+const userColumns = `
+  u.guid, u.email, u.first_name as "firstName", u.last_name as "lastName", r.name as role, u.scope,
+  u.entity_id::float8 as "entityId",
+  case when disabled_at is not null then 'disabled' when confirmed_at is not null then 'active' else 'unconfirmed' end
+    as state`;
+
 /** Returns the users of a tenant, ordered by e-mail address. */
 export async function listUsers({ statements }: Reader, slug: string): Promise<UserSummary[]> {
   const { id } = await readTenant({ statements }, slug);
   return statements.execute(
-    `select u.guid, u.email, u.first_name as "firstName", u.last_name as "lastName", r.name as role, u.scope,
-            u.entity_id::float8 as "entityId",
-            case when disabled_at is not null then 'disabled' when confirmed_at is not null then 'active'
-                 else 'unconfirmed' end as state
-       from users u join roles r on r.id = u.role_id where u.tenant_id = ? order by u.email`,
+    `select ${userColumns} from users u join roles r on r.id = u.role_id where u.tenant_id = ? order by u.email`,
     [id],
+  );
+}
+
+/** A user of any tenant. */
+export interface FoundUser extends UserSummary {
+  /** The slug of the tenant. */
+  tenant: string;
+  /** The state of the tenant. */
+  status: TenantStatus;
+}
+
+/** Returns the users of all tenants that have an address, ordered by tenant. @param email as `normaliseEmail` returns it */
+export async function findUsers({ statements }: Reader, email: string): Promise<FoundUser[]> {
+  return statements.execute(
+    `select t.slug as tenant, t.status, ${userColumns}
+       from users u join roles r on r.id = u.role_id join tenants t on t.id = u.tenant_id
+      where u.email = ? order by t.slug`,
+    [email],
   );
 }
 

@@ -4,7 +4,7 @@ import type { Statements } from '../../postgres/statements.ts';
 import { errorText } from '../command/error-text.ts';
 import { operatorName } from '../command/operator-name.ts';
 
-/** A change that an operator asks for. Its arguments hold no secret: commands read secrets from stdin. */
+/** A change that an operator asks for, or a run of a timer. Its arguments hold no secret: commands read secrets from stdin. */
 export interface Action {
   /** The words of the command, such as `user add`. */
   readonly command: string;
@@ -14,6 +14,23 @@ export interface Action {
   readonly reason: string | null;
 }
 
+/** An action, and whether a timer repeats it. */
+export interface RecordedAction extends Action {
+  readonly isRoutine: boolean;
+}
+
+/**
+ * A timer repeats a command every few minutes. Of the runs without a reason, the last one of each day (UTC), login and
+ * state stays, and nothing of them for longer than a year.
+ */
+const removeEarlierRuns = `
+  delete from operator_actions a using operator_actions last
+   where last.id = ? and a.id < last.id and a.reason is null and last.reason is null
+     and (a.command, a.arguments) = (last.command, last.arguments) and a.slug is not distinct from last.slug
+     and split_part(a.operator, '@', 1) = split_part(last.operator, '@', 1)
+     and (a.started_at < now() - interval '1 year'
+          or a.state = last.state and a.started_at >= date_trunc('day', last.started_at, 'UTC'))`;
+
 /**
  * Runs a change, and records who asked for it, when and why. The row is written before the change begins, so that no
  * change is without one; a row that stays `running` is of a command that was killed.
@@ -21,7 +38,7 @@ export interface Action {
  */
 export async function recordAction(
   statements: Statements,
-  action: Action,
+  action: RecordedAction,
   work: () => Promise<unknown>,
 ): Promise<unknown> {
   const { command, slug, reason } = action;
@@ -30,16 +47,20 @@ export async function recordAction(
      values (?, ?, ?, ?, (select guid from tenants where slug = ?), ?::jsonb, ?) returning id`,
     [operatorName(), newProcess('command').build, command, slug, slug, JSON.stringify(action.arguments), reason],
   );
-  const end = (state: 'done' | 'failed' | 'refused', error: string | null = null) =>
-    statements
-      .execute(
+  const end = async (state: 'done' | 'failed' | 'refused', error: string | null = null): Promise<void> => {
+    try {
+      await statements.execute(
         `update operator_actions a
             set state = ?, error = ?, finished_at = now(),
                 tenant_guid = coalesce(tenant_guid, (select guid from tenants t where t.slug = a.slug))
           where id = ?`,
         [state, error, row?.id ?? null],
-      )
-      .catch(() => {}); // the change is made, or has failed; its row stays `running`
+      );
+      if (action.isRoutine) await statements.execute(removeEarlierRuns, [row?.id ?? null]);
+    } catch {
+      // the change is made, or has failed; its row stays `running`
+    }
+  };
   try {
     const result = await work();
     await end(result === false ? 'failed' : 'done');

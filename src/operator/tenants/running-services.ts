@@ -1,4 +1,5 @@
 import type { Installation } from '../../installation.ts';
+import type { Statements } from '../../postgres/statements.ts';
 
 /** A running process of the service. */
 export interface RunningService {
@@ -14,6 +15,7 @@ export interface RunningService {
  * is suspended or has lost the control database; it opens no connection to a tenant.
  */
 const maxHeartbeatAge = '10 seconds';
+const isRunning = `seen_at > clock_timestamp() - interval '${maxHeartbeatAge}'`;
 
 /**
  * Returns the processes of the service with a recent heartbeat, the oldest first. The control database may be at any
@@ -31,7 +33,27 @@ export async function runningServices(
   if (!table?.exists) return [];
   return em.execute<RunningService[]>(
     `select host, pid, build, to_jsonb(p) ->> '${database}_head' as head from processes p
-      where kind = 'service' and seen_at > clock_timestamp() - interval '${maxHeartbeatAge}'
-      order by started_at, id`,
+      where kind = 'service' and ${isRunning} order by started_at, id`,
+  );
+}
+
+/** A running process with the fingerprints of its master keys. */
+export interface KeyHolder {
+  id: string;
+  kind: 'service' | 'command';
+  host: string;
+  pid: number;
+  build: string;
+  /** Of `MASTER_KEY`; null for a build that does not register it. */
+  key: string | null;
+  /** Of `MASTER_KEY_PREVIOUS`; null without one. */
+  previous: string | null;
+}
+
+/** Returns the processes of the service and the commands with a recent heartbeat, the oldest first. */
+export function runningKeyHolders(control: Statements): Promise<KeyHolder[]> {
+  return control.execute<KeyHolder[]>(
+    `select id, kind, host, pid, build, master_key as key, previous_master_key as previous from processes
+      where ${isRunning} order by started_at, id`,
   );
 }

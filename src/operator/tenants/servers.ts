@@ -14,6 +14,7 @@ import { listServers, noSuchServer, type ServerSummary } from './read-servers.ts
  * capacity then stays, unless one is given.
  * @param urlText URL of any database on the server, with a login that may create databases and roles
  * @param capacity maximum number of tenants that are placed there automatically; null for no limit
+ * @param isDryRun true to check the server and its name, and to change nothing
  * @returns true if the server was there already
  * @throws {OperatorError} when the server cannot be used, or the name is that of another server
  */
@@ -22,6 +23,7 @@ export async function addServer(
   name: string,
   urlText: string,
   capacity: number | null,
+  isDryRun = false,
 ): Promise<boolean> {
   const { control, secrets } = installation;
   if (!/^[a-z][a-z0-9-]{0,30}$/.test(name))
@@ -42,10 +44,12 @@ export async function addServer(
   if (existing) {
     if (!existing.adminUrl || !identity || existing.identity !== identity)
       throw new OperatorError(`There is a server ${name} already, and the URL is not one of it: give another name`);
+    if (isDryRun) return true;
     em.assign(existing, { ...location, ...(capacity !== null && { capacity }) });
     await em.flush();
     return true;
   }
+  if (isDryRun) return false;
   const { prefix } = await em.findOneOrFail(Server, { name: 'default' });
   await em.insert(Server, {
     name,

@@ -18,7 +18,7 @@ const show = defineOperation({
         ...(otherDatabases.length > 0
           ? [fieldsText({ 'other databases': `${countStates(otherDatabases)}: npx backoffice databases ${slug}` })]
           : []),
-        ...keys.map(key => fieldsText({ 'signing key': `${key.kid}  ${key.status}  since ${key.createdAt}` })),
+        ...keys.map(key => fieldsText({ 'signing key': `${key.kid} ${key.status} since ${key.createdAt}` })),
       ].join('\n'),
     );
   },

@@ -21,7 +21,7 @@ function defineTransition(
       return {
         document: { ...plan, state: 'planned' },
         text: () => (plan.from === plan.to ? `${slug} is ${plan.to} already.` : `${slug} ${consequence}.`),
-        confirm: { name: slug, consequence },
+        confirm: plan.from === plan.to ? undefined : { name: slug, consequence },
       };
     },
     async run({ slug }, { installation, output }) {
@@ -38,7 +38,20 @@ const isolate = defineOperation({
   fields: { slug: argument('slug'), off: flag('send mail again, and accept its legacy clients') },
   examples: ['isolate acme-test', 'isolate acme-test --off'],
   access: 'statements',
-  effect: 'changes',
+  effect: 'locks out',
+  async plan({ slug, off }, { installation }) {
+    const { guid, isolated } = await readTenant(installation, slug);
+    const consequence = 'will send no mail, and its legacy clients will be refused';
+    const isRepeated = isolated === !off;
+    return {
+      document: { slug, guid, isolated: !off, state: 'planned' },
+      text: () => {
+        if (isRepeated) return `${slug} ${isolated ? 'is isolated already' : 'is not isolated'}.`;
+        return `${slug} ${off ? 'will send mail again, and its legacy clients will be accepted' : consequence}.`;
+      },
+      confirm: off || isRepeated ? undefined : { name: slug, consequence },
+    };
+  },
   async run({ slug, off }, { installation, output }) {
     const { isolate } = await import('./transitions.ts');
     const { guid, isolated } = await isolate(installation, slug, !off);
@@ -54,6 +67,13 @@ const refresh = defineOperation({
   examples: ['refresh acme'],
   access: 'statements',
   effect: 'changes',
+  async plan({ slug }, { installation }) {
+    const { guid } = await readTenant(installation, slug);
+    return {
+      document: { slug, guid, state: 'planned' },
+      text: () => `Every process would read the data of ${slug} again. No data would be changed.`,
+    };
+  },
   async run({ slug }, { installation, output }) {
     const { guid } = await readTenant(installation, slug);
     await installation.statements.execute(`select pg_notify('${changeChannel}', ?)`, [
@@ -67,7 +87,7 @@ export const operations = [
   defineTransition('suspend', {
     description: 'stop serving a tenant, in every process within a second',
     examples: ['suspend acme --reason "unpaid bill"'],
-    effect: 'changes',
+    effect: 'locks out',
     consequence: 'will not be served until it is resumed',
   }),
   defineTransition('resume', {

@@ -129,6 +129,20 @@ describe('backup', () => {
     expect(lines.find(({ slug }) => slug === 'acme')?.error).to.match(/^parts is not an ordinary table/);
   });
 
+  it('the text of a run names the tenants that failed last, before its totals', async () => {
+    await sql(world.acme, 'create table parts (id integer) partition by range (id)');
+    await sql(world.globex, `insert into entity_statuses (title) values ('New')`);
+    const args = ['backup', 'run', '--all', '--concurrency', '1'];
+    const { stdout } = await runCommand('scripts/tenant.ts', args, environment);
+    await sql(world.acme, 'drop table parts');
+    expect(
+      stdout
+        .trim()
+        .split('\n')
+        .map(line => line.replace(/:.*/, '')),
+    ).to.deep.equal(['globex', '(control database)', 'acme', `folder ${folder}`]);
+  });
+
   it('a run without a target, or with one that cannot be written, says what to set', async () => {
     const without = await runCommand('scripts/tenant.ts', ['backup', 'run', '--all'], world.environment);
     expect([without.code, without.stderr]).to.deep.equal([
@@ -149,7 +163,7 @@ describe('backup', () => {
       runCommand('scripts/control.ts', args, { ...environment, ...settings });
     await control(['register-key'], { MASTER_KEY_PREVIOUS: next });
     const keys = { MASTER_KEY: next, MASTER_KEY_PREVIOUS: world.environment.MASTER_KEY ?? '' };
-    const resealed = await control(['reseal'], keys);
+    const resealed = await control(['reseal', '--yes', '--despite-running'], keys); // the service of the world has the former key
     expect(resealed.code, resealed.stderr).to.equal(0);
     environment = { ...environment, MASTER_KEY: next };
     const early = await backup('verify', 'acme');

@@ -100,10 +100,10 @@ describe('the key of the archives of the control database', () => {
     await succeed('purge', 'umbrella', '--yes'); // the next run makes a new key
     const former = environment.MASTER_KEY ?? '';
     const next = randomBytes(32).toString('base64');
-    const control = (command: string, keys: Record<string, string>) =>
-      runCommand('scripts/control.ts', [command], { ...environment, ...keys });
-    const reseal = () => control('reseal', { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former });
-    expect((await control('register-key', { MASTER_KEY_PREVIOUS: next })).code).to.equal(0);
+    const control = (command: string[], keys: Record<string, string>) =>
+      runCommand('scripts/control.ts', command, { ...environment, ...keys });
+    const reseal = () => control(['reseal', '--yes'], { MASTER_KEY: next, MASTER_KEY_PREVIOUS: former });
+    expect((await control(['register-key'], { MASTER_KEY_PREVIOUS: next })).code).to.equal(0);
     const { running, refused } = await whileOpen('lock table archives in share row exclusive mode', async () => {
       const running = startScript('scripts/tenant.ts', ['backup', 'run', '--all'], environment);
       await eventually(() => isWaiting('archives'));

@@ -71,7 +71,10 @@ describe('access commands', () => {
       const kid = uuid.exec(rotated)?.[0] ?? '';
       expect(rotated).to.equal(`acme now signs with key ${kid}.\n`);
       expect(await isServed(client)).to.equal(true);
-      const [list, disabled] = [await text(['key', 'list', 'acme']), await text(['key', 'disable', 'acme', kid])];
+      const [list, disabled] = [
+        await text(['key', 'list', 'acme']),
+        await text(['key', 'disable', 'acme', kid, '--yes']),
+      ];
       const lines = list.trimEnd().split('\n');
       expect(lines[0]).to.match(/^kid +status +createdAt +retiredAt$/);
       expect(lines).to.have.length(3);
@@ -94,7 +97,7 @@ describe('access commands', () => {
         return kidOf(candidate) === kid && candidate;
       }, 1_000);
       expect(await isServed(client)).to.equal(true);
-      expect(await json(['key', 'disable', 'acme', kid])).to.deep.equal({ kid, status: 'disabled' });
+      expect(await json(['key', 'disable', 'acme', kid, '--yes'])).to.deep.equal({ kid, status: 'disabled' });
       await expectRefused(withNewKey);
       expect(await isServed(client), 'a token of the previous key').to.equal(true);
       const [{ active } = { active: '' }] = await controlSql<{ active: string }>(
@@ -116,7 +119,7 @@ describe('access commands', () => {
       const wrong = { MASTER_KEY: randomBytes(32).toString('base64') };
       const refused = await Promise.all([
         tenant(['key', 'rotate', 'acme'], wrong),
-        tenant(['key', 'disable', 'acme', kid], wrong),
+        tenant(['key', 'disable', 'acme', kid, '--yes'], wrong),
       ]);
       for (const { code, stdout, stderr } of refused) {
         expect({ code, stdout }).to.deep.equal({ code: 1, stdout: '' });
@@ -155,7 +158,7 @@ describe('access commands', () => {
       const [ofTwo, alsoOfTwo, admin] = [await login(two), await login(two), await login()];
       for (const client of [revoked, alsoRevoked, kept, ofTwo, alsoOfTwo, admin])
         expect(await isServed(client)).to.equal(true);
-      const revoke = ['session', 'revoke', 'acme'];
+      const revoke = ['session', 'revoke', 'acme', '--yes'];
       const printed = await Promise.all([
         json([...revoke, sid(revoked)]),
         json([...revoke, '--user', two.email]),
@@ -213,13 +216,13 @@ describe('access commands', () => {
         for (const each of secrets) expect(output.includes(each)).to.equal(false);
 
       const printed = await Promise.all([
-        json(['client', 'revoke', 'acme', added.id]),
-        text(['client', 'revoke', 'acme', id]),
+        json(['client', 'revoke', 'acme', added.id, '--yes']),
+        text(['client', 'revoke', 'acme', id, '--yes']),
       ]);
       expect(printed).to.deep.equal([{ id: added.id, state: 'revoked' }, `Client ${id} and its tokens are revoked.\n`]);
       await expectRefused(...clients);
       for (const apiClient of apiClients) expect((await generate(apiClient)).status).to.equal(401);
-      const secondRevoke = await tenant(['client', 'revoke', 'acme', id]);
+      const secondRevoke = await tenant(['client', 'revoke', 'acme', id, '--yes']);
       expect({ code: secondRevoke.code, stdout: secondRevoke.stdout }).to.deep.equal({ code: 1, stdout: '' });
       expectOneLine(secondRevoke.stderr);
     });
@@ -232,8 +235,8 @@ describe('access commands', () => {
       const other = await login();
       for (const client of clients) expect(await isServed(client)).to.equal(true);
       const printed = await Promise.all([
-        json(['user', 'disable', 'acme', one.email]),
-        text(['user', 'disable', 'acme', two.email.toUpperCase()]),
+        json(['user', 'disable', 'acme', one.email, '--yes']),
+        text(['user', 'disable', 'acme', two.email.toUpperCase(), '--yes']),
       ]);
       expect(printed).to.deep.equal([
         { guid: one.guid, email: one.email, state: 'disabled' },
@@ -278,16 +281,16 @@ describe('access commands', () => {
     const before = await state();
     const failing = [
       ['key', 'rotate', 'nobody'],
-      ['key', 'disable', 'acme', 'no-such-key'],
+      ['key', 'disable', 'acme', 'no-such-key', '--yes'],
       ['key', 'disable', 'acme', key?.kid ?? ''],
       ['session', 'list', 'acme', 'nobody@acme.test'],
-      ['session', 'revoke', 'acme', randomUUID()],
-      ['session', 'revoke', 'acme', 'no-uuid'],
+      ['session', 'revoke', 'acme', randomUUID(), '--yes'],
+      ['session', 'revoke', 'acme', 'no-uuid', '--yes'],
       ['session', 'revoke', 'acme', sid(foreign)],
-      ['session', 'revoke', 'acme', '--user', world.globex.admin.email],
+      ['session', 'revoke', 'acme', '--user', world.globex.admin.email, '--yes'],
       ['client', 'add', 'acme', 'nobody@acme.test', '--name', 'x'],
-      ['client', 'revoke', 'acme', 'client-0'],
-      ['user', 'disable', 'acme', 'nobody@acme.test'],
+      ['client', 'revoke', 'acme', 'client-0', '--yes'],
+      ['user', 'disable', 'acme', 'nobody@acme.test', '--yes'],
     ];
     await Promise.all(
       failing.map(async (each, index) => {
@@ -303,8 +306,8 @@ describe('access commands', () => {
 
   it('a command with wrong usage exits with 2 before it changes anything', async () => {
     const wrong = [
-      ['session', 'revoke', 'acme'],
-      ['session', 'revoke', 'acme', randomUUID(), '--user', world.acme.admin.email],
+      ['session', 'revoke', 'acme', '--yes'],
+      ['session', 'revoke', 'acme', randomUUID(), '--user', world.acme.admin.email, '--yes'],
       ['client', 'add', 'acme', world.acme.admin.email],
       ['key', 'melt', 'acme'],
     ];
@@ -322,7 +325,7 @@ describe('access commands', () => {
     it('control reseal under the same master key seals every secret again while the service serves', async () => {
       const client = await login();
       const before = await controlSql(world, 'select secret from signing_keys order by kid');
-      const { code, stdout, stderr } = await runCommand('scripts/control.ts', ['reseal'], world.environment);
+      const { code, stdout, stderr } = await runCommand('scripts/control.ts', ['reseal', '--yes'], world.environment);
       expect({ code, stderr }).to.deep.equal({ code: 0, stderr: '' });
       expect(stdout).to.match(/^\d+ secrets are sealed under MASTER_KEY\.\n$/);
       expect(await controlSql(world, 'select secret from signing_keys order by kid')).to.not.deep.equal(before);

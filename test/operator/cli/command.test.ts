@@ -81,7 +81,7 @@ describe('command line', () => {
         ['user', 'add', 'acme', 'x@acme.test', '--role', 'Emperor'],
         ['user', 'add', 'acme', 'x@acme.test', '--entity', '4711'],
         ['user', 'add', 'acme', world.acme.admin.email],
-        ['user', 'password', 'acme', 'nobody@acme.test'],
+        ['user', 'password', 'acme', 'nobody@acme.test', '--yes'],
         ['provision', 'initech', '--name', 'Initech', '--admin-email', 'a@initech.test', '--server', 'elsewhere'],
       ];
       await Promise.all(
@@ -213,7 +213,7 @@ describe('command line', () => {
     it('a password as an argument is refused as wrong usage', async () => {
       const attempts = [
         ['user', 'add', 'acme', 'frank@acme.test', '--password', 'in-the-arguments'],
-        ['user', 'password', 'acme', world.acme.admin.email, 'in-the-arguments'],
+        ['user', 'password', 'acme', world.acme.admin.email, 'in-the-arguments', '--yes'],
         ['provision', 'initech', '--name', 'x', '--admin-email', 'a@b.test', '--admin-password', 'in-the-arguments'],
       ];
       const ended = await Promise.all(attempts.map(args => tenant(args)));
@@ -240,7 +240,13 @@ describe('command line', () => {
       const [phone, laptop] = [await world.login(globex), await world.login(globex)];
       const other = await world.login(world.acme);
 
-      const set = await json<{ password: string }>(['user', 'password', 'globex', globex.admin.email.toUpperCase()]);
+      const set = await json<{ password: string }>([
+        'user',
+        'password',
+        'globex',
+        globex.admin.email.toUpperCase(),
+        '--yes',
+      ]);
       for (const { tokens } of [phone, laptop]) {
         await eventually(
           async () => (await new Client(world.url, tokens).get('/api/v1/auth/me')).status === 401,
@@ -258,7 +264,10 @@ describe('command line', () => {
       expect((await logIn(globex.admin.email, set.password, globex)).status).to.equal(200);
 
       const chosen = 'another good password';
-      const withStdin = await tenant(['user', 'password', 'globex', globex.admin.email, '--password-stdin'], chosen);
+      const withStdin = await tenant(
+        ['user', 'password', 'globex', globex.admin.email, '--password-stdin', '--yes'],
+        chosen,
+      );
       expect(withStdin.code).to.equal(0);
       expect(withStdin.stdout).not.to.include(chosen);
       expect((await logIn(globex.admin.email, set.password, globex)).status).to.equal(401);
@@ -356,7 +365,7 @@ describe('command line', () => {
       const text = await tenant(['migrate', '--all']);
       expect(text.code).to.equal(1);
       expect(text.stdout)
-        .to.match(/^lost: failed/m)
+        .to.match(/^lost +– +\S/m)
         .and.match(/^0 migrated, 1 failed\.$/m);
       const { rowCount } = await withConnection(postgresUrl(), client =>
         client.query('select from pg_database where datname = $1', [lost.database]),

@@ -30,7 +30,7 @@ describe('errors of the command line', () => {
         /^Correct DATABASE_URL/,
       ],
       [
-        ['key', 'disable', 'acme', 'nothing', '--json'],
+        ['key', 'disable', 'acme', 'nothing', '--json', '--yes'],
         {},
         1,
         'failed',
@@ -63,7 +63,7 @@ describe('errors of the command line', () => {
 
   it('a command that fails before its first query through the entity manager ends without a wait of 30 s', async () => {
     const startedAt = performance.now();
-    const { code, stderr } = await run(['session', 'revoke', 'acme']);
+    const { code, stderr } = await run(['session', 'revoke', 'acme', '--yes']);
     expect([code, stderr]).to.deep.equal([2, 'Give either the id of a session, or --user with an e-mail address.\n']);
     expect(performance.now() - startedAt).to.be.below(29_000);
   });

@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import type { Command } from 'commander';
 import { createProgram } from '../../../src/operator/cli/program.ts';
 import type { ActionSummary } from '../../../src/operator/tenants/list-actions.ts';
+import { controlSql } from '../../auth/sample-users.ts';
 import type { ScriptResult } from '../../support/command-line.ts';
 import { runCommand } from '../../support/run-command.ts';
 import { useWorld } from '../../support/world.ts';
@@ -17,7 +18,7 @@ describe('log of operators', () => {
 
   it('a command that changes something writes one row: who, what, when, why, and how it ended', async () => {
     const before = Date.now();
-    await run(['suspend', 'globex', '--reason', 'unpaid bill']);
+    await run(['suspend', 'globex', '--reason', 'unpaid bill', '--yes']);
     await run(['resume', 'globex']);
     await run(['user', 'add', 'globex', 'bob@globex.test', '--role', 'Emperor']);
     await run(['list']);
@@ -51,7 +52,7 @@ describe('log of operators', () => {
   it('a secret from stdin is in no row of the log', async () => {
     const password = 'a chosen long password';
     const email = world.acme.admin.email;
-    expect((await run(['user', 'password', 'acme', email, '--password-stdin'], password)).code).to.equal(0);
+    expect((await run(['user', 'password', 'acme', email, '--password-stdin', '--yes'], password)).code).to.equal(0);
     const url = 'postgresql://u:secret-word@127.0.0.1:1/x';
     expect((await run(['server', 'add', 'second'], url)).code).to.equal(1);
     const text = JSON.stringify(await logs());
@@ -73,6 +74,43 @@ describe('log of operators', () => {
     expect(JSON.stringify(rows)).to.not.include('bob@');
   });
 
+  it('what a timer runs is in the log: the last run of each day and outcome, and each run with a reason', async () => {
+    const states = async () => (await logs('--command', 'databases prune')).map(({ state, reason }) => [state, reason]);
+    const setBack = (age: string) =>
+      controlSql(world, `update operator_actions set started_at = started_at - interval '${age}' where command = ?`, [
+        'databases prune',
+      ]);
+    for (const reason of [[], ['--reason', 'disk is full'], [], []]) await run(['databases', 'prune', ...reason]);
+    expect(await states()).to.deep.equal([
+      ['done', null],
+      ['done', 'disk is full'],
+    ]);
+    await setBack('2 days');
+    await run(['databases', 'prune', 'nobody']);
+    await run(['databases', 'prune']);
+    await run(['databases', 'prune']);
+    expect(await states()).to.deep.equal([
+      ['done', null],
+      ['failed', null],
+      ['done', null],
+      ['done', 'disk is full'],
+    ]);
+    await setBack('1 year');
+    await run(['databases', 'prune']);
+    expect(await states()).to.deep.equal([
+      ['done', null],
+      ['failed', null],
+      ['done', 'disk is full'],
+    ]);
+    for (const command of ['backup run --all', 'backup drill', 'retention apply --all']) await run(command.split(' '));
+    const failed = (await logs('--limit', '3')).map(({ command, state, error }) => [command, state, typeof error]);
+    expect(failed).to.deep.equal([
+      ['retention apply', 'failed', 'string'],
+      ['backup drill', 'failed', 'string'],
+      ['backup run', 'failed', 'string'],
+    ]);
+  });
+
   it('every command takes a reason, except those that change nothing', async () => {
     const program = await createProgram(() => true);
     const leaves = (command: Command, path: string): [string, Command][] =>
@@ -83,7 +121,7 @@ describe('log of operators', () => {
     const printing = leaves(program, '').filter(([, { options }]) => options.some(({ long }) => long === '--json'));
     const without = printing.filter(([, { options }]) => options.every(({ long }) => long !== '--reason'));
     const reading =
-      /(^| )(list|show|status|processes|usage|logs?|diff|databases|rebalance|watch|moments)$|^backup (run|verify|drill)$/;
+      /(^| )(list|show|status|processes|usage|logs?|diff|databases|rebalance|watch|moments|find)$|^backup verify$/;
     expect(without.map(([path]) => path).filter(path => !reading.test(path))).to.deep.equal([]);
     expect(printing.length - without.length).to.be.greaterThan(30);
   });

@@ -51,7 +51,7 @@ describe('login of the operator', () => {
     const migrated = await runCommand('scripts/control.ts', ['migrate'], environment);
     expect([migrated.code, migrated.stderr]).to.deep.equal([0, '']);
     for (const _ of ['create', 'change the password']) {
-      const made = await runCommand('scripts/control.ts', ['service-login'], environment);
+      const made = await runCommand('scripts/control.ts', ['service-login', '--yes'], environment);
       expect([made.code, made.stderr]).to.deep.equal([0, '']);
     }
 

@@ -42,13 +42,13 @@ describe('commands for roles and users', () => {
       ['Buyer', 1],
       ['Member', 0],
     ]);
-    const held = await tenant('role', 'remove', 'acme', 'Buyer');
+    const held = await tenant('role', 'remove', 'acme', 'Buyer', '--yes');
     expect([held.code, held.stderr]).to.deep.equal([
       1,
       'Users of acme have the role Buyer. Give them another: npx backoffice user change acme EMAIL --role ROLE\n',
     ]);
     await json('user', 'change', 'acme', user.email, '--role', 'Member');
-    expect(await json('role', 'remove', 'acme', 'Buyer')).to.deep.equal({ name: 'Buyer', state: 'removed' });
+    expect(await json('role', 'remove', 'acme', 'Buyer', '--yes')).to.deep.equal({ name: 'Buyer', state: 'removed' });
     const entries = await controlSql<{ action: string; user_id: null }>(
       world,
       `select action, user_id, database_user from audit_log where resource = 'Role' and coalesce(before, after) ->> 'name' = 'Buyer' order by id`,
@@ -102,7 +102,7 @@ describe('commands for roles and users', () => {
       [['role', 'add', 'acme', 'member'], 1, 'acme has a role member already'],
       [['role', 'grant', 'acme', 'Member', 'orders.fly'], 2, 'Unknown permission orders.fly'],
       [['role', 'revoke', 'acme', 'Nobody', 'orders.read'], 1, 'acme has no role Nobody. List its roles'],
-      [['role', 'remove', 'acme', 'Member'], 1, 'Every tenant has the role Member'],
+      [['role', 'remove', 'acme', 'Member', '--yes'], 1, 'Every tenant has the role Member'],
       [['user', 'change', 'acme', world.acme.admin.email], 2, 'Name what to change'],
       [['user', 'change', 'acme', world.acme.admin.email, '--entity', '4711'], 1, 'acme has no entity 4711'],
     ] as const) {

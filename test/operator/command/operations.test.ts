@@ -30,31 +30,69 @@ describe('operations', () => {
     return JSON.parse(stdout) as Document;
   }
 
-  /** Returns a digest of each table of the control database, except for those that change by themselves. */
-  async function controlDigests(): Promise<object[]> {
+  /** Returns a digest of each table of the control database, except for those that change by themselves, and `others`. */
+  async function controlDigests(others: readonly string[] = []): Promise<object[]> {
     const tables = await controlSql<{ name: string }>(
       world,
       `select quote_ident(relname) as name from pg_class
         where relkind = 'r' and relnamespace = 'public'::regnamespace order by 1`,
     );
-    const stable = tables.filter(({ name }) => !volatile.includes(name));
+    const stable = tables.filter(({ name }) => ![...volatile, ...others].includes(name));
     const digests = stable.map(
       ({ name }) => `select '${name}' as table, md5(string_agg(t::text, ',' order by t::text)) as rows from ${name} t`,
     );
     return controlSql(world, digests.join(' union all '));
   }
 
-  it('every operation has a plan if it destroys something, and a plan or a reason if it changes something', () => {
+  it('every operation that changes something has a plan, which --dry-run shows', () => {
     const described = all.map(({ name, effect, changingFields, plan }) => {
       const changes = changingFields ? `, changes with ${changingFields.join(', ')}` : '';
-      const reason = effect === 'changes' && !plan ? ', no plan: ' : '';
-      return { name, text: `${effect}${changes}${plan ? ', with a plan' : reason}` };
+      const isItsOwnPlan = name === 'doctor' ? ', without which it shows what it would change' : '';
+      return [name, `${effect}${changes}${isItsOwnPlan}${plan ? ', with a plan' : ''}`] as const;
     });
-    expect(described.map(({ name }) => name)).to.have.members(Object.keys(operationTable));
-    for (const { name, text } of described)
-      if (text.endsWith(': ')) expect(operationTable[name], name).to.match(new RegExp(`^${text}\\S`));
-      else expect(operationTable[name], name).to.equal(text);
-    for (const { name, effect, plan } of all) if (effect === 'destroys') expect(plan, name).to.be.a('function');
+    expect(Object.fromEntries(described)).to.deep.equal(operationTable);
+    for (const [name, text] of described)
+      if (/changes|destroys|locks out/.test(text)) expect(text, name).to.match(/ a plan$|would change$/);
+  });
+
+  it('every operation that destroys something, or locks somebody out, is refused in a script without --yes', async () => {
+    const { email } = await addSampleUser(world, world.acme);
+    const client = await json<{ id: string }>('client', 'add', 'acme', email, '--name', 'till');
+    const [key] = await json<{ kid: string }[]>('key', 'list', 'acme');
+    await run('role', 'add', 'acme', 'Spare', 'orders.read');
+    await world.provision('former');
+    await run('delete', 'former', '--yes');
+    const lines = {
+      suspend: 'acme',
+      delete: 'acme',
+      isolate: 'acme',
+      purge: 'former',
+      rollback: 'acme --despite-running',
+      'user disable': `acme ${email}`,
+      'user password': `acme ${email}`,
+      'user remove': `acme ${email}`,
+      'role remove': 'acme Spare',
+      'session revoke': `acme --user ${email}`,
+      'key disable': `acme ${key?.kid}`,
+      'client revoke': `acme ${client.id}`,
+      'control service-login': '',
+      'control reseal': '',
+      'control after-restore': '',
+      'move settle': 'acme',
+    };
+    // Their tests show the same: they need a restored database, or another server.
+    const others = ['restore swap', 'restore back', 'databases drop', 'server remove'];
+    const confirmed = all.filter(({ effect }) => effect === 'destroys' || effect === 'locks out');
+    expect(confirmed.map(({ name }) => name)).to.have.members([...Object.keys(lines), ...others]);
+    const before = await controlDigests(['operator_actions']);
+    for (const [name, args] of Object.entries(lines)) {
+      const line = `${name} ${args}`.trim().split(' ');
+      const { code, stderr } = await run(...line);
+      expect({ name, code, stderr }).to.include({ code: 2 });
+      expect(stderr, name).to.match(/Add --yes to confirm; nothing was changed/);
+      await json(...line, '--dry-run');
+    }
+    expect(await controlDigests(['operator_actions'])).to.deep.equal(before);
   });
 
   it('the code of the operations uses neither the terminal nor the arguments of the process', async () => {
@@ -93,6 +131,7 @@ describe('operations', () => {
     const [key] = await json<{ kid: string }[]>('key', 'list', 'acme');
     const gone = await world.provision('gone');
     await run('delete', gone.slug, '--yes');
+    const [tenants] = await controlSql<{ number: number }>(world, 'select count(*)::int as number from tenants');
     const before = await controlDigests();
     const planned: [line: string, shown: object | RegExp][] = [
       ['suspend acme', { from: 'active', to: 'suspended' }],
@@ -106,7 +145,24 @@ describe('operations', () => {
       ['role grant acme Member orders.read', { name: 'Member', grant: [] }],
       ['rollback acme --despite-running', { slug: 'acme' }],
       ['edit acme --name Other', { state: 'planned' }],
-      ['control after-restore', { keys: 4, tokens: 0 }],
+      ['isolate acme', { isolated: true }],
+      ['refresh acme', { guid: world.acme.guid }],
+      ['clone acme acme-copy', { slug: 'acme-copy', of: 'acme', server: 'default' }],
+      ['export acme --to /nowhere/acme.tar', { file: '/nowhere/acme.tar' }],
+      ['restore gone', { from: 'deleted', to: 'active' }],
+      ['user add acme new@acme.test', { email: 'new@acme.test', role: 'Member' }],
+      [`user change acme ${user.email} --scope Self`, { scope: 'Self' }],
+      [`user role acme ${user.email} Administrator`, { role: 'Administrator' }],
+      [`user enable acme ${user.email}`, { email: user.email }],
+      [`user password acme ${user.email}`, { email: user.email }],
+      ['role add acme Buyer orders.read', { name: 'Buyer', permissions: ['orders.read'] }],
+      [`client add acme ${user.email} --name other`, { name: 'other', email: user.email }],
+      ['server set default --capacity 7', { before: null, capacity: 7 }],
+      ['retention acme --activity 2y', { tenant: 'acme', activity: '2y', audit: 'forever' }],
+      ['control migrate', { exists: true, pending: [], blockedBy: [] }],
+      ['control service-login', { exists: true }],
+      ['control reseal', {}],
+      ['control after-restore', { keys: tenants?.number, tokens: 0 }],
     ];
     for (const [line, shown] of planned)
       expect(await json(...line.split(' '), '--dry-run'), line).to.deep.include({ state: 'planned', ...shown });
@@ -118,6 +174,11 @@ describe('operations', () => {
       ).to.deep.equal([user.email]);
     }
     expect(await json('pool', 'drain', '--dry-run')).to.deep.equal([{ server: 'default', dropped: 0 }]);
+    expect(await json('pool', 'fill', '--size', '2', '--dry-run')).to.deep.equal([
+      { server: 'default', ready: 0, made: 2, dropped: 0 },
+    ]);
+    const manifest = { slug: 'demo', server: 'default', state: 'planned', error: null };
+    expect(await json('provision', '--file', 'tenants/demo.json', '--dry-run')).to.deep.equal(manifest);
     for (const line of ['move settle', 'move abort acme', 'databases prune'])
       expect(await json(...line.split(' '), '--dry-run'), line).to.deep.equal([]);
     for (const name of ['--dry-run', '--plan']) expect(await json('server', 'rebalance', name), name).to.deep.equal([]);
@@ -128,6 +189,18 @@ describe('operations', () => {
     const refused: [line: string, reason: RegExp][] = [
       ['purge acme', /acme is active. Delete it first/],
       ['suspend nobody', /There is no tenant nobody/],
+      ['isolate nobody', /There is no tenant nobody/],
+      ['clone acme globex', /there is a tenant globex already/],
+      ['restore acme --lost', /has database .* of acme: nothing was changed/],
+      ['user add acme admin@acme.test', /acme has a user admin@acme.test already/],
+      ['user change acme admin@acme.test --role Emperor', /acme has no role Emperor/],
+      ['user password acme nobody@acme.test', /acme has no user nobody@acme.test/],
+      ['role add acme Member', /acme has a role Member already/],
+      ['role remove acme Member', /Every tenant has the role Member/],
+      ['client add acme nobody@acme.test --name x', /acme has no user nobody@acme.test/],
+      ['server set second --capacity 7', /There is no server second/],
+      ['control register-key', /MASTER_KEY_PREVIOUS is not set/],
+      ['export nobody --to x.tar', /nobody/],
       ['key disable acme unknown', /acme has no key unknown/],
       ['client revoke acme unknown', /acme has no active client unknown/],
       ['session revoke acme unknown', /acme has no session unknown/],

@@ -8,6 +8,8 @@ import { moveTenant } from '../../../src/operator/databases/move-tenant.ts';
 import { migrateTenants } from '../../../src/operator/schema/migrate-tenants.ts';
 import { lockSpaces } from '../../../src/postgres/advisory-locks.ts';
 import { withConnection } from '../../../src/postgres/connection.ts';
+import { attributesOf, startCollector } from '../../support/collector.ts';
+import { runCommand } from '../../support/run-command.ts';
 import { TwoServers } from '../../support/two-servers.ts';
 import { sql, type World } from '../../support/world.ts';
 import { MovedWrites } from './moved-writes.ts';
@@ -102,6 +104,29 @@ describe('move of a tenant', () => {
     await servers.move('acme', '--back');
   });
 
+  it('a move sends a span of the run, with one below it for each of its steps', async () => {
+    const collector = await startCollector();
+    try {
+      const settings = { ...world.environment, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url };
+      const args = ['move', 'globex', '--to', 'second', '--pause', '60', '--json'];
+      const { stdout, stderr } = await runCommand('scripts/tenant.ts', args, settings);
+      expect(stderr).to.equal('');
+      const lines: { step?: string }[] = stdout
+        .trim()
+        .split('\n')
+        .map(line => JSON.parse(line));
+      const spans = collector.spans();
+      const root = spans.find(({ name }) => name === 'move');
+      const steps = spans.filter(({ parentSpanId }) => parentSpanId === root?.spanId);
+      expect(spans).to.have.members([root, ...steps]);
+      expect(steps.map(({ name }) => name)).to.deep.equal(lines.flatMap(({ step }) => step ?? []));
+      for (const step of steps) expect(attributesOf(step)).to.deep.equal({ 'backoffice.tenant': 'globex' });
+    } finally {
+      collector.server.close();
+      await servers.move('globex', '--back');
+    }
+  });
+
   it('a move is refused with the reason when the tenant cannot be moved', async () => {
     const refusal = async (...args: string[]) => (await servers.run(['move', ...args])).stderr;
     expect(await refusal('globex', '--to', 'nowhere')).to.include('There is no server nowhere');
@@ -117,7 +142,7 @@ describe('move of a tenant', () => {
   });
 
   it('server drain moves every tenant of a server, suspended ones too', async () => {
-    await servers.runWell(['suspend', 'globex']);
+    await servers.runWell(['suspend', 'globex', '--yes']);
     await servers.runWell(['server', 'drain', 'default', '--pause', '60', '--json']);
     await servers.runWell(['resume', 'globex']);
     expect(await tenantsOf()).to.deep.equal({ default: 0, second: 2 });

@@ -71,7 +71,8 @@ describe('doctor', () => {
       ['missing_role', 'acme'],
       ['login_fails', 'acme'],
     ]);
-    expect(Object.keys(findings[0])).to.deep.equal([
+    expect(Object.keys(findings[0])).to.have.members([
+      'id',
       'check',
       'server',
       'tenant',
@@ -79,6 +80,7 @@ describe('doctor', () => {
       'problem',
       'remedy',
       'fixed',
+      'accepted',
     ]);
     expect(text.stdout + json.stdout).not.to.match(/create role|password '/);
     const fixed = await doctor('--fix', '--json');

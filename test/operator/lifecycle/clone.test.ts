@@ -95,7 +95,7 @@ describe('clones of tenants', () => {
     });
     expect((await requestMail()).status).to.equal(202);
     await mails.waitForToken(email);
-    await runCommand('scripts/tenant.ts', ['isolate', 'copy'], world.environment);
+    await runCommand('scripts/tenant.ts', ['isolate', 'copy', '--yes'], world.environment);
     const used = world.anonymous.withToken(body.token);
     await eventually(async () => (await used.get('/api/v1/EntityStatus')).status === 410);
     await world.control.em.fork().execute('delete from api_clients where id = ?', [client.id]);

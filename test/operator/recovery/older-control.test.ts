@@ -17,7 +17,7 @@ describe('restore of an older archive of the control database beside a newer one
     return stdout;
   };
   const setPassword = async (slug: string, name: string, password: string) => {
-    const args = ['user', 'password', slug, `${name}@${slug}.test`, '--password-stdin'];
+    const args = ['user', 'password', slug, `${name}@${slug}.test`, '--password-stdin', '--yes'];
     const { code, stderr } = await runCommand('scripts/tenant.ts', args, environment, `${password}\n`);
     expect(code, stderr).to.equal(0);
   };

@@ -28,7 +28,7 @@ describe('restore of the control database from a recovered server', () => {
       await run('tenant', ['user', 'add', 'acme', `${name}@acme.test`, '--role', 'Member']);
     recovered = await copyServer(server.url);
     await run('tenant', ['user', 'add', 'acme', 'paul@acme.test', '--role', 'Member']);
-    await run('tenant', ['user', 'disable', 'acme', 'otto@acme.test']);
+    await run('tenant', ['user', 'disable', 'acme', 'otto@acme.test', '--yes']);
     await run('tenant', ['backup', 'init']);
     const { code, stdout } = await run('tenant', ['backup', 'run', '--all']);
     expect(code, stdout).to.equal(0);

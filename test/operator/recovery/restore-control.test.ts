@@ -51,7 +51,7 @@ describe('restore of the control database', () => {
   });
 
   it('an older archive brings back no user, client and key that a newer archive has as revoked', async () => {
-    await run('tenant', 'user', 'disable', 'acme', 'nora@acme.test');
+    await run('tenant', 'user', 'disable', 'acme', 'nora@acme.test', '--yes');
     await server.control('update api_clients set revoked_at = now()');
     await sleep(1_100); // the names of archives have seconds
     await run('tenant', 'backup', 'run', '--all');

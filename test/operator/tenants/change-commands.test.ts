@@ -66,7 +66,7 @@ describe('commands that change people and tenants', () => {
     await addSampleUser(world, world.globex, { role: 'Administrator', scope: 'Self' });
     const commands = [
       ['user', 'remove', 'globex', email, '--yes'],
-      ['user', 'disable', 'globex', email],
+      ['user', 'disable', 'globex', email, '--yes'],
       ['user', 'change', 'globex', email, '--scope', 'Self'],
       ['user', 'role', 'globex', email, 'Member'],
       ['role', 'revoke', 'globex', 'Administrator', 'users.manage'],

@@ -34,12 +34,12 @@ describe('states of a tenant', () => {
 
   it('every process rejects a suspended tenant within 1 s, and serves a resumed one without a new login', async () => {
     await bothRespond(200);
-    expect((await run('suspend', 'acme')).code).to.equal(0);
+    expect((await run('suspend', 'acme', '--yes')).code).to.equal(0);
     await bothRespond(403, 'tenant_inactive');
     const login = await world.anonymous.post('/api/v1/auth/login', world.acme.admin, { 'X-Tenant': world.acme.guid });
     expect([login.status, login.body.code]).to.deep.equal([403, 'tenant_required']);
     expect((await globexAdmin.get(path)).status).to.equal(200);
-    expect((await run('suspend', 'acme')).code, 'a second suspend').to.equal(0);
+    expect((await run('suspend', 'acme', '--yes')).code, 'a second suspend').to.equal(0);
     expect((await run('resume', 'acme', '--json')).stdout).to.include('"active"');
     await bothRespond(200);
   });
@@ -49,7 +49,7 @@ describe('states of a tenant', () => {
       [['restore', 'acme'], 0],
       [['resume', 'acme'], 0],
       [['purge', 'acme', '--yes'], 1],
-      [['suspend', 'nobody'], 1],
+      [['suspend', 'nobody', '--yes'], 1],
       [['delete', 'acme'], 2],
       [['purge', 'acme'], 1], // refused before it asks for confirmation
     ] as const) {

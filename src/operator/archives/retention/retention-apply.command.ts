@@ -3,6 +3,8 @@ import { defineOperation } from '../../command/operation.ts';
 import type { Context } from '../../command/operation-context.ts';
 import { argumentList, flag, option, type Values } from '../../command/operation-fields.ts';
 import { parsePositive } from '../../command/parse-positive.ts';
+import { hasFailed, reportOutcomes } from '../../command/report-outcomes.ts';
+import type { FleetObservers } from '../../command/run-fleet.ts';
 import type { RetentionOutcome, RetentionReport } from './apply-retention.ts';
 import { retentionOutcomeText, retentionReportText } from './retention-text.ts';
 
@@ -30,36 +32,40 @@ Exit code: 0 when the retention of every tenant is applied, 1 when it failed for
   access: 'installation',
   effect: 'changes',
   isPatient: () => true,
+  isRoutine: true,
+  isTraced: true,
   json: 'print JSON lines on stdout, the last one with the totals',
   dryRun: 'check everything and show what would be removed, and remove nothing',
   interrupt: { text: 'the running batches of rows' },
   async plan(values, context) {
     const outcomes: RetentionOutcome[] = [];
-    const report = await apply(values, context, true, outcome => outcomes.push(outcome));
-    const shown = outcomes.filter(({ state }) => state !== 'nothing').map(retentionOutcomeText);
+    const report = await apply(values, context, true, { onOutcome: outcome => outcomes.push(outcome) });
+    const shown = outcomes.filter(isShown).sort((a, b) => Number(hasFailed(a)) - Number(hasFailed(b)));
     return {
       document: [...outcomes, report],
-      text: () => [...shown, retentionReportText(report, true)].join('\n'),
+      text: () => [...shown.map(retentionOutcomeText), retentionReportText(report, true)].join('\n'),
       isLines: true,
       hasFailed: report.failed > 0,
     };
   },
   async run(values, context) {
-    const { output } = context;
-    const report = await apply(values, context, false, outcome => {
-      if (output.wantsDocuments || outcome.state !== 'nothing')
-        output.part(outcome, () => retentionOutcomeText(outcome));
-    });
-    output.part(report, () => retentionReportText(report, false));
+    const report = await reportOutcomes(context, { hasFailed, isShown, text: retentionOutcomeText }, observers =>
+      apply(values, context, false, observers),
+    );
+    context.output.part(report, () => retentionReportText(report, false));
     return report.failed === 0;
   },
 });
 
+function isShown({ state }: RetentionOutcome): boolean {
+  return state !== 'nothing';
+}
+
 async function apply(
   { slug: slugs, all, yes, concurrency }: Values<typeof fields>,
-  { installation, progress, signal }: Context<'installation'>,
+  { installation }: Context<'installation'>,
   dryRun: boolean,
-  onOutcome: (outcome: RetentionOutcome) => void,
+  observers: FleetObservers<RetentionOutcome>,
 ): Promise<RetentionReport> {
   if ((slugs.length === 0) === !all) throw new OperatorError('Name tenants, or give --all', { usage: true });
   if (all && yes) throw new OperatorError('Name the tenants that --yes is for', { usage: true });
@@ -68,12 +74,5 @@ async function apply(
   const { applyRetention } = await import('./apply-retention.ts');
   const { backup } = readConfig();
   const request = { slugs: all ? undefined : slugs, concurrency, keep: backup.keep, dryRun, confirmed: yes };
-  return applyRetention(installation, openTarget(backup), request, {
-    signal,
-    onStart: total => progress.start(total),
-    onOutcome: outcome => {
-      progress.advance(outcome.state === 'failed');
-      onOutcome(outcome);
-    },
-  });
+  return applyRetention(installation, openTarget(backup), request, observers);
 }

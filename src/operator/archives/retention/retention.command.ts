@@ -1,23 +1,25 @@
 import { OperatorError } from '../../../log/operator-error.ts';
 import { defineOperation } from '../../command/operation.ts';
-import { flag, option, optionalArgument } from '../../command/operation-fields.ts';
+import { flag, option, optionalArgument, type Values } from '../../command/operation-fields.ts';
 import { tableText } from '../../command/text-table.ts';
 import { parseAge } from './retention-age.ts';
 import { applyRetentionOperation } from './retention-apply.command.ts';
 import { removalRow, retentionRow } from './retention-text.ts';
 
+const fields = {
+  slug: optionalArgument('slug', { description: 'without it: all tenants' }),
+  default: flag('the default of all tenants'),
+  activity: option('<age>', 'how long activities are kept: 90d, 18m, 2y or forever', { parse: parseAgeField }),
+  audit: option('<age>', 'how long audit entries are kept', { parse: parseAgeField }),
+  people: option('<age>', 'with --default: how long the audit entries of users and roles are kept', {
+    parse: parseAgeField,
+  }),
+};
+
 const retention = defineOperation({
   name: 'retention',
   description: 'show or set how long a tenant keeps activities and audit entries',
-  fields: {
-    slug: optionalArgument('slug', { description: 'without it: all tenants' }),
-    default: flag('the default of all tenants'),
-    activity: option('<age>', 'how long activities are kept: 90d, 18m, 2y or forever', { parse: parseAgeField }),
-    audit: option('<age>', 'how long audit entries are kept', { parse: parseAgeField }),
-    people: option('<age>', 'with --default: how long the audit entries of users and roles are kept', {
-      parse: parseAgeField,
-    }),
-  },
+  fields,
   examples: [
     'retention # show all tenants',
     'retention acme --activity 2y --audit 7y # set one',
@@ -31,17 +33,23 @@ one removes some that are older; no archive has to have them.`,
   access: 'statements',
   effect: 'reads',
   changingFields: ['activity', 'audit', 'people'],
-  async run({ slug, default: isDefault, activity, audit, people }, { installation, output }) {
-    if (slug !== undefined && isDefault)
-      throw new OperatorError('Name a tenant, or give --default: not both', { usage: true });
+  async plan(values, { installation }) {
+    const { readDefault, readRetention } = await import('./policies.ts');
+    requireOneScope(values);
+    const { slug, default: isDefault, activity, audit, people } = values;
+    const [found] = isDefault ? [await readDefault(installation)] : await readRetention(installation, slug);
+    const kept = { activity: activity ?? found?.activity ?? 'forever', audit: audit ?? found?.audit ?? 'forever' };
+    const planned = { tenant: slug ?? '(default)', ...kept, ...(people !== undefined && { people }) };
+    return {
+      document: { ...planned, state: 'planned' },
+      text: () => (isChange(values) ? tableText([planned], '') : 'Nothing would be changed.'),
+    };
+  },
+  async run(values, { installation, output }) {
     const { readDefault, readRetention, setRetention } = await import('./policies.ts');
-    if (people !== undefined && !isDefault)
-      throw new OperatorError('--people is for all tenants: give --default with it', { usage: true });
-    if (activity !== undefined || audit !== undefined || people !== undefined) {
-      if (slug === undefined && !isDefault)
-        throw new OperatorError('Name a tenant, or give --default for all of them', { usage: true });
-      await setRetention(installation, slug ?? null, { activity, audit, people });
-    }
+    requireOneScope(values);
+    const { slug, default: isDefault, activity, audit, people } = values;
+    if (isChange(values)) await setRetention(installation, slug ?? null, { activity, audit, people });
     const defaults = await readDefault(installation);
     const document = {
       activity: defaults.activity ?? 'forever',
@@ -71,6 +79,21 @@ const log = defineOperation({
 });
 
 export const operations = [retention, applyRetentionOperation, log];
+
+function isChange({ activity, audit, people }: Values<typeof fields>): boolean {
+  return activity !== undefined || audit !== undefined || people !== undefined;
+}
+
+/** @throws {OperatorError} unless the fields name one tenant or the default, where they change something */
+function requireOneScope(values: Values<typeof fields>): void {
+  const { slug, default: isDefault, people } = values;
+  if (slug !== undefined && isDefault)
+    throw new OperatorError('Name a tenant, or give --default: not both', { usage: true });
+  if (people !== undefined && !isDefault)
+    throw new OperatorError('--people is for all tenants: give --default with it', { usage: true });
+  if (isChange(values) && slug === undefined && !isDefault)
+    throw new OperatorError('Name a tenant, or give --default for all of them', { usage: true });
+}
 
 function parseAgeField(text: string): string {
   const age = text === 'default' ? text : parseAge(text);

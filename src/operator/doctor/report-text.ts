@@ -1,0 +1,34 @@
+import { countText } from '../command/count-text.ts';
+import { colour } from '../command/text-table.ts';
+import type { Diagnosis } from './doctor.ts';
+import type { DoctorReport, ReportedFinding } from './reports.ts';
+
+/** Leaves out the statements of repairs, which may hold a password. The accepted findings are the last ones. */
+export function toReport({ findings, ...counts }: Diagnosis): DoctorReport {
+  const reported = findings.map(({ repair, ...finding }) => finding);
+  return {
+    healthy: reported.every(({ fixed, accepted, severity }) => fixed || accepted || severity === 'warning'),
+    ...counts,
+    findings: [...reported.filter(({ accepted }) => !accepted), ...reported.filter(({ accepted }) => accepted)],
+  };
+}
+
+export function reportText({ servers, tenants, unchanged, findings }: DoctorReport): string {
+  const left = unchanged > 0 ? `, ${unchanged} unchanged since the last check` : '';
+  const checked = `Checked ${countText(tenants, 'tenant')} on ${countText(servers, 'server')}${left}`;
+  if (findings.length === 0) return `${checked}: nothing is wrong.`;
+  const fixed = findings.filter(finding => finding.fixed).length;
+  const accepted = findings.filter(finding => finding.accepted && !finding.fixed).length;
+  const counts = [countText(findings.length - fixed - accepted, 'open problem'), `${fixed} fixed`];
+  if (accepted > 0) counts.push(`${accepted} accepted`);
+  return `${findings.map(findingText).join('\n')}\n\n${checked}: ${counts.join(', ')}.`;
+}
+
+function findingText({ id, server, tenant, severity, problem, remedy, fixed, accepted }: ReportedFinding): string {
+  const kind = accepted ? 'accepted: ' : severity === 'warning' ? 'warning: ' : '';
+  const first = `${tenant ?? server}: ${kind}${problem} [${id}]`;
+  if (fixed) return `${first}\n  fixed`;
+  if (!accepted) return `${first}\n  → ${remedy}`;
+  const { by, at, reason } = accepted;
+  return colour('dim', `${first}\n  by ${by} on ${at.slice(0, 10)}: ${reason}`);
+}

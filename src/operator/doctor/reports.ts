@@ -1,0 +1,38 @@
+import type { Statements } from '../../postgres/statements.ts';
+import { operatorName } from '../command/operator-name.ts';
+import type { Acceptance, Finding } from './finding.ts';
+
+/** A finding as a report has it: without the statements of its repair, which may hold the verifier of a password. */
+export interface ReportedFinding extends Omit<Finding, 'repair'> {
+  /** Names it in commands. */
+  id: string;
+  fixed: boolean;
+  accepted: Acceptance | null;
+}
+
+/** What `doctor --json` prints. */
+export interface DoctorReport {
+  /** False when a finding is an error that is neither fixed nor accepted. */
+  healthy: boolean;
+  servers: number;
+  tenants: number;
+  unchanged: number;
+  findings: ReportedFinding[];
+}
+
+/** Stores a report in the place of the last one. */
+export async function storeReport(control: Statements, report: DoctorReport): Promise<void> {
+  await control.execute(
+    `with former as (delete from doctor_reports)
+     insert into doctor_reports (made_by, report) values (?, ?::jsonb)`,
+    [operatorName(), JSON.stringify(report)],
+  );
+}
+
+/** Returns the last report; undefined before the first one. */
+export async function readReport(control: Statements): Promise<DoctorReport | undefined> {
+  const [row] = await control.execute<{ report: DoctorReport }[]>(
+    'select report from doctor_reports order by id desc limit 1',
+  );
+  return row?.report;
+}

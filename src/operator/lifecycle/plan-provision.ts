@@ -1,0 +1,45 @@
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Tenant } from '../../control/fleet-entities.ts';
+import type { Installation } from '../../installation.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { errorText } from '../command/error-text.ts';
+import { requireNotPurging } from '../tenants/purging.ts';
+import { placeTenant } from '../tenants/servers.ts';
+import { type Manifest, readManifest } from './manifest.ts';
+
+/** What `provision` would do with a manifest. */
+interface PlannedTenant {
+  /** The slug; the name of the file when it is no manifest. */
+  slug: string;
+  server: string | null;
+  /** `exists`: the tenant is there, and would not be changed. */
+  state: 'planned' | 'exists' | 'failed';
+  error: string | null;
+}
+
+/** Returns what `provision` would do with a manifest, and changes nothing. @throws {OperatorError} when it would fail */
+export async function planProvision(installation: Installation, manifest: Manifest): Promise<PlannedTenant> {
+  const { slug } = manifest;
+  await requireNotPurging(installation, slug);
+  const found = await installation.control.em.fork().findOne(Tenant, { slug }, { populate: ['server'] });
+  const server = found?.server ?? (await placeTenant(installation, manifest.server));
+  const exists = found !== null && found.status !== 'provisioning';
+  return { slug, server: server.name, state: exists ? 'exists' : 'planned', error: null };
+}
+
+/** Returns what `provision` would do with each manifest of a folder, those that would fail last; changes nothing. */
+export async function planFolder(installation: Installation, folder: string): Promise<PlannedTenant[]> {
+  const planned: PlannedTenant[] = [];
+  const failed: PlannedTenant[] = [];
+  for (const file of (await readdir(folder)).filter(name => name.endsWith('.json')).sort())
+    await readManifest(join(folder, file))
+      .then(manifest => planProvision(installation, manifest))
+      .then(
+        plan => planned.push(plan),
+        error => failed.push({ slug: file, server: null, state: 'failed', error: errorText(error) }),
+      );
+  if (planned.length + failed.length === 0)
+    throw new OperatorError(`there is no manifest in ${folder}`, { usage: true });
+  return [...planned, ...failed];
+}

@@ -1,0 +1,73 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { catalogue, operationsOf } from '../../../src/operator/cli/catalogue.ts';
+import { addSampleUser } from '../../auth/sample-users.ts';
+import type { ScriptResult } from '../../support/command-line.ts';
+import { runCommand } from '../../support/run-command.ts';
+import { sql, useWorld } from '../../support/world.ts';
+
+const width = 80;
+
+describe('width of the text', () => {
+  const world = useWorld();
+  let folder: string;
+  let email: string;
+
+  const run = (...args: string[]): Promise<ScriptResult> =>
+    runCommand('scripts/backoffice.ts', args, { ...world.environment, COLUMNS: String(width), BACKUP_TARGET: folder });
+
+  /** Makes a fleet with long names, several users, sessions, clients, archives and runs, one of which has failed. */
+  before(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'width-'));
+    ({ email } = await addSampleUser(world, world.acme));
+    await world.login(world.acme);
+    const name = 'International Trading and Shipping Company of Lower Austria and Vienna Ltd';
+    const lines = [
+      ['edit', 'acme', '--name', name, '--enable', 'legacyTokens', '--enable', 'anotherFeatureWithALongName'],
+      ['client', 'add', 'acme', email, '--name', 'Till in the second shop in Graz, beside the station'],
+      ['key', 'rotate', 'acme', '--reason', 'the yearly rotation of keys, as the rules of the company say'],
+      ['role', 'add', 'acme', 'Buyer and seller', 'orders.read', 'orders.write', 'users.manage'],
+      ['pool', 'fill', '--size', '1'],
+      ['backup', 'init'],
+      ['backup', 'run', '--all'],
+      ['suspend', 'nobody', '--yes'],
+    ];
+    for (const line of lines) await run(...line);
+    await world.control.em.fork().execute(`update tenants set schema_fingerprint = null`);
+    await sql(world.globex, 'create table unexpected_table_of_somebody (id bigint)');
+    await run('migrate', '--all');
+  });
+  after(() => rm(folder, { recursive: true, force: true }));
+
+  /** What a list or `show` needs, by its name; of some there is nothing to see without a restore or RECOVERY_COMMAND. */
+  const argumentsOf = (): Record<string, string> => ({
+    show: 'acme',
+    'packs diff': 'acme --packs currencies',
+    'user list': 'acme',
+    'user find': email,
+    'user role': `acme ${email}`,
+    'role list': 'acme',
+    'session list': 'acme',
+    'key list': 'acme',
+    'client list': 'acme',
+  });
+  const without = ['restore moments', 'restore diff', 'runs watch', 'completion', 'server rebalance', 'backup drill'];
+  const prose = ['backup verify', 'doctor'];
+
+  it('no line of a list, of show or of any other look is folded on a terminal of 80 columns', async () => {
+    const all = (await Promise.all(catalogue.map(operationsOf))).flat();
+    const looks = all.filter(({ effect, name }) => effect === 'reads' && ![...without, ...prose].includes(name));
+    expect(looks.length).to.be.greaterThan(20);
+    const folded: Record<string, string[]> = {};
+    for (const { name } of looks) {
+      const { code, stdout, stderr } = await run(...`${name} ${argumentsOf()[name] ?? ''}`.trim().split(' '));
+      expect({ name, code, stderr }).to.deep.equal({ name, code: 0, stderr: '' });
+      expect(stdout.trim(), name).to.not.equal('');
+      const lines = stdout.split('\n').filter(line => line.length > width && line.trim().includes(' '));
+      if (lines.length > 0) folded[name] = lines;
+    }
+    expect(folded).to.deep.equal({});
+  });
+});

@@ -1,0 +1,117 @@
+import { hostname, userInfo } from 'node:os';
+import { expect } from 'chai';
+import { createDedicatedServer, type DedicatedServer } from '../../support/dedicated-server.ts';
+import { runCommand } from '../../support/run-command.ts';
+
+interface Finding {
+  id: string;
+  tenant: string | null;
+  fixed: boolean;
+  accepted: { by: string; at: string; reason: string } | null;
+}
+
+describe('accepted findings of doctor', () => {
+  let server: DedicatedServer;
+  let acme: string;
+  let globex: string;
+
+  before(async () => {
+    server = await createDedicatedServer();
+    acme = (await server.provision('acme')).tenant.databaseName;
+    globex = (await server.provision('globex')).tenant.databaseName;
+    for (const role of [acme, globex]) await server.sql(`alter role "${role}" createdb`);
+  });
+  after(() => server.close());
+  afterEach(() => server.control('delete from accepted_findings'));
+
+  const doctor = (...args: string[]) => runCommand('scripts/tenant.ts', ['doctor', ...args], server.environment);
+  const accept = (id: string) => doctor('accept', id, '--reason', 'they make reports');
+  const check = async (...args: string[]): Promise<{ code: number | null; healthy: boolean; findings: Finding[] }> => {
+    const { code, stdout } = await doctor('--json', ...args);
+    return { code, ...JSON.parse(stdout) };
+  };
+  const of = (findings: Finding[], slug: string) => findings.find(({ tenant }) => tenant === slug) as Finding;
+
+  it('doctor exits with 0 when every error is accepted, and shows who accepted each one, and why', async () => {
+    const { code, findings } = await check();
+    expect([code, findings.map(({ tenant }) => tenant)]).to.deep.equal([1, ['acme', 'globex']]);
+    const accepted = await accept(of(findings, 'acme').id);
+    expect([accepted.code, accepted.stdout]).to.deep.equal([0, `Accepted: acme: role ${acme} is createdb\n`]);
+    const one = await check();
+    expect([one.code, one.healthy, of(one.findings, 'globex').accepted]).to.deep.equal([1, false, null]);
+    const by = `${userInfo().username}@${hostname()}`;
+    expect(of(one.findings, 'acme').accepted).to.deep.include({ by, reason: 'they make reports' });
+
+    await accept(of(findings, 'globex').id);
+    const [both, text] = [await check(), await doctor()];
+    expect([both.code, both.healthy, text.code]).to.deep.equal([0, true, 0]);
+    expect(text.stdout).to.match(
+      new RegExp(`^globex: accepted: role ${globex} is createdb \\[[0-9a-f]{8}\\]\n  by ${by} on 20\\d\\d-`, 'm'),
+    );
+    expect(text.stdout).to.match(/: 0 open problems, 0 fixed, 2 accepted\.\n$/);
+  });
+
+  it('doctor --fix leaves an accepted finding alone, and doctor reopen makes it an error again', async () => {
+    const { id } = of((await check()).findings, 'acme');
+    await accept(id);
+    const { findings } = await check('--fix');
+    expect(findings.map(({ tenant, fixed }) => [tenant, fixed])).to.deep.equal([
+      ['globex', true],
+      ['acme', false],
+    ]);
+    const reopened = await doctor('reopen', id);
+    expect([reopened.code, reopened.stdout]).to.deep.equal([0, `Open again: acme: role ${acme} is createdb\n`]);
+    expect((await check()).code).to.equal(1);
+    await server.sql(`alter role "${globex}" createdb`);
+  });
+
+  it('an acceptance covers its own finding only: neither the other tenant, nor another text', async () => {
+    await accept(of((await check()).findings, 'acme').id);
+    await server.sql(`alter role "${acme}" createrole`);
+    const { code, findings } = await check();
+    expect([code, findings.map(({ accepted }) => accepted)]).to.deep.equal([1, [null, null]]);
+    await server.sql(`alter role "${acme}" nocreaterole`);
+  });
+
+  it('what is not in the last report cannot be accepted, and nothing without a reason', async () => {
+    const { findings } = await check();
+    const [unknown, missing, notAccepted] = [
+      await accept('00000000'),
+      await doctor('accept', of(findings, 'acme').id),
+      await doctor('reopen', of(findings, 'acme').id),
+    ];
+    expect([unknown.code, missing.code, notAccepted.code]).to.deep.equal([1, 2, 1]);
+    expect(unknown.stderr).to.match(
+      /^The last report of doctor has no finding 00000000\. Check again, .*: npx backoffice doctor\n$/,
+    );
+    expect(notAccepted.stderr).to.match(/^No finding [0-9a-f]{8} was accepted\./);
+    expect(await server.control('select from accepted_findings')).to.deep.equal([]);
+  });
+
+  it('the control database has the last report as --json prints it, and only that, without a statement', async () => {
+    await check();
+    const { stdout } = await doctor('--json');
+    const rows = await server.control<{ report: object; age: number; made_by: string }>(
+      'select report, made_by, extract(epoch from now() - made_at)::float8 as age from doctor_reports',
+    );
+    expect(rows.map(({ report }) => report)).to.deep.equal([JSON.parse(stdout)]);
+    expect(rows[0]?.made_by).to.equal(`${userInfo().username}@${hostname()}`);
+    expect(rows[0]?.age).to.be.within(0, 600);
+    expect(JSON.stringify(rows)).to.not.match(/"statements"|password|alter role/);
+  });
+
+  it('the log of operators has the acceptance with its reason, and the purge of a tenant removes it', async () => {
+    const { id } = of((await check()).findings, 'globex');
+    await accept(id);
+    const { stdout } = await runCommand('scripts/tenant.ts', ['logs', '--json'], server.environment);
+    expect(JSON.parse(stdout)[0]).to.deep.include({
+      command: 'doctor accept',
+      arguments: { finding: id },
+      reason: 'they make reports',
+      state: 'done',
+    });
+    for (const command of ['delete', 'purge'])
+      await runCommand('scripts/tenant.ts', [command, 'globex', '--yes'], server.environment);
+    expect(await server.control('select from accepted_findings')).to.deep.equal([]);
+  });
+});
