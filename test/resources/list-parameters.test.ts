@@ -260,7 +260,7 @@ describe('list parameters', () => {
     expect((await reader.get('/api/v1/Activity?sort=Id')).status).to.equal(403);
   });
 
-  it('a page is read anew for each request, and is 304 while it is the one of If-None-Match', async () => {
+  it('a page is read anew for each request, and the response is 304 while If-None-Match has its ETag', async () => {
     const path = `${currencies}?limit=1&sort=-Code`;
     const { headers } = await admin.get(path);
     const tag = headers.get('etag') ?? '';
