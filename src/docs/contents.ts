@@ -51,6 +51,7 @@ export function contentsByPath(routes: readonly TenantRoute[], site: Site): Map<
     ['/css/explorer.css', { type: 'css', render: () => ownFile('explorer.css') }],
     ['/swagger', htmlPage(() => swaggerPage(site))],
     ['/swagger/start.js', { type: 'js', render: () => ownFile('explorer.js') }],
+    ['/swagger/login.js', { type: 'js', render: () => ownFile('explorer-login.js') }],
     ['/swagger/swagger-ui.css', { type: 'css', render: () => swaggerFile('swagger-ui.css') }],
     ['/swagger/swagger-ui-bundle.js', { type: 'js', render: () => swaggerFile('swagger-ui-bundle.js') }],
   ]);

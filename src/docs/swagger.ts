@@ -28,7 +28,7 @@ export function swaggerPage(site: Site): string {
 ${header('/swagger', site)}
 <main id="explorer"></main>
 <script src="/swagger/swagger-ui-bundle.js"></script>
-<script src="/swagger/start.js"></script>
+<script src="/swagger/start.js" type="module"></script>
 </body>
 </html>
 `.html;

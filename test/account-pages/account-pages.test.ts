@@ -17,7 +17,9 @@ describe('pages that links in mails lead to', () => {
     await controlSql(world, `update tenants set name = 'Acme & <Sons>', features = '{selfRegistration}' where id = ?`, [
       world.acme.id,
     ]);
-    await eventually(async () => (await (await world.login(world.acme)).get('/api/v1/auth/me')).body.features.length > 0);
+    await eventually(
+      async () => (await (await world.login(world.acme)).get('/api/v1/auth/me')).body.features.length > 0,
+    );
   });
   after(async () => {
     await world.close();
@@ -43,7 +45,11 @@ describe('pages that links in mails lead to', () => {
     const response = await fetch(link);
     return { status: response.status, text: await response.text(), headers: response.headers };
   }
-  async function send(link: URL, fields: Record<string, string>, url = world.url): Promise<{ status: number; text: string }> {
+  async function send(
+    link: URL,
+    fields: Record<string, string>,
+    url = world.url,
+  ): Promise<{ status: number; text: string }> {
     const { tenant = '', token = '' } = Object.fromEntries(link.searchParams);
     const body = new URLSearchParams({ ...(tenant && { tenant }), ...(token && { token }), ...fields });
     const response = await fetch(new URL(link.pathname, url), { method: 'POST', body });
@@ -64,8 +70,9 @@ describe('pages that links in mails lead to', () => {
     expect(await logIn(world.acme, email)).to.equal(200);
     expect(await logIn(world.globex, email)).to.equal(401);
     for (const again of [await open(link), await send(link, chosen)])
-      expect([again.status, again.text]).to.satisfy(([status, text]: [number, string]) =>
-        status === 400 && text.includes('This link does not work any more'));
+      expect([again.status, again.text]).to.satisfy(
+        ([status, text]: [number, string]) => status === 400 && text.includes('This link does not work any more'),
+      );
   });
 
   it('a person who forgot the password requests a mail on a page, and sets a new one by its link', async () => {
@@ -105,7 +112,11 @@ describe('pages that links in mails lead to', () => {
     ] as [Record<string, string>, string][]) {
       const { status, text } = await send(link, fields);
       expect(status).to.equal(400);
-      expect(text).to.include(words).and.include('<title>Error: ').and.include('aria-invalid').and.not.include(password);
+      expect(text)
+        .to.include(words)
+        .and.include('<title>Error: ')
+        .and.include('aria-invalid')
+        .and.not.include(password);
     }
     expect((await send(link, chosen)).status).to.equal(200);
     expect(await logIn(world.acme, email)).to.equal(200);
@@ -117,7 +128,12 @@ describe('pages that links in mails lead to', () => {
     foreign.searchParams.set('tenant', world.globex.guid);
     const asReset = new URL(link);
     asReset.pathname = '/reset';
-    for (const wrong of [foreign, asReset, new URL('/accept?tenant=x&token=y', world.url), new URL('/accept', world.url)]) {
+    for (const wrong of [
+      foreign,
+      asReset,
+      new URL('/accept?tenant=x&token=y', world.url),
+      new URL('/accept', world.url),
+    ]) {
       expect((await open(wrong)).status, wrong.href).to.equal(400);
       expect((await send(wrong, chosen)).status, wrong.href).to.equal(400);
     }
@@ -187,13 +203,18 @@ describe('pages that links in mails lead to', () => {
       await fetch(`${url}/api/v1/auth/reset-password`, { method: 'POST', headers, body });
       return eventually(() => /^https:\S+$/m.exec(readable(mail.messagesTo(email)[earlier]?.content))?.[0]);
     };
-    const edit = (...values: string[]) => runCommand('scripts/tenant.ts', ['edit', 'globex', ...values], world.environment);
+    const edit = (...values: string[]) =>
+      runCommand('scripts/tenant.ts', ['edit', 'globex', ...values], world.environment);
     expect((await edit('--app-url', 'https://globex.example.com/{action}')).stderr).to.include('{token}');
     const edited = await edit('--app-url', 'https://globex.example.com/{action}?t={token}', '--json');
     expect(JSON.parse(edited.stdout).changes[0]).to.include({ field: 'appUrl', from: 'none' });
     const token = '[\\w-]{43}$';
-    expect(await resetLink(world.acme)).to.match(new RegExp(`^https://app.example.com/reset#${world.acme.guid}/${token}`));
-    await eventually(async () => new RegExp(`^https://globex.example.com/reset\\?t=${token}`).test(await resetLink(world.globex)));
+    expect(await resetLink(world.acme)).to.match(
+      new RegExp(`^https://app.example.com/reset#${world.acme.guid}/${token}`),
+    );
+    await eventually(async () =>
+      new RegExp(`^https://globex.example.com/reset\\?t=${token}`).test(await resetLink(world.globex)),
+    );
     expect((await edit('--app-url', 'none')).code).to.equal(0);
     await eventually(async () => (await resetLink(world.globex)).startsWith('https://app.example.com/'));
   });

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import type { ApiResponse, Client } from '../support/client.ts';
 import { eventually } from '../support/eventually.ts';
-import { type MailServer, startMailServer, tokenIn, linkIn } from '../support/mail-server.ts';
+import { linkIn, type MailServer, startMailServer, tokenIn } from '../support/mail-server.ts';
 import { sendRaw } from '../support/raw-http.ts';
 import { createWorld, type TestTenant, type World } from '../support/world.ts';
 import { withDrainedServer } from './drained-server.ts';

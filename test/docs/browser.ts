@@ -39,7 +39,7 @@ interface Element {
 }
 
 /** Far above what any step needs, even on a busy machine. A wait ends as soon as its condition holds. */
-const maxWaitMs = 60_000;
+const maxWaitMs = 180_000;
 
 export interface OpenPage {
   page: Page;
