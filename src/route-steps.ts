@@ -46,13 +46,12 @@ export function respond(route: TenantRoute): Middleware {
   const filter = filterOf(route);
   return async ctx => {
     const { context, caller, deadline } = ctx.state;
+    const idempotencyKey = idempotencyKeyOf(ctx, route);
     const strict = prefersStrict(ctx.req.headers.prefer as string | undefined);
     if (strict) ctx.set('Preference-Applied', 'handling=strict');
     const body = route.body ? await readInput(ctx, route, route.body, caller, strict) : {};
     const parameters: QueryInput = route.query || route.list || strict ? readParameters(ctx, route, strict) : noQuery;
     const ifMatch = route.takesIfMatch ? ctx.req.headers['if-match'] : undefined;
-    const key = route.takesIdempotencyKey ? ctx.req.headers['idempotency-key'] : undefined;
-    const idempotencyKey = key === undefined ? undefined : readIdempotencyKey(key as string);
     const input = {
       body: body as never,
       ...(parameters as QueryInput<never>),
@@ -69,6 +68,14 @@ export function respond(route: TenantRoute): Middleware {
     if (result instanceof ListExport) return sendExport(ctx, result, piece => context.continue(piece));
     await sendResponse(ctx, route, result instanceof Representation ? result : filter(result));
   };
+}
+
+/** @throws {Problem} `invalid_request` also for a POST that takes no key: it would be made twice, against the promise */
+function idempotencyKeyOf({ req }: Context, { method, takesIdempotencyKey }: TenantRoute): string | undefined {
+  const key = req.headers['idempotency-key'];
+  if (key === undefined || method !== 'POST') return undefined;
+  if (takesIdempotencyKey) return readIdempotencyKey(key as string);
+  throw problem('invalid_request', { detail: 'This endpoint takes no Idempotency-Key: send the request without it.' });
 }
 
 const noQuery: QueryInput = { query: {} };
