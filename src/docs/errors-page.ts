@@ -22,7 +22,7 @@ export const meanings: Record<ProblemCode, string> = {
   token_expired: 'The access token has expired. Exchange the refresh token, then repeat the request.',
   invalid_credentials: 'The e-mail address or the password is wrong, or the account is not active.',
   invalid_refresh_token: 'The refresh token was used before or has expired, or its session has ended. Log in again.',
-  tenant_required: 'A request without a token needs the guid of an active tenant in `X-Tenant`.',
+  tenant_required: 'A request without a token needs the guid or the slug of an active tenant in `X-Tenant`.',
   tenant_inactive: 'The tenant is suspended or deleted.',
   forbidden: 'Your role lacks the permission that `WWW-Authenticate` names, or the endpoint needs the scope `All`.',
   not_found: 'The path does not exist, no record has this key, or the list is empty.',

@@ -12,7 +12,7 @@ export type { Tokens } from './session.ts';
 export interface BackOfficeOptions {
   /** The address of the service, such as `https://api.example.com`. */
   url: string;
-  /** The guid of the tenant. */
+  /** The guid of the tenant, or its slug. */
   tenant: string;
   /** The tokens of a session that was stored by `onTokens`. */
   tokens?: Tokens | undefined;
@@ -26,7 +26,7 @@ export interface BackOfficeOptions {
   fetch?: (request: Request) => Promise<Response>;
 }
 
-/** `GET`, `POST`, `PUT` and `DELETE` of openapi-fetch, whose types are those of the API. */
+/** `GET`, `POST`, `PUT`, `PATCH` and `DELETE` of openapi-fetch, whose types are those of the API. */
 export interface BackOffice extends Client<paths> {
   /** @throws {ProblemError} when the service refuses the login */
   login(email: string, password: string): Promise<components['schemas']['LoginResponse']>;
