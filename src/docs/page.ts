@@ -1,7 +1,7 @@
 import { type Html, html } from './html.ts';
 
-/** A section of a page: the id of its heading, and the text of its link. */
-export type Section = readonly [id: string, name: string];
+/** A section of a page: the id of its heading, the text of its link, and the sections in it. */
+export type Section = readonly [id: string, name: string, parts?: readonly Section[]];
 
 /** What all pages of a service have in common. */
 export interface Site {
@@ -82,8 +82,15 @@ function chainLinks({ name, pages }: PageChain, path: string): Html {
 }
 
 function sectionLinks(sections: readonly Section[]): Html {
-  const links = sections.map(([id, name]) => html`<li><a href="#${id}">${name}</a></li>`);
-  return html`<nav aria-label="On this page"><h2>On this page</h2><ul>${links}</ul></nav>`;
+  return html`<nav aria-label="On this page"><h2>On this page</h2>${sectionList(sections)}</nav>`;
+}
+
+function sectionList(sections: readonly Section[]): Html {
+  const links = sections.map(
+    ([id, name, parts = []]) =>
+      html`<li><a href="#${id}">${name}</a>${parts.length > 0 ? sectionList(parts) : ''}</li>`,
+  );
+  return html`<ul>${links}</ul>`;
 }
 
 /** Links to the pages before and after this one. */
