@@ -1,5 +1,5 @@
-import { readFile } from 'node:fs/promises';
 import type { TenantRoute } from '../tenancy/define-route.ts';
+import { assets, type Content, ownFile } from './assets.ts';
 import { documentPage, documents } from './document-page.ts';
 import { errorsPage } from './errors-page.ts';
 import { openApiDocument, openApiText } from './openapi-document.ts';
@@ -7,17 +7,6 @@ import { type EndpointGroup, endpointGroups, pageOf } from './reference.ts';
 import { groupPage, referenceChain, referencePage } from './reference-page.ts';
 import { searchIndex } from './search-index.ts';
 import { swaggerFile, swaggerPage } from './swagger.ts';
-
-/** A file of the documentation, rendered when it is first requested. */
-export interface Content {
-  readonly type: 'html' | 'css' | 'js' | 'json' | 'svg';
-  readonly render: () => string | Promise<string>;
-}
-
-const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">
-<rect width="16" height="16" rx="3" fill="#0b5fa5"/>
-<path d="M4 12V8m4 4V4m4 8V6" stroke="#fff" stroke-width="2" stroke-linecap="round"/></svg>
-`;
 
 /**
  * Every file of the documentation by its path.
@@ -32,28 +21,19 @@ export function contentsByPath(routes: readonly TenantRoute[], base: string): Ma
   const tags = [...new Set(routes.map(({ tag }) => tag))];
   const htmlPage = (render: Content['render']): Content => ({ type: 'html', render });
   return new Map<string, Content>([
+    ...assets,
     ...documents.map((each): [string, Content] => [each.path, htmlPage(() => documentPage(each, base))]),
     ['/docs/reference', htmlPage(() => referencePage(groups()))],
     ...tags.map((tag): [string, Content] => [pageOf(tag), htmlPage(() => groupPage(tag, groups(), base))]),
     ['/docs/errors', htmlPage(() => errorsPage(referenceChain(groups())))],
     ['/docs/openapi.json', { type: 'json', render: () => openApiText(routes) }],
     ['/docs/search.json', { type: 'json', render: () => searchIndex(groups()) }],
-    ['/docs/element.js', { type: 'js', render: () => ownFile('element.js') }],
     ['/docs/search.js', { type: 'js', render: () => ownFile('search.js') }],
-    ['/docs/docs.js', { type: 'js', render: () => ownFile('docs.js') }],
-    ['/css/base.css', { type: 'css', render: () => ownFile('base.css') }],
-    ['/css/docs.css', { type: 'css', render: () => ownFile('style.css') }],
     ['/css/reference.css', { type: 'css', render: () => ownFile('reference.css') }],
     ['/css/explorer.css', { type: 'css', render: () => ownFile('explorer.css') }],
-    ['/favicon.ico', { type: 'svg', render: () => icon }],
     ['/swagger', htmlPage(() => swaggerPage)],
     ['/swagger/start.js', { type: 'js', render: () => ownFile('explorer.js') }],
     ['/swagger/swagger-ui.css', { type: 'css', render: () => swaggerFile('swagger-ui.css') }],
     ['/swagger/swagger-ui-bundle.js', { type: 'js', render: () => swaggerFile('swagger-ui-bundle.js') }],
   ]);
-}
-
-/** Reads a file of this folder. */
-function ownFile(name: string): Promise<string> {
-  return readFile(new URL(name, import.meta.url), 'utf8');
 }

@@ -1,15 +1,12 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import type { Plan } from '../command/operation.ts';
+import type { Confirmation } from '../command/operation.ts';
 import { canAsk, readAnswer } from './read-answer.ts';
 
 /**
  * Asks the operator to type a name before an operation destroys something or locks somebody out. A script confirms with `--yes`.
  * @throws {OperatorError} when something else was typed, or stdin is no terminal
  */
-export async function confirmPlan(
-  { name, consequence, kind = 'slug' }: NonNullable<Plan['confirm']>,
-  yes: boolean,
-): Promise<void> {
+export async function confirmPlan({ name, consequence, kind = 'slug' }: Confirmation, yes: boolean): Promise<void> {
   if (yes) return;
   if (!canAsk())
     throw new OperatorError(`${name} ${consequence}. Add --yes to confirm; nothing was changed`, { usage: true });
