@@ -39,6 +39,7 @@ const layers = [
 /** The rooms of `src/operator`, from top to bottom, by the same rule. */
 const operatorLayers = [
   ['cli'],
+  ['console'],
   ['doctor'],
   ['control'],
   ['lifecycle', 'export'],

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { catalogue, groups, operationsOf } from '../../src/operator/cli/catalogue.ts';
+import { catalogue } from '../../src/operator/cli/catalogue.ts';
 import { fieldOf } from '../../src/operator/cli/command-fields.ts';
 import { createProgram } from '../../src/operator/cli/program.ts';
-import type { Operation } from '../../src/operator/command/operation.ts';
+import { groups, type Operation, operationsOf } from '../../src/operator/command/operation.ts';
 import { metricDefinitions } from '../grafana/metric-definitions.ts';
 import { type Row, withTable } from './with-table.ts';
 

@@ -43,6 +43,7 @@ const operatorPages: readonly Document[] = [
   { file: 'docs/operate.md', path: '/docs/operate', title: 'Operating the service' },
   operatePage('day-one', 'Day one'),
   operatePage('day-two', 'Day two'),
+  operatePage('console', 'The console'),
   operatePage('people', 'People and access'),
   operatePage('moving', 'Servers and moves'),
   operatePage('backup', 'Backups and retention'),

@@ -1,4 +1,5 @@
 import { type Html, html } from './html.ts';
+import { htmlDocument } from './html-document.ts';
 
 /** A section of a page: the id of its heading, the text of its link, and the sections in it. */
 export type Section = readonly [id: string, name: string, parts?: readonly Section[]];
@@ -48,32 +49,19 @@ const navigation = [
  * and tabs. The style sheets fit it to phones and dark mode.
  */
 export function page({ site, path, title, chain, sections, body, isWide = false }: Page): string {
-  return html`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${title} – Sales back office</title>
-<link rel="stylesheet" href="/css/base.css">
-<link rel="stylesheet" href="/css/docs.css">
-<link rel="stylesheet" href="/css/reference.css">
-<link rel="icon" href="/favicon.ico">
-<script src="/docs/search.js" type="module"></script>
-<script src="/docs/docs.js" type="module"></script>
-</head>
-<body>
-<a class="skip" href="#content">Skip to the content</a>
-${header(path, site)}
-<div class="page${isWide ? ' wide' : ''}">
-<div class="contents">
+  return htmlDocument({
+    title: `${title} – Sales back office`,
+    styles: ['/css/base.css', '/css/docs.css', '/css/reference.css'],
+    scripts: ['/docs/search.js', '/docs/docs.js'],
+    header: header(path, site),
+    contents: html`<div class="contents">
 ${chain ? chainLinks(chain, path) : ''}
 ${sections.length > 0 ? sectionLinks(sections) : ''}
 </div>
-<main id="content">${body}${chain ? adjacentPages(chain, path) : ''}</main>
-</div>
-</body>
-</html>
-`.html;
+`,
+    main: html`${body}${chain ? adjacentPages(chain, path) : ''}`,
+    isWide,
+  });
 }
 
 function chainLinks({ name, pages }: PageChain, path: string): Html {

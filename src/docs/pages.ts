@@ -2,21 +2,9 @@ import type { Context, Middleware } from 'koa';
 import { Representation } from '../http/representation.ts';
 import { sendRepresentation } from '../http/send-response.ts';
 import type { TenantRoute } from '../tenancy/define-route.ts';
-import { type Content, contentsByPath, sharedContents } from './contents.ts';
+import { type Content, contentSecurityPolicy, mediaTypes, sharedAssets } from './assets.ts';
+import { contentsByPath } from './contents.ts';
 import { notFoundPage } from './not-found-page.ts';
-
-const mediaTypes: Record<Content['type'], string> = {
-  html: 'text/html; charset=utf-8',
-  css: 'text/css; charset=utf-8',
-  js: 'text/javascript; charset=utf-8',
-  json: 'application/json; charset=utf-8',
-  svg: 'image/svg+xml',
-};
-
-/** Allows nothing from another origin, and nothing inline. Swagger UI has images in `data:` URLs. */
-const contentSecurityPolicy =
-  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
-  "base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /** Where former and short addresses lead. docs.js finds the page of a section that such an address names. */
 const movedPages: Readonly<Record<string, string>> = { '/': '/docs', '/docs/operators': '/docs/operate' };
@@ -35,7 +23,7 @@ export function documentationPages(
   shown: ShownDocumentation,
 ): Middleware {
   const site = { base, hasHandbook: shown === 'public' };
-  const contents = shown === 'off' ? new Map(sharedContents) : contentsByPath(routes, site);
+  const contents = shown === 'off' ? new Map(sharedAssets) : contentsByPath(routes, site);
   const rendered = new Map<string, Promise<Representation>>();
 
   return async (ctx, next) => {

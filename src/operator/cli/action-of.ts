@@ -1,10 +1,5 @@
-import type { Operation } from '../command/operation.ts';
+import { isRecorded, type Operation } from '../command/operation.ts';
 import type { RecordedAction } from '../tenants/record-action.ts';
-
-/** Returns whether the log of operators can have an entry of an operation. */
-export function isRecorded({ effect, changingFields, isRoutine }: Operation): boolean {
-  return isRoutine === true || effect !== 'reads' || changingFields !== undefined;
-}
 
 /**
  * Returns what an operator asks for, for the log of operators; undefined if that has no entry, as it changes nothing.

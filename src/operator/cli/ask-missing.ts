@@ -1,4 +1,5 @@
 import type { Argument, Command, Option } from 'commander';
+import { fieldLabel } from '../command/field-label.ts';
 import { fieldOf } from './command-fields.ts';
 import { storedKindOf } from './complete.ts';
 import { isNamed, positionAfter } from './position.ts';
@@ -43,7 +44,7 @@ function ask(field: Argument | Option, slug: string | undefined): Promise<string
   const choices = field.argChoices;
   const kind = storedKindOf(field);
   const hint = choices?.join(', ') ?? (kind ? 'Tab shows what there is' : field.description);
-  const label = labels[name] ?? name;
+  const label = fieldLabel(name);
   return readAnswer(hint ? `${label} (${hint})` : label, async start => {
     if (choices || !kind) return choices?.filter(choice => choice.startsWith(start)) ?? [];
     const { storedValues } = await import('../command/stored-values.ts');
@@ -54,16 +55,3 @@ function ask(field: Argument | Option, slug: string | undefined): Promise<string
 function isOption(field: Argument | Option): field is Option {
   return 'attributeName' in field;
 }
-
-const labels: Readonly<Record<string, string>> = {
-  slug: 'Tenant',
-  'new-slug': 'New slug',
-  email: 'E-mail address',
-  adminEmail: 'E-mail address of the administrator',
-  kid: 'Key',
-  name: 'Name',
-  role: 'Role',
-  permissions: 'Permissions',
-  capacity: 'Capacity',
-  to: 'To',
-};

@@ -1,16 +1,20 @@
 import { type Command, Option } from 'commander';
-import { isConfirmed, type Operation } from '../command/operation.ts';
-import { isRecorded } from './action-of.ts';
-import type { Topic } from './catalogue.ts';
+import { isConfirmed, isRecorded, type Operation, type Topic } from '../command/operation.ts';
 import { addFields, givenFields } from './command-fields.ts';
+import type { FrontEnd } from './front-end.ts';
 import { formats, wantsDocuments } from './output.ts';
 
-/** Adds the command of a topic with all of its operations. */
-export function addTopic(program: Command, { name, summary }: Topic, operations: readonly Operation[]): void {
+/** Adds the command of a topic with all of its operations. @param frontEnd creates that of the command that runs */
+export function addTopic(
+  program: Command,
+  { name, summary }: Topic,
+  operations: readonly Operation[],
+  frontEnd: () => Promise<FrontEnd>,
+): void {
   const topic = program.command(name).description(summary);
   for (const operation of operations) {
     const [, word] = operation.name.split(' ');
-    addOperation(word === undefined ? topic : topic.command(word), operation);
+    addOperation(word === undefined ? topic : topic.command(word), operation, frontEnd);
   }
   if (operations.every(operation => operation.name !== name))
     addExamples(
@@ -20,7 +24,7 @@ export function addTopic(program: Command, { name, summary }: Topic, operations:
 }
 
 /** Makes a command of an operation: its arguments and options, its help, and what it runs. */
-function addOperation(command: Command, operation: Operation): void {
+function addOperation(command: Command, operation: Operation, frontEnd: () => Promise<FrontEnd>): void {
   const { description, fields, help, examples, plan, repeats, json } = operation;
   command.description(description);
   addFields(command, fields);
@@ -36,7 +40,8 @@ function addOperation(command: Command, operation: Operation): void {
   command.action(async () => {
     const { perform } = await import('./perform.ts');
     const { dryRun = false, yes = false, watch = false, reason } = command.opts();
-    await perform({ operation, given: givenFields(command, fields), dryRun, yes, watch, reason });
+    const given = givenFields(command, fields);
+    await perform({ operation, given, dryRun, yes, watch, reason }, await frontEnd());
   });
 }
 

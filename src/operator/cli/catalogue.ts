@@ -1,23 +1,4 @@
-import type { Operation } from '../command/operation.ts';
-
-/** The headings of the help, in its order. */
-export const groups = ['Tenants', 'People', 'Fleet', 'Servers', 'Backup', 'Look'] as const;
-
-/** Operations whose names begin with the same word. */
-export interface Topic {
-  readonly name: string;
-  readonly group: (typeof groups)[number];
-  /** What they do, in the list of all commands: at most 60 characters, so that it fits into 80 columns. */
-  readonly summary: string;
-  /** Loads the module that has them. */
-  readonly load: () => Promise<{ readonly operations: readonly Operation[] }>;
-}
-
-/** Returns the operations of a topic. */
-export async function operationsOf({ name, load }: Topic): Promise<readonly Operation[]> {
-  const { operations } = await load();
-  return operations.filter(operation => operation.name.split(' ')[0] === name);
-}
+import type { Topic } from '../command/operation.ts';
 
 const topic = (group: Topic['group'], name: string, summary: string, load: Topic['load']): Topic => ({
   group,
@@ -145,6 +126,12 @@ export const catalogue: readonly Topic[] = [
   topic('Look', 'usage', 'show what tenants used', () => import('../tenants/usage.command.ts')),
   topic('Look', 'logs', 'list what operators changed, when and why', () => import('../tenants/logs.command.ts')),
   topic('Look', 'doctor', 'find what is wrong anywhere, and repair it', () => import('../doctor/doctor.command.ts')),
+  topic(
+    'Look',
+    'console',
+    'show the fleet in a browser, and run commands there',
+    () => import('../console/console.command.ts'),
+  ),
   topic(
     'Look',
     'completion',

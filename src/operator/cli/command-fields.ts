@@ -1,12 +1,12 @@
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
-import type { Field, Fields } from '../command/operation-fields.ts';
+import { type Field, type Fields, kebabCase, optionFlag } from '../command/operation-fields.ts';
 
 /** An argument of a command, made of a field. */
 class FieldArgument extends Argument {
   readonly field: Field;
 
   constructor(name: string, field: Field) {
-    const word = `${kebab(name)}${field.isList ? '...' : ''}`;
+    const word = `${kebabCase(name)}${field.isList ? '...' : ''}`;
     super(field.isRequired ? `<${word}>` : `[${word}]`, field.description);
     this.field = field;
     if (field.default !== undefined) this.default(field.default);
@@ -20,7 +20,7 @@ class FieldOption extends Option {
   readonly field: Field;
 
   constructor(name: string, field: Field) {
-    super(flagsOf(name, field), field.description);
+    super([optionFlag(name, field), field.placeholder].join(' ').trim(), field.description);
     this.field = field;
     this.negate = false; // `--no-entity` is a flag of its own
     if (field.isRequired) this.makeOptionMandatory();
@@ -39,7 +39,7 @@ export function fieldOf(made: Argument | Option): Field | undefined {
 export function addFields(command: Command, fields: Fields): void {
   for (const [name, field] of Object.entries(fields))
     if (field.isArgument) command.addArgument(new FieldArgument(name, field));
-    else if (hasOption(field)) command.addOption(new FieldOption(name, field));
+    else if (optionFlag(name, field) !== undefined) command.addOption(new FieldOption(name, field));
 }
 
 /** Returns the values that a command line gives to fields, without defaults; of an optional secret, true. */
@@ -51,20 +51,6 @@ export function givenFields(command: Command, fields: Fields): Readonly<Record<s
     return [name, command.getOptionValueSource(key) === 'cli' ? command.getOptionValue(key) : undefined];
   });
   return Object.fromEntries(values.filter(([, value]) => value !== undefined));
-}
-
-/** A secret that is always needed has no option: it is read from the terminal or stdin. */
-function hasOption({ kind, secretFlag }: Field): boolean {
-  return kind !== 'secret' || secretFlag !== undefined;
-}
-
-function flagsOf(name: string, { kind, placeholder, secretFlag }: Field): string {
-  if (secretFlag) return secretFlag;
-  return kind === 'flag' ? `--${kebab(name)}` : `--${kebab(name)} ${placeholder}`;
-}
-
-function kebab(name: string): string {
-  return name.replace(/[A-Z]/g, letter => `-${letter.toLowerCase()}`);
 }
 
 /** The values of an option that may be repeated are collected. */

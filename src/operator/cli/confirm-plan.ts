@@ -1,5 +1,5 @@
 import { OperatorError } from '../../log/operator-error.ts';
-import type { Plan } from '../command/operation.ts';
+import type { Confirmation } from '../command/operation.ts';
 import { canAsk, readAnswer } from './read-answer.ts';
 
 /**
@@ -7,10 +7,7 @@ import { canAsk, readAnswer } from './read-answer.ts';
  * `--yes`.
  * @throws {OperatorError} when something else was typed, or stdin is no terminal
  */
-export async function confirmPlan(
-  { name, consequence, kind = 'slug' }: NonNullable<Plan['confirm']>,
-  yes: boolean,
-): Promise<void> {
+export async function confirmPlan({ name, consequence, kind = 'slug' }: Confirmation, yes: boolean): Promise<void> {
   if (yes) return;
   if (!canAsk())
     throw new OperatorError(`${name} ${consequence}. Add --yes to confirm; nothing was changed`, { usage: true });

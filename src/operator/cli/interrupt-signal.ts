@@ -1,7 +1,7 @@
 import { onStopSignal } from '../../runtime/signals.ts';
 import type { Operation } from '../command/operation.ts';
 import type { Context } from '../command/operation-context.ts';
-import type { TerminalProgress } from './terminal-progress.ts';
+import type { CommandProgress } from './front-end.ts';
 
 const exitInterrupted = 130; // 128 and the number of SIGINT, as shells report it
 const maxCloseMs = 1_000;
@@ -12,7 +12,7 @@ const maxCloseMs = 1_000;
  */
 export function interruptSignal(
   { interrupt }: Operation,
-  progress: TerminalProgress,
+  progress: CommandProgress,
   installation: Context['installation'],
 ): AbortSignal {
   const interrupted = new AbortController();

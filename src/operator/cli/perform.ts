@@ -1,19 +1,18 @@
 import type { Installation } from '../../installation.ts';
 import { OperatorError } from '../../log/operator-error.ts';
 import type { Statements } from '../../postgres/statements.ts';
-import { isConfirmed, type Operation, type Plan } from '../command/operation.ts';
+import { isConfirmed, type Operation } from '../command/operation.ts';
 import type { Context, Installations } from '../command/operation-context.ts';
 import { type Fields, withDefaults } from '../command/operation-fields.ts';
 import { actionOf } from './action-of.ts';
+import { catalogue } from './catalogue.ts';
 import { exitUsage } from './command.ts';
-import { confirmPlan } from './confirm-plan.ts';
 import { explainLogin } from './explain-login.ts';
+import type { FrontEnd } from './front-end.ts';
 import { interruptSignal } from './interrupt-signal.ts';
 import { withLowPriority } from './low-priority.ts';
-import { createOutput, printError, printWarning } from './output.ts';
-import { canAsk, readAnswer } from './read-answer.ts';
+import { printError, printWarning } from './output.ts';
 import { readSecret } from './read-secret.ts';
-import { TerminalProgress } from './terminal-progress.ts';
 import { traced } from './traced.ts';
 import { watch } from './watch.ts';
 
@@ -36,12 +35,12 @@ export interface Call {
  * Runs an operation on the installation that the environment configures. An error is explained in one line on stderr
  * (as JSON with `--json`) and sets the exit code: 2 for wrong usage, otherwise 1.
  */
-export async function perform(call: Call): Promise<void> {
+export async function perform(call: Call, frontEnd: FrontEnd): Promise<void> {
   try {
     const { access } = call.operation;
     const values = withDefaults(call.operation.fields, call.given);
     const opener = openers[typeof access === 'function' ? access(values) : access];
-    const work = () => opener(call, installation => performOn(call, installation));
+    const work = () => opener(call, installation => performOn(call, frontEnd, installation));
     const isPatient = call.operation.isPatient?.(values) ?? false;
     if ((await (isPatient ? withLowPriority(work) : work())) === false) process.exitCode = exitFailed;
   } catch (error) {
@@ -106,30 +105,30 @@ async function recorded(
 }
 
 /** Shows the plan of an operation, or has it confirmed where it hurts somebody, and runs it. */
-async function performOn(call: Call, installation: Context['installation']): Promise<unknown> {
+async function performOn(call: Call, frontEnd: FrontEnd, installation: Context['installation']): Promise<unknown> {
   const { operation, dryRun, yes } = call;
-  const progress = new TerminalProgress();
+  const { progress, agree } = frontEnd;
   const isRepeated = call.watch || operation.repeats === 'always';
   const untraced: Context = {
     installation,
-    output: createOutput(isRepeated, progress.clear),
+    output: frontEnd.output(isRepeated),
     progress,
     signal: interruptSignal(operation, progress, installation),
-    agree: async question => {
-      progress.end();
-      return canAsk() ? (await readAnswer(`${question}.\nType yes to go on`)) === 'yes' : undefined;
-    },
+    agree,
   };
   try {
     const values = withDefaults(operation.fields, await withSecrets(operation.fields, call.given));
     if (operation.plan && (dryRun || isConfirmed(operation))) {
       const plan = await operation.plan(values, untraced);
-      if (dryRun) return showPlan(plan, untraced);
+      if (dryRun) {
+        frontEnd.showPlan(plan, untraced.output);
+        return !plan.hasFailed;
+      }
       progress.end();
-      if (plan.confirm) await confirmPlan(plan.confirm, yes);
+      if (plan.confirm) await frontEnd.confirm(plan.confirm, yes);
     }
     return await traced(operation, async trace => {
-      const run = () => operation.run(values, { ...untraced, trace });
+      const run = () => operation.run(values, { ...untraced, trace }, catalogue);
       return isRepeated ? watch(run, operation.repeats === 'always') : run();
     });
   } finally {
@@ -143,10 +142,4 @@ async function withSecrets(fields: Fields, given: Call['given']): Promise<Record
   for (const [name, { kind, prompt = '', isRequired }] of Object.entries(fields))
     if (kind === 'secret' && (isRequired || given[name])) values[name] = await readSecret(prompt);
   return values;
-}
-
-function showPlan({ document, text, isLines, hasFailed }: Plan, { output }: Context): boolean {
-  if (isLines && output.wantsDocuments && Array.isArray(document)) for (const each of document) output.part(each, text);
-  else output.result(document, text);
-  return !hasFailed;
 }

@@ -1,8 +1,10 @@
 import { Command, Help } from 'commander';
 import { OperatorError } from '../../log/operator-error.ts';
+import { groups, operationsOf } from '../command/operation.ts';
 import { addTopic } from './build-commands.ts';
-import { catalogue, groups, operationsOf } from './catalogue.ts';
+import { catalogue } from './catalogue.ts';
 import { createCommand } from './command.ts';
+import type { FrontEnd } from './front-end.ts';
 import { printError, printLine } from './output.ts';
 import { canAsk } from './read-answer.ts';
 
@@ -17,8 +19,11 @@ Each command has examples and all of its options in its own help, such as
 npx backoffice move --help
 Exit codes: 0 done, 1 failed, 2 wrong usage. The handbook is docs/operate.md.`;
 
+const terminal = async (): Promise<FrontEnd> => (await import('./terminal-front-end.ts')).createTerminalFrontEnd();
+const consoleFrontEnd = async (): Promise<FrontEnd> => (await import('./console-front-end.ts')).createConsoleFrontEnd();
+
 /**
- * Runs the command line; `__complete` is for the scripts of `completion`. @param args without the program and the
+ * Runs the command line; `__complete` is for the scripts of `completion`, `__run` for the console. @param args without the program and the
  * script
  */
 export async function runProgram(args: readonly string[]): Promise<void> {
@@ -31,6 +36,11 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     const { complete } = await import('./complete.ts');
     for (const { value, description = '' } of await complete(args.slice(1), createProgram))
       printLine(`${value}\t${description}`);
+    return;
+  }
+  if (args[0] === '__run') {
+    const program = await createProgram(name => name === topicOf(args.slice(1)), consoleFrontEnd);
+    await program.parseAsync(args.slice(1), { from: 'user' });
     return;
   }
   const program = await createProgram(name => name === topicOf(args));
@@ -50,8 +60,9 @@ function onOutputError({ code }: NodeJS.ErrnoException): void {
 /**
  * Builds the program with all commands of the top level.
  * @param isNeeded whether a command of the top level is complete; another one has only its name and its summary
+ * @param frontEnd creates that of the command that runs
  */
-export async function createProgram(isNeeded: (name: string) => boolean): Promise<Command> {
+export async function createProgram(isNeeded: (name: string) => boolean, frontEnd = terminal): Promise<Command> {
   const program = createCommand('npx backoffice')
     .description('Operates the sales back office: its tenants, their users and databases, servers and backups.')
     .usage('<command> [options]')
@@ -62,7 +73,7 @@ export async function createProgram(isNeeded: (name: string) => boolean): Promis
     .addHelpText('after', examples);
   for (const group of groups)
     for (const topic of catalogue.filter(each => each.group === group)) {
-      if (isNeeded(topic.name)) addTopic(program, topic, await operationsOf(topic));
+      if (isNeeded(topic.name)) addTopic(program, topic, await operationsOf(topic), frontEnd);
       else program.command(topic.name);
       program.commands.at(-1)?.summary(topic.summary).helpGroup(`${group}:`);
     }

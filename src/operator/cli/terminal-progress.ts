@@ -1,4 +1,4 @@
-import type { Progress } from '../command/operation-context.ts';
+import type { CommandProgress } from './front-end.ts';
 import { wantsDocuments } from './output.ts';
 
 const frames = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';
@@ -10,7 +10,7 @@ const spinnerDelayMs = 1_000;
  * Draws the progress of an operation on the last line of a terminal, on stderr: the current step with the elapsed time,
  * and then a bar as soon as it counts. Draws nothing in a script, and where documents are printed.
  */
-export class TerminalProgress implements Progress {
+export class TerminalProgress implements CommandProgress {
   readonly isVisible = process.stderr.isTTY === true && !wantsDocuments();
   readonly #startedAt = performance.now();
   #step = '';

@@ -111,3 +111,13 @@ export function withDefaults(fields: Fields, given: Readonly<Record<string, unkn
   });
   return Object.fromEntries(values);
 }
+
+/** Returns the flag of an option; undefined for a secret that is always needed, which is read from stdin. */
+export function optionFlag(name: string, { kind, secretFlag }: Field): string | undefined {
+  return secretFlag ?? (kind === 'secret' ? undefined : `--${kebabCase(name)}`);
+}
+
+/** `newSlug` → `new-slug` */
+export function kebabCase(name: string): string {
+  return name.replace(/[A-Z]/g, letter => `-${letter.toLowerCase()}`);
+}

@@ -19,7 +19,8 @@ export interface Plan {
   readonly confirm?: Confirmation | undefined;
 }
 
-interface Confirmation {
+/** What an operator confirms, by typing a name. */
+export interface Confirmation {
   /** What the operator types. */
   readonly name: string;
   readonly kind?: 'slug' | 'name' | 'address';
@@ -71,14 +72,41 @@ export interface Operation<F extends Fields = Fields, A extends Access = Access>
   };
   /** Returns what `run` would do, and changes nothing. An operation that has to be confirmed has one. */
   plan?(fields: Values<F>, context: Context<A>): Promise<Plan>;
-  /** @returns false when it has failed and said why; `again` to be repeated */
+  /**
+   * @param catalogue all operations, by topic
+   * @returns false when it has failed and said why; `again` to be repeated
+   */
   // biome-ignore lint/suspicious/noConfusingVoidType: most operations return nothing
-  run(fields: Values<F>, context: Context<A>): Promise<boolean | 'again' | void>;
+  run(fields: Values<F>, context: Context<A>, catalogue: readonly Topic[]): Promise<boolean | 'again' | void>;
+}
+
+/** The headings of the help, in its order. */
+export const groups = ['Tenants', 'People', 'Fleet', 'Servers', 'Backup', 'Look'] as const;
+
+/** Operations whose names begin with the same word. */
+export interface Topic {
+  readonly name: string;
+  readonly group: (typeof groups)[number];
+  /** What they do, in the list of all commands: at most 60 characters, so that it fits into 80 columns. */
+  readonly summary: string;
+  /** Loads the module that has them. */
+  readonly load: () => Promise<{ readonly operations: readonly Operation[] }>;
+}
+
+/** Returns the operations of a topic. */
+export async function operationsOf({ name, load }: Topic): Promise<readonly Operation[]> {
+  const { operations } = await load();
+  return operations.filter(operation => operation.name.split(' ')[0] === name);
 }
 
 /** Returns whether an operator confirms an operation, or gives `--yes`: what it does hurts somebody. */
 export function isConfirmed({ effect }: Pick<Operation, 'effect'>): boolean {
   return effect === 'locks out' || effect === 'destroys';
+}
+
+/** Returns whether the log of operators can have an entry of an operation. */
+export function isRecorded({ effect, changingFields, isRoutine }: Operation): boolean {
+  return isRoutine === true || effect !== 'reads' || changingFields !== undefined;
 }
 
 /** Returns the operation, with the types of its fields checked. */

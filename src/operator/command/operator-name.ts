@@ -1,7 +1,13 @@
 import { hostname, userInfo } from 'node:os';
+import { environment } from '../../config/process-environment.ts';
 
-/** Returns login and host of the operator. */
+/** Returns login and host of the operator, behind the name in OPERATOR_NAME, if several people share the login. */
 export function operatorName(): string {
+  const name = environment().OPERATOR_NAME;
+  return name ? `${name} (${loginName()})` : loginName();
+}
+
+function loginName(): string {
   try {
     return `${userInfo().username}@${hostname()}`;
   } catch {

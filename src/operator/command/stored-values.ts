@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import pg from 'pg';
 import { environment } from '../../config/process-environment.ts';
 import { readSecretFiles } from '../../config/secret-files.ts';
+import { type Statements, statementsOf } from '../../postgres/statements.ts';
 
 /** A word that the shell offers, and what it stands for. */
 export interface Candidate {
@@ -13,27 +14,27 @@ const maxMs = 1_000;
 const maxValues = 200;
 /** They end a line of the candidates, or send a command to the terminal: a value with one is not offered. */
 const controlCharacters = /\p{Cc}+/gu;
-const ofTenant = 'tenant_id = (select id from tenants where slug = $2)';
+const ofTenant = 'tenant_id = (select id from tenants where slug = ?)';
 
 /**
- * What an argument or option can be, by its name: one statement each. `$1` is the beginning, `$2` the slug before it.
+ * What an argument or option can be, by its name: one statement each. Its one value is the slug before the argument.
  */
 const queries = {
-  slug: `select slug as value, name || ', ' || status as description from tenants where $2::text is null or true`,
+  slug: `select slug as value, name || ', ' || status as description from tenants where ?::text is null or true`,
   server: `select name as value, case when on_control_server then 'the server of the control database' end as description
-             from servers where $2::text is null or true`,
+             from servers where ?::text is null or true`,
   version: `select schema_version as value, count(*) || ' tenants' as description
-              from tenants where schema_version is not null and ($2::text is null or true) group by 1`,
+              from tenants where schema_version is not null and (?::text is null or true) group by 1`,
   email: `select email as value, first_name || ' ' || last_name as description from users where ${ofTenant}`,
   role: `select name as value, null as description from roles where ${ofTenant}`,
   database: `select database_name as value, state || ', ' || origin as description from tenant_databases
                where state in ('filled', 'kept') and ${ofTenant}`,
   kid: `select kid as value, status as description from signing_keys where ${ofTenant}`,
   run: `select id::text as value, state || ', ' || requested_by as description from migration_runs
-         where $2::text is null or true`,
+         where ?::text is null or true`,
   finding: `select finding ->> 'id' as value, finding ->> 'problem' as description
               from doctor_reports, jsonb_array_elements(report -> 'findings') finding
-             where $2::text is null or true`,
+             where ?::text is null or true`,
 } as const;
 
 export type StoredValue = keyof typeof queries;
@@ -54,21 +55,31 @@ export async function storedValues(kind: StoredValue, start: string, slug: strin
     });
     client.on('error', () => {}); // the query rejects
     await client.connect();
-    const { rows } = await client.query<{ value: string; description: string | null }>(
-      `select value, description from (${queries[kind]}) v where starts_with(value, $1) order by value limit ${maxValues}`,
-      [start, slug],
-    );
-    return rows
-      .filter(({ value }) => value.search(controlCharacters) < 0)
-      .map(({ value, description }) => ({
-        value,
-        ...(description && { description: description.replace(controlCharacters, ' ') }),
-      }));
+    return await readStoredValues(statementsOf(client), kind, start, slug);
   } catch {
     return [];
   } finally {
     client?.end().catch(() => {});
   }
+}
+
+/** As `storedValues`, with statements on the control database. Rejects when they fail. */
+export async function readStoredValues(
+  statements: Statements,
+  kind: StoredValue,
+  start: string,
+  slug: string | undefined,
+): Promise<Candidate[]> {
+  const rows = await statements.execute<{ value: string; description: string | null }[]>(
+    `select value, description from (${queries[kind]}) v where starts_with(value, ?) order by value limit ${maxValues}`,
+    [slug ?? null, start],
+  );
+  return rows
+    .filter(({ value }) => value.search(controlCharacters) < 0)
+    .map(({ value, description }) => ({
+      value,
+      ...(description && { description: description.replace(controlCharacters, ' ') }),
+    }));
 }
 
 /** Returns the URL of the control database, of an embedded one only if it runs. */

@@ -165,7 +165,7 @@ const time = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$/;
  * Replaces control characters: a name must neither break a line nor send a command to the terminal. On a terminal, times
  * have no fractions of seconds.
  */
-function cellText(value: unknown, width = Number.POSITIVE_INFINITY): string {
+export function cellText(value: unknown, width = Number.POSITIVE_INFINITY): string {
   const text = String(value ?? none).replace(/\p{Cc}+/gu, ' ');
   return width < Number.POSITIVE_INFINITY ? text.replace(time, '$1Z') : text;
 }

@@ -1,3 +1,4 @@
+import { isoTime } from '../../postgres/iso-time.ts';
 import type { Statements } from '../../postgres/statements.ts';
 import { operatorName } from '../command/operator-name.ts';
 import type { Acceptance, Finding } from './finding.ts';
@@ -31,8 +32,20 @@ export async function storeReport(control: Statements, report: DoctorReport): Pr
 
 /** Returns the last report; undefined before the first one. */
 export async function readReport(control: Statements): Promise<DoctorReport | undefined> {
-  const [row] = await control.execute<{ report: DoctorReport }[]>(
-    'select report from doctor_reports order by id desc limit 1',
+  return (await readStoredReport(control))?.report;
+}
+
+/** A report, and when and by whom it was made. */
+interface StoredReport {
+  report: DoctorReport;
+  madeAt: string;
+  madeBy: string;
+}
+
+/** Returns the last report with its time; undefined before the first one. */
+export async function readStoredReport(control: Statements): Promise<StoredReport | undefined> {
+  const [row] = await control.execute<StoredReport[]>(
+    `select report, ${isoTime('made_at')} as "madeAt", made_by as "madeBy" from doctor_reports order by id desc limit 1`,
   );
-  return row?.report;
+  return row;
 }

@@ -1,7 +1,7 @@
 import { revokeSessionsOf, unexpired } from '../../auth/sessions.ts';
 import type { Installation } from '../../installation.ts';
 import type { PeopleTransaction } from '../../people/change-people.ts';
-import { noSuchUser } from '../tenants/read-tenants.ts';
+import { noSuchUser } from '../tenants/read-users.ts';
 import { changePeopleOf } from './change-people-of.ts';
 import { findUser } from './users.ts';
 

@@ -11,7 +11,7 @@ export const findUserOperation = defineOperation({
   isList: true,
   async run({ email: address }, { installation, output }) {
     const { normaliseEmail } = await import('../../auth/email.ts');
-    const { findUsers } = await import('../tenants/read-tenants.ts');
+    const { findUsers } = await import('../tenants/read-users.ts');
     const email = normaliseEmail(address);
     output.list(await findUsers(installation, email), {
       row: ({ tenant, status, email, role, scope, state, guid }) => ({

@@ -4,7 +4,7 @@ import type { Context } from '../command/operation-context.ts';
 import { argument, flag, option, optionalArgument, type Values } from '../command/operation-fields.ts';
 import { parsePositive } from '../command/parse-positive.ts';
 import { fieldsText } from '../command/text-table.ts';
-import type { UserSummary } from '../tenants/read-tenants.ts';
+import type { UserSummary } from '../tenants/read-users.ts';
 import type { ChangedUser } from './change-user.ts';
 import { findUserOperation } from './user-find.command.ts';
 import { loginOperations, password, returnLogin } from './user-login.command.ts';
@@ -60,7 +60,7 @@ const list = defineOperation({
   effect: 'reads',
   isList: true,
   async run({ slug }, { installation, output }) {
-    const { listUsers } = await import('../tenants/read-tenants.ts');
+    const { listUsers } = await import('../tenants/read-users.ts');
     const users = await listUsers(installation, slug);
     output.list(users, { row: userRow, name: ({ email }) => email, empty: 'No users.' });
   },

@@ -15,7 +15,7 @@ import { OperatorError } from '../../log/operator-error.ts';
 import type { PeopleTransaction } from '../../people/change-people.ts';
 import { withConnection } from '../../postgres/connection.ts';
 import { changeOrUndo } from '../command/change-or-undo.ts';
-import { noSuchUser } from '../tenants/read-tenants.ts';
+import { noSuchUser } from '../tenants/read-users.ts';
 import { findTenant } from '../tenants/tenants.ts';
 import { changePeopleOf } from './change-people-of.ts';
 

@@ -50,12 +50,48 @@ export async function readRun({ statements }: Reader, id: number | undefined): P
   return run;
 }
 
-/** Returns the outcomes of a run, those that failed first. */
-export async function runOutcomes({ statements }: Reader, id: number): Promise<RunOutcome[]> {
+/** Returns the outcomes of a run, those that failed first. @param limit at most so many; without it, all */
+export async function runOutcomes({ statements }: Reader, id: number, limit?: number): Promise<RunOutcome[]> {
   return statements.execute(
     `select slug, state, from_version as "from", to_version as "to", ms, error
        from migration_outcomes join tenants t on t.id = tenant_id
-      where run_id = ? order by state <> 'failed', state <> 'running', slug`,
+      where run_id = ? order by state <> 'failed', state <> 'running', slug limit ?`,
+    [id, limit ?? null],
+  );
+}
+
+/** Failures of a run that have the same cause. */
+interface FailureCause {
+  error: string;
+  tenants: number;
+  /** The first of them. */
+  slugs: string[];
+}
+
+/** Returns the failures of a run by their cause, the most frequent first: errors that differ in the tenant only are one. */
+export async function failureCauses({ statements }: Reader, id: number): Promise<FailureCause[]> {
+  return statements.execute(
+    `select min(error) as error, count(*)::int as tenants, (array_agg(slug order by slug))[1:20] as slugs
+       from migration_outcomes join tenants t on t.id = tenant_id
+      where run_id = ? and state = 'failed'
+      group by replace(replace(coalesce(error, ''), database_name, ''), slug, '') order by 2 desc limit 50`,
     [id],
+  );
+}
+
+/** What a run did with one tenant, and when. */
+interface TenantRun extends Omit<RunOutcome, 'slug'> {
+  run: number;
+  at: string;
+}
+
+/** Returns what the newest runs did with a tenant, the newest first. */
+export async function tenantRuns({ statements }: Reader, tenant: number, limit: number): Promise<TenantRun[]> {
+  return statements.execute(
+    `select run_id::float8 as run, o.state, from_version as "from", to_version as "to", ms, error,
+            ${isoTime('coalesce(o.finished_at, o.started_at, r.started_at)')} as at
+       from migration_outcomes o join migration_runs r on r.id = run_id
+      where tenant_id = ? and o.state <> 'current' order by run_id desc limit ?`,
+    [tenant, limit],
   );
 }

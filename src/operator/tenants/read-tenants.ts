@@ -70,14 +70,34 @@ export interface TenantFilter {
   version?: string | undefined;
   /** One of `tenantSorts`, with `-` in front for the other direction. */
   sort?: string | undefined;
+  /** At most so many, after the first ones. */
+  limit?: number;
+  offset?: number;
 }
 
 /** Returns the tenants that the filter selects, by default all, ordered by slug. */
-export async function listTenants(
-  { statements }: Reader,
-  { search, status, server, version, sort = 'slug' }: TenantFilter = {},
-): Promise<TenantSummary[]> {
+export async function listTenants({ statements }: Reader, filter: TenantFilter = {}): Promise<TenantSummary[]> {
+  const { sort = 'slug', limit = null, offset = 0 } = filter;
   const column = sortColumns[sort.replace(/^-/, '') as keyof typeof sortColumns];
+  const { where, values } = conditionsOf(filter);
+  const direction = sort.startsWith('-') ? 'desc' : 'asc';
+  return statements.execute(
+    `${summaries} ${where} order by ${column} ${direction} nulls last, t.slug limit ? offset ?`,
+    [...values, limit, offset],
+  );
+}
+
+/** Returns how many tenants the filter selects. */
+export async function countTenants({ statements }: Reader, filter: TenantFilter): Promise<number> {
+  const { where, values } = conditionsOf(filter);
+  const [row] = await statements.execute<{ count: number }[]>(
+    `select count(*)::int as count from tenants t join servers s on s.id = t.server_id ${where}`,
+    values,
+  );
+  return row?.count ?? 0;
+}
+
+function conditionsOf({ search, status, server, version }: TenantFilter): { where: string; values: string[] } {
   const conditions: [string, string | undefined][] = [
     [`concat_ws(' ', t.slug, t.name, t.guid) ilike ?`, search && `%${search.replace(/[\\%_]/g, '\\$&')}%`],
     ['t.status = ?', status],
@@ -86,11 +106,7 @@ export async function listTenants(
   ];
   const given = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
   const where = given.length > 0 ? `where ${given.map(({ sql }) => sql).join(' and ')}` : '';
-  const direction = sort.startsWith('-') ? 'desc' : 'asc';
-  return statements.execute(
-    `${summaries} ${where} order by ${column} ${direction} nulls last, t.slug`,
-    given.map(({ value }) => value),
-  );
+  return { where, values: given.map(({ value }) => value) };
 }
 
 /** @throws {OperatorError} when there is no tenant with this slug */
@@ -136,56 +152,4 @@ export async function listKeys({ statements }: Reader, slug: string) {
        from signing_keys where tenant_id = ? order by created_at`,
     [id],
   );
-}
-
-/** A user as the command line shows it. */
-export interface UserSummary {
-  guid: string;
-  email: string;
-  firstName: string;
-  lastName: string;
-  role: string;
-  scope: string;
-  entityId: number | null;
-  state: 'disabled' | 'active' | 'unconfirmed';
-}
-
-const userColumns = `
-  u.guid, u.email, u.first_name as "firstName", u.last_name as "lastName", r.name as role, u.scope,
-  u.entity_id::float8 as "entityId",
-  case when disabled_at is not null then 'disabled' when confirmed_at is not null then 'active' else 'unconfirmed' end
-    as state`;
-
-/** Returns the users of a tenant, ordered by e-mail address. */
-export async function listUsers({ statements }: Reader, slug: string): Promise<UserSummary[]> {
-  const { id } = await readTenant({ statements }, slug);
-  return statements.execute(
-    `select ${userColumns} from users u join roles r on r.id = u.role_id where u.tenant_id = ? order by u.email`,
-    [id],
-  );
-}
-
-/** A user of any tenant. */
-export interface FoundUser extends UserSummary {
-  /** The slug of the tenant. */
-  tenant: string;
-  /** The state of the tenant. */
-  status: TenantStatus;
-}
-
-/**
- * Returns the users of all tenants that have an address, ordered by tenant.
- * @param email as `normaliseEmail` returns it
- */
-export async function findUsers({ statements }: Reader, email: string): Promise<FoundUser[]> {
-  return statements.execute(
-    `select t.slug as tenant, t.status, ${userColumns}
-       from users u join roles r on r.id = u.role_id join tenants t on t.id = u.tenant_id
-      where u.email = ? order by t.slug`,
-    [email],
-  );
-}
-
-export function noSuchUser(slug: string, email: string): OperatorError {
-  return new OperatorError(`${slug} has no user ${email}. List its users: npx backoffice user list ${slug}`);
 }

@@ -1,7 +1,8 @@
 import { expect } from 'chai';
 import type { Command } from 'commander';
-import { catalogue, operationsOf } from '../../../src/operator/cli/catalogue.ts';
+import { catalogue } from '../../../src/operator/cli/catalogue.ts';
 import { createProgram } from '../../../src/operator/cli/program.ts';
+import { operationsOf } from '../../../src/operator/command/operation.ts';
 
 /** Splits a line as a shell does: quotes, comments and redirections. */
 function shellWords(line: string): string[] {

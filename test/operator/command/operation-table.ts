@@ -87,5 +87,6 @@ export const operationTable: Readonly<Record<string, string>> = {
   doctor: 'reads, changes with fix, without which it shows what it would change',
   'doctor accept': 'changes, with a plan',
   'doctor reopen': 'changes, with a plan',
+  console: 'reads',
   completion: 'reads',
 };

@@ -1,8 +1,8 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
-import { catalogue, operationsOf } from '../../../src/operator/cli/catalogue.ts';
-import type { Operation } from '../../../src/operator/command/operation.ts';
+import { catalogue } from '../../../src/operator/cli/catalogue.ts';
+import { type Operation, operationsOf } from '../../../src/operator/command/operation.ts';
 import type { Context } from '../../../src/operator/command/operation-context.ts';
 import { withDefaults } from '../../../src/operator/command/operation-fields.ts';
 import { addSampleUser, controlSql } from '../../auth/sample-users.ts';
@@ -120,7 +120,7 @@ describe('operations', () => {
     const values = withDefaults(suspend?.fields ?? {}, { slug });
     const plan = await suspend?.plan?.(values, context);
     expect(plan?.document).to.deep.equal({ slug, guid, from: 'active', to: 'suspended', state: 'planned' });
-    await suspend?.run(values, context);
+    await suspend?.run(values, context, catalogue);
     expect(documents).to.deep.equal([{ slug, guid, status: 'suspended' }]);
   });
 

@@ -1,0 +1,37 @@
+import { type Html, html } from './html.ts';
+
+interface HtmlDocument {
+  readonly title: string;
+  /** Paths of style sheets and of modules. */
+  readonly styles: readonly string[];
+  readonly scripts: readonly string[];
+  /** Further elements of the head. */
+  readonly head?: Html | undefined;
+  readonly header: Html;
+  /** What stands beside the main part, or above it on a phone. */
+  readonly contents?: Html | undefined;
+  readonly main: Html;
+  /** Whether the page takes more room than text needs. */
+  readonly isWide?: boolean;
+}
+
+/** A complete HTML page of the service or of the console. */
+export function htmlDocument({ title, styles, scripts, head, header, contents, main, isWide }: HtmlDocument): string {
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${title}</title>
+${styles.map(path => html`<link rel="stylesheet" href="${path}">\n`)}<link rel="icon" href="/favicon.ico">
+${scripts.map(path => html`<script src="${path}" type="module"></script>\n`)}${head}</head>
+<body>
+<a class="skip" href="#content">Skip to the content</a>
+${header}
+<div class="page${isWide ? ' wide' : ''}">
+${contents}<main id="content" tabindex="-1">${main}</main>
+</div>
+</body>
+</html>
+`.html;
+}

@@ -1,0 +1,88 @@
+import { OperatorError } from '../../log/operator-error.ts';
+import type { Output } from '../command/operation-context.ts';
+import type { RunMessage } from '../command/run-message.ts';
+import { cellText } from '../command/text-table.ts';
+import type { FrontEnd } from './front-end.ts';
+import { printWarning } from './output.ts';
+
+const countIntervalMs = 100;
+
+/**
+ * Creates the front end of a command that the console runs: it sends what the command returns to the parent process.
+ * Warnings and errors go to stderr. A command whose console is gone goes on, and says nothing.
+ */
+export function createConsoleFrontEnd(): FrontEnd {
+  const send = (message: RunMessage): void => {
+    if (process.connected) process.send?.(message, () => {});
+  };
+  return {
+    progress: createProgress(send),
+    output: () => createOutput(send),
+    agree: async () => undefined,
+    confirm: async confirm => {
+      send({ kind: 'confirm', confirm });
+      if ((await receive()) !== confirm.name)
+        throw new OperatorError(`That is not ${confirm.name}: nothing was changed`, { usage: true });
+    },
+    showPlan: ({ text, hasFailed = false, confirm = null }) => send({ kind: 'plan', text: text(), hasFailed, confirm }),
+  };
+}
+
+/**
+ * Returns the next message of the parent process; undefined when that is gone. Leaves no listener, which would keep this
+ * process alive.
+ */
+function receive(): Promise<unknown> {
+  return new Promise(resolve => {
+    const end = (message?: unknown): void => {
+      process.off('message', end).off('disconnect', end);
+      resolve(message);
+    };
+    process.on('message', end).on('disconnect', end);
+    if (!process.connected) end();
+  });
+}
+
+function createOutput(send: (message: RunMessage) => void): Output {
+  const sendText = (text: () => string): void => send({ kind: 'text', text: text() });
+  return {
+    wantsDocuments: false,
+    result: (_, text) => sendText(text),
+    part: (_, text) => sendText(text),
+    text: sendText,
+    list: (items, { row, wide, empty }) => {
+      const all = items.map((item): Record<string, unknown> => ({ ...row(item), ...wide?.(item) }));
+      const columns = Object.keys(all[0] ?? {});
+      if (all.length === 0) return sendText(() => empty);
+      send({ kind: 'list', columns, rows: all.map(each => columns.map(column => cellText(each[column]))) });
+    },
+    warn: printWarning,
+  };
+}
+
+function createProgress(send: (message: RunMessage) => void): FrontEnd['progress'] {
+  let [total, done, failed, sentAt] = [0, 0, 0, 0];
+  const count = (): void => {
+    sentAt = performance.now();
+    send({ kind: 'count', total, done, failed });
+  };
+  return {
+    isVisible: false, // each outcome is printed
+    get counts() {
+      return total > 0;
+    },
+    step: text => send({ kind: 'step', text }),
+    start: number => {
+      [total, done, failed] = [number, 0, 0];
+      count();
+    },
+    advance: hasFailed => {
+      done++;
+      if (hasFailed) failed++;
+      if (done === total || performance.now() - sentAt > countIntervalMs) count();
+    },
+    end: () => {
+      if (total > 0) count();
+    },
+  };
+}

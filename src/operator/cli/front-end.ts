@@ -1,0 +1,21 @@
+import type { Confirmation, Plan } from '../command/operation.ts';
+import type { Output, Progress } from '../command/operation-context.ts';
+
+/** Progress that an interruption looks at, and the end of a command clears. */
+export interface CommandProgress extends Progress {
+  /** True once it counts. */
+  readonly counts: boolean;
+  end(): void;
+}
+
+/** Where a command shows what it does, and asks. */
+export interface FrontEnd {
+  readonly progress: CommandProgress;
+  /** @param isRepeated true if the command returns several results */
+  output(isRepeated: boolean): Output;
+  /** As `Context.agree`. */
+  agree(question: string): Promise<boolean | undefined>;
+  /** Has a plan confirmed. @throws {OperatorError} when it is not */
+  confirm(confirmation: Confirmation, yes: boolean): Promise<void>;
+  showPlan(plan: Plan, output: Output): void;
+}

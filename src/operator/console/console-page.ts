@@ -1,0 +1,74 @@
+import type { Context } from 'koa';
+import { type Html, html } from '../../docs/html.ts';
+import { htmlDocument } from '../../docs/html-document.ts';
+
+/** What every page shows around its main part. */
+export interface Shell {
+  /** Where the console runs. */
+  readonly place: string;
+  /** What it runs, in a word or two. */
+  readonly mode: string;
+}
+
+interface ConsolePage {
+  readonly title: string;
+  readonly main: Html;
+  /** For browsers without script: the page is loaded again. */
+  readonly refresh?: { readonly seconds: number; readonly to: string } | undefined;
+}
+
+const navigation = [
+  ['/', 'Now'],
+  ['/tenants', 'Tenants'],
+  ['/rollouts', 'Rollouts'],
+  ['/recovery', 'Recovery'],
+  ['/findings', 'Findings'],
+  ['/capacity', 'Capacity'],
+  ['/log', 'Log'],
+  ['/operations', 'Commands'],
+] as const;
+
+/** Sends a page of the console. A page for somebody unknown has no links. */
+export function sendPage(ctx: Context, shell: Shell, { title, main, refresh }: ConsolePage, status = 200): void {
+  const isKnown = ctx.state.visitor !== undefined;
+  ctx.status = status;
+  ctx.type = 'text/html; charset=utf-8';
+  ctx.body = htmlDocument({
+    title: `${title} – Console`,
+    styles: ['/css/base.css', '/css/docs.css', '/console.css'],
+    scripts: ['/docs/docs.js', '/console.js'],
+    head: refresh && refreshOf(refresh),
+    header: isKnown
+      ? header(ctx, shell)
+      : html`<header><div class="bar"><strong>Sales back office console</strong></div></header>`,
+    main,
+    isWide: true,
+  });
+}
+
+/** With script, events bring what is new, so only browsers without it load the page again. */
+function refreshOf({ seconds, to }: NonNullable<ConsolePage['refresh']>): Html {
+  const meta = html`<meta http-equiv="refresh" content="${seconds}; url=${to}">`;
+  return seconds === 0 ? meta : html`<noscript>${meta}</noscript>`;
+}
+
+function header(ctx: Context, { place, mode }: Shell): Html {
+  const links = navigation.map(([path, name]) => {
+    const current = ctx.path === path ? 'page' : path !== '/' && ctx.path.startsWith(`${path}/`) ? 'true' : undefined;
+    return html` <a href="${path}"${current ? html` aria-current="${current}"` : ''}>${name}</a>`;
+  });
+  const q = ctx.path === '/tenants' ? String(ctx.query.q ?? '') : '';
+  return html`<header><div class="bar">
+<nav aria-label="Console"><strong><a href="/">Console</a></strong>${links}</nav>
+<form class="find" role="search" action="/tenants"><label for="find">Find</label>
+<input type="search" id="find" name="q" value="${q}" autocomplete="off" spellcheck="false" placeholder="slug, name, guid, e-mail">
+<button>Find</button></form>
+<p class="who"><span>${place}</span> <span>${ctx.state.visitor?.name ?? ''}</span> <span class="mode">${mode}</span></p>
+</div></header>`;
+}
+
+/** A line of links to the parts of what a page shows, or to the pages above it. */
+export function breadcrumbs(...links: (readonly [path: string, name: string])[]): Html {
+  const items = links.map(([path, name]) => html`<li><a href="${path}">${name}</a></li>`);
+  return html`<nav class="crumbs" aria-label="Above this page"><ol>${items}</ol></nav>`;
+}

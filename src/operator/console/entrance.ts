@@ -1,0 +1,91 @@
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { contains, type IpNetwork, parseIpAddress, parseIpNetwork } from '../../config/ip-address.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+
+/** Somebody who may use the console. */
+export interface Visitor {
+  /** The name that the proxy gives; undefined for the operator who started the console. */
+  readonly name: string | undefined;
+  /** What the tokens of forms are bound to. */
+  readonly session: string;
+}
+
+/** Decides who may use the console. */
+export interface Entrance {
+  /** Whether requests from this address are read at all. */
+  admits(address: string | undefined): boolean;
+  /** The host that the browser asked for, if it is one of the console: another one is DNS rebinding. */
+  hostOf(request: IncomingMessage): string | undefined;
+  visitorOf(request: IncomingMessage): Visitor | undefined;
+  /** Exchanges the token of the printed address for a cookie, once. */
+  redeem(token: string): string | undefined;
+}
+
+const loopback = /^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$/;
+
+/** Creates the entrance of the operator who started the console. @returns it, and the token, which works once */
+export function createLocalEntrance(): { entrance: Entrance; token: string } {
+  const token = randomBytes(24).toString('base64url');
+  const session = randomBytes(32).toString('base64url');
+  // Cookies of one host are sent to all of its ports: another console has another name.
+  const name = `console-${randomBytes(6).toString('hex')}`;
+  let isRedeemed = false;
+  const entrance: Entrance = {
+    admits: () => true,
+    hostOf: ({ headers: { host = '' } }) => (loopback.test(host) ? host : undefined),
+    visitorOf: ({ headers: { cookie = '' } }) => {
+      const values = cookie.split('; ').filter(each => each.startsWith(`${name}=`));
+      const isKnown = values.some(value => isEqual(value.slice(name.length + 1), session));
+      return isKnown ? { name: undefined, session } : undefined;
+    },
+    redeem: given => {
+      if (isRedeemed || !isEqual(given, token)) return undefined;
+      isRedeemed = true;
+      return `${name}=${session}; Path=/; HttpOnly; SameSite=Strict`;
+    },
+  };
+  return { entrance, token };
+}
+
+const maxNameLength = 200;
+
+/**
+ * Creates the entrance of a team: a proxy, whose address is known, names the user of each request.
+ * @throws {OperatorError} when an address cannot be read
+ */
+export function createTeamEntrance(proxies: readonly string[], userHeader: string): Entrance {
+  const networks = proxies.map(parseProxy);
+  return {
+    admits: address => {
+      const parsed = parseIpAddress(address ?? '');
+      return parsed !== undefined && networks.some(network => contains(network, parsed));
+    },
+    hostOf: ({ headers }) => single(headers['x-forwarded-host']) ?? headers.host,
+    visitorOf: ({ headers }) => {
+      const name = single(headers[userHeader]);
+      return name === undefined ? undefined : { name, session: name };
+    },
+    redeem: () => undefined,
+  };
+}
+
+/** Returns the value of a header that stands once, and without control characters. */
+function single(value: string | string[] | undefined): string | undefined {
+  const isClear = typeof value === 'string' && value.length <= maxNameLength && /^[^,\p{Cc}]+$/u.test(value);
+  return isClear ? value.trim() || undefined : undefined;
+}
+
+function parseProxy(text: string): IpNetwork {
+  const network = parseIpNetwork(text);
+  if (!network || network.bits === 0)
+    throw new OperatorError(`${text} is not the address of a proxy: give one such as 10.0.0.7 or 10.0.0.0/24`, {
+      usage: true,
+    });
+  return network;
+}
+
+function isEqual(given: string, expected: string): boolean {
+  const [a, b] = [given, expected].map(text => createHash('sha256').update(text).digest());
+  return a !== undefined && b !== undefined && timingSafeEqual(a, b);
+}

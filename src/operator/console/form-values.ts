@@ -1,0 +1,56 @@
+import { isRecorded } from '../command/operation.ts';
+import type { Field } from '../command/operation-fields.ts';
+import type { FilledForm } from './command-line.ts';
+import type { Offered } from './offered.ts';
+
+/** What is wrong with a form: the id of the input, and a sentence. */
+export interface FormError {
+  readonly id: string;
+  readonly text: string;
+}
+
+export const inputId = (name: string): string => `f-${name}`;
+
+/** Whether a form asks for a reason: for the log of operators, if the operation has no reason of its own. */
+export function asksReason({ operation }: Offered): boolean {
+  return isRecorded(operation) && operation.fields.reason === undefined;
+}
+
+/** Reads what was filled in, or what a link fills in. The parameters have the names of the fields. */
+export function readForm({ operation }: Offered, given: URLSearchParams): FilledForm {
+  const texts = Object.entries(operation.fields).map(([name, field]) => {
+    const values = given.getAll(name).flatMap(text => (field.isList ? text.split(/[\s,]+/) : [text]));
+    const trimmed = field.kind === 'secret' ? values : values.map(text => text.trim());
+    return [name, trimmed.filter(text => text !== '')];
+  });
+  return { operation, texts: Object.fromEntries(texts), reason: (given.get('because') ?? '').trim() };
+}
+
+/** @param needsReason true for a team, whose log says why */
+export function checkForm({ operation: { fields }, texts, reason }: FilledForm, needsReason: boolean): FormError[] {
+  const errors = Object.entries(fields).flatMap(([name, field]) => {
+    const values = texts[name] ?? [];
+    const text = values.length === 0 ? missing(field, texts) : values.flatMap(value => fault(field, value)).at(0);
+    return text === undefined ? [] : [{ id: inputId(name), text }];
+  });
+  return needsReason && reason === ''
+    ? [...errors, { id: 'because', text: 'Say why, for the log of operators' }]
+    : errors;
+}
+
+function missing({ isRequired, neededUnless }: Field, texts: FilledForm['texts']): string | undefined {
+  if (isRequired) return 'Fill this in';
+  const hasOther = neededUnless === undefined || (texts[neededUnless] ?? []).length > 0;
+  return hasOther ? undefined : `Fill this in, or ${neededUnless}`;
+}
+
+function fault({ choices, parse }: Field, text: string): string[] {
+  if (choices && !choices.includes(text)) return [`Choose one of ${choices.join(', ')}`];
+  if (/[\p{Cc}]/u.test(text)) return ['Write it on one line, without control characters'];
+  try {
+    parse?.(text);
+    return [];
+  } catch (error) {
+    return [error instanceof Error ? error.message : String(error)];
+  }
+}

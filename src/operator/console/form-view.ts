@@ -1,0 +1,135 @@
+import { type Html, html } from '../../docs/html.ts';
+import { fieldLabel } from '../command/field-label.ts';
+import { isConfirmed } from '../command/operation.ts';
+import type { Field } from '../command/operation-fields.ts';
+import type { Candidate } from '../command/stored-values.ts';
+import { commandText, type FilledForm, withoutSecret } from './command-line.ts';
+import { breadcrumbs } from './console-page.ts';
+import { asksReason, type FormError, inputId } from './form-values.ts';
+import type { Offered } from './offered.ts';
+
+interface FormPage {
+  readonly offered: Offered;
+  readonly form: FilledForm;
+  readonly errors: readonly FormError[];
+  readonly token: string;
+  readonly needsReason: boolean;
+  readonly showsCommand: boolean;
+  /** What fields can be, by name. */
+  readonly candidates: ReadonlyMap<string, readonly Candidate[]>;
+}
+
+/** The form of an operation, made of its definition. */
+export function formView({ offered, form, errors, token, needsReason, showsCommand, candidates }: FormPage): Html {
+  const { operation, path, isAllowed } = offered;
+  const { name, description, help, fields, plan } = operation;
+  const inputs = Object.entries(fields).map(([field, definition]) =>
+    inputView(field, definition, form.texts[field] ?? [], errors, candidates.get(field) ?? []),
+  );
+  const isDirect = !plan || (!isConfirmed(operation) && operation.effect !== 'destroys');
+  return html`${breadcrumbs(['/operations', 'Commands'])}
+<h1>${name}</h1>
+<p>${description}</p>
+${effectNote(offered)}
+${errorSummary(errors)}
+${showsCommand ? commandView(form) : ''}
+<form method="post" action="${path}" class="operation" novalidate>
+<input type="hidden" name="token" value="${token}">
+${inputs}
+${asksReason(offered) ? reasonInput(form.reason, needsReason, errors) : ''}
+<p class="buttons">${isAllowed && plan ? html`<button name="step" value="plan" class="main">Show the plan</button>` : ''}
+${isAllowed && isDirect ? html`<button name="step" value="run"${plan ? '' : html` class="main"`}>Run it</button>` : ''}
+<button name="step" value="command">Show as command</button></p>
+</form>
+${help ? html`<details class="help"><summary>How it works</summary><pre class="text" tabindex="0" aria-label="Help">${help}</pre></details>` : ''}`;
+}
+
+/** The command that a form stands for; docs.js adds a button that copies it. */
+export function commandView(form: FilledForm): Html {
+  const text = commandText(withoutSecret(form));
+  return html`<div class="command"><h2>As a command</h2><pre tabindex="0" role="group" aria-label="Code: the command"><code>${text}</code></pre></div>`;
+}
+
+function effectNote({ operation: { effect }, isAllowed }: Offered): Html {
+  const texts = {
+    reads: 'It only reads.',
+    changes: 'It makes changes.',
+    'locks out': 'It locks out people or programs. The plan comes first, and wants a name typed.',
+    destroys: 'It destroys what cannot be had back easily. The plan comes first, and wants a name typed.',
+  };
+  const refusal = isAllowed ? '' : ' This console does not run it (--read-only or --allow): copy the command.';
+  return html`<p class="note ${effect === 'destroys' || effect === 'locks out' ? 'hurts' : ''}">${texts[effect]}${refusal}</p>`;
+}
+
+/** The errors of a form, which take the focus, and link to their fields. */
+export function errorSummary(errors: readonly FormError[]): Html {
+  if (errors.length === 0) return html``;
+  const items = errors.map(
+    ({ id, text }) =>
+      html`<li><a href="#${id}">${id.startsWith('f-') ? `${fieldLabel(id.slice(2))}: ` : ''}${text}</a></li>`,
+  );
+  return html`<div class="errors-of-form" role="alert" tabindex="-1" data-focus><h2>Correct the form</h2><ul>${items}</ul></div>`;
+}
+
+function inputView(
+  name: string,
+  field: Field,
+  texts: readonly string[],
+  errors: readonly FormError[],
+  candidates: readonly Candidate[],
+): Html {
+  const id = inputId(name);
+  const error = errors.find(each => each.id === id);
+  const label = fieldLabel(name);
+  const hint = field.kind === 'secret' ? `${field.prompt}. It is not shown again.` : field.description;
+  const described = [...(hint ? [`${id}-hint`] : []), ...(error ? [`${id}-error`] : [])].join(' ');
+  const attributes = html`id="${id}" name="${name}"${described ? html` aria-describedby="${described}"` : ''}${
+    error ? html` aria-invalid="true"` : ''
+  }${field.isRequired ? html` aria-required="true"` : ''}`;
+  if (field.kind === 'flag')
+    return html`<div class="field flag"><input type="checkbox" value="on" ${attributes}${texts.length > 0 ? html` checked` : ''}>
+<label for="${id}">${label}</label><p class="hint" id="${id}-hint">${hint}</p></div>`;
+  return html`<div class="field${error ? ' wrong' : ''}"><label for="${id}">${label}${
+    field.isRequired ? '' : html` <span class="optional">optional</span>`
+  }</label>
+${hint ? html`<p class="hint" id="${id}-hint">${hint}</p>` : ''}
+${error ? html`<p class="error" id="${id}-error">${error.text}</p>` : ''}
+${control(field, texts, attributes, id, candidates)}</div>`;
+}
+
+function control(
+  field: Field,
+  texts: readonly string[],
+  attributes: Html,
+  id: string,
+  candidates: readonly Candidate[],
+): Html {
+  const { kind, choices, isList } = field;
+  const value = texts.join(' ') || String(field.default ?? '');
+  if (kind === 'secret') return html`<input type="password" autocomplete="off" ${attributes}>`;
+  if (choices) {
+    const options = choices.map(each => html`<option${each === value ? html` selected` : ''}>${each}</option>`);
+    return html`<select ${attributes}>${field.isRequired ? '' : html`<option value="">–</option>`}${options}</select>`;
+  }
+  const list = candidates.map(each => html`<option value="${each.value}">${each.description}</option>`);
+  if (isList) {
+    const known =
+      candidates.length > 0
+        ? html`<p class="hint">There are: ${candidates.slice(0, 40).map(each => html`<code>${each.value}</code> `)}</p>`
+        : '';
+    return html`<textarea rows="3" spellcheck="false" ${attributes}>${texts.join('\n')}</textarea>${known}`;
+  }
+  return html`<input type="text" value="${value}" autocomplete="off" spellcheck="false" ${attributes}${
+    list.length > 0 ? html` list="${id}-list"` : ''
+  }>${list.length > 0 ? html`<datalist id="${id}-list">${list}</datalist>` : ''}`;
+}
+
+function reasonInput(reason: string, isNeeded: boolean, errors: readonly FormError[]): Html {
+  const error = errors.find(({ id }) => id === 'because');
+  return html`<div class="field${error ? ' wrong' : ''}"><label for="because">Reason${isNeeded ? '' : html` <span class="optional">optional</span>`}</label>
+<p class="hint" id="because-hint">why, for the log of operators</p>
+${error ? html`<p class="error" id="because-error">${error.text}</p>` : ''}
+<input type="text" id="because" name="because" value="${reason}" autocomplete="off" aria-describedby="because-hint${error ? ' because-error' : ''}"${
+    error ? html` aria-invalid="true"` : ''
+  }></div>`;
+}

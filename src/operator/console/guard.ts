@@ -1,0 +1,72 @@
+import type { Context, Middleware } from 'koa';
+import { contentSecurityPolicy } from '../../docs/assets.ts';
+import { html } from '../../docs/html.ts';
+import { fixedHeaders } from '../../http/security-headers.ts';
+import { type Shell, sendPage } from './console-page.ts';
+import type { Entrance } from './entrance.ts';
+
+const headers = {
+  ...fixedHeaders,
+  'Referrer-Policy': 'same-origin', // without it, a browser says of no form which page it is of
+  'Content-Security-Policy': contentSecurityPolicy,
+  'X-Frame-Options': 'DENY',
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+};
+
+/**
+ * Lets only those requests pass that a page of the console sends, from a browser whose user is known:
+ *
+ * 1. from an address that is admitted (a team: from the proxy),
+ * 2. to a host that the console has (DNS rebinding asks for another one),
+ * 3. with the cookie of the session, or the name that the proxy gives,
+ * 4. and what is not a GET or HEAD, from a page of the same origin.
+ *
+ * Files without secrets pass without 3 (`isPublic`).
+ */
+export function guard(entrance: Entrance, shell: Shell, isPublic: (path: string) => boolean): Middleware {
+  return async (ctx, next) => {
+    ctx.set(headers);
+    const host = entrance.admits(ctx.req.socket.remoteAddress) ? entrance.hostOf(ctx.req) : undefined;
+    if (host === undefined) return refuse(ctx, shell, 'This address leads to no page of the console.');
+    if (ctx.path === '/start' && ctx.method === 'GET') return start(ctx, entrance, shell);
+    if (isPublic(ctx.path)) return next();
+    const visitor = entrance.visitorOf(ctx.req);
+    if (!visitor) return refuse(ctx, shell, unknownVisitor);
+    if (!['GET', 'HEAD'].includes(ctx.method) && !isOwnOrigin(ctx, host))
+      return refuse(ctx, shell, 'The request comes from a page of another origin. Nothing was changed.');
+    ctx.state.visitor = visitor;
+    return next();
+  };
+}
+
+const unknownVisitor =
+  'This browser is not the one that opened the console, or the address was used before: each works once. ' +
+  'End the console with Ctrl-C, and start it again: npx backoffice console';
+
+function refuse(ctx: Context, shell: Shell, text: string): void {
+  ctx.set('Connection', 'close');
+  sendPage(ctx, shell, { title: 'No access', main: html`<h1>No access</h1><p>${text}</p>` }, 403);
+}
+
+/** A page that goes on by itself, and no redirect: a browser sends a strict cookie only with requests of this site. */
+function start(ctx: Context, entrance: Entrance, shell: Shell): void {
+  const cookie = entrance.redeem(String(ctx.query.token ?? ''));
+  if (cookie === undefined) {
+    refuse(ctx, shell, unknownVisitor);
+    return;
+  }
+  ctx.set('Set-Cookie', cookie);
+  const main = html`<h1>The console is open</h1><p><a href="/">Go on to the fleet</a></p>`;
+  sendPage(ctx, shell, { title: 'Start', main, refresh: { seconds: 0, to: '/' } });
+}
+
+/** True if a page of the console sends a request. Browsers that do not say so say at least the origin. */
+function isOwnOrigin(ctx: Context, host: string): boolean {
+  const site = ctx.get('Sec-Fetch-Site');
+  const origin = ctx.get('Origin');
+  return (site === '' || site === 'same-origin') && /^https?:$/.test(schemeOf(origin)) && hostIn(origin) === host;
+}
+
+const schemeOf = (origin: string): string => /^\w+:/.exec(origin)?.[0] ?? '';
+const hostIn = (origin: string): string => origin.replace(/^\w+:\/\//, '');

@@ -1,0 +1,70 @@
+import { OperatorError } from '../../log/operator-error.ts';
+import { isRecorded, type Operation, operationsOf, type Topic } from '../command/operation.ts';
+
+/** Operations that have no page, and why. */
+export const withheld: Readonly<Record<string, string>> = {
+  console: 'it is what runs already',
+  completion: 'it prints a script for a shell',
+  'runs watch': 'the page of a run shows its progress by itself',
+  'control migrate': 'the console starts with a control database of this build only',
+  'control restore': 'the console needs the control database that is restored',
+  'control after-restore': 'the console does not start before it is done',
+};
+
+/** An operation with a page. */
+export interface Offered {
+  readonly operation: Operation;
+  readonly group: Topic['group'];
+  /** Path of its page. */
+  readonly path: string;
+  /** Whether this console runs it. */
+  readonly isAllowed: boolean;
+}
+
+/** Sets of operations, beside `all` and `view`, by their topics. */
+const sets: Readonly<Record<string, readonly string[]>> = {
+  support: ['user', 'session', 'key'],
+  migrate: ['migrate', 'rollback', 'runs'],
+};
+
+/**
+ * Returns the operations with a page, by name.
+ * @param allow names of operations and of sets; undefined: all
+ * @throws {OperatorError} when a name is neither
+ */
+export async function offeredOperations(
+  catalogue: readonly Topic[],
+  allow: readonly string[] | undefined,
+): Promise<ReadonlyMap<string, Offered>> {
+  const loaded = await Promise.all(
+    catalogue.map(async topic => (await operationsOf(topic)).map(operation => ({ operation, group: topic.group }))),
+  );
+  const all = loaded.flat().filter(({ operation: { name } }) => withheld[name] === undefined);
+  for (const name of allow ?? [])
+    if (!isSet(name) && !all.some(({ operation }) => operation.name === name))
+      throw new OperatorError(
+        `--allow has ${name}, which is neither a command nor one of view, ${Object.keys(sets).join(', ')}, all`,
+        { usage: true },
+      );
+  return new Map(
+    all.map(({ operation, group }) => [
+      operation.name,
+      {
+        operation,
+        group,
+        path: `/operations/${operation.name.replaceAll(' ', '/')}`,
+        isAllowed: allow === undefined || allow.some(name => includes(name, operation)),
+      },
+    ]),
+  );
+}
+
+const isSet = (name: string): boolean => ['all', 'view'].includes(name) || sets[name] !== undefined;
+
+/** Whether a name of `--allow` is that of an operation, or of a set that has it. */
+function includes(name: string, operation: Operation): boolean {
+  if (name === 'all' || name === operation.name) return true;
+  if (name === 'view') return operation.effect === 'reads' && !isRecorded(operation);
+  const [topic = ''] = operation.name.split(' ');
+  return sets[name]?.includes(topic) ?? false;
+}

@@ -1,0 +1,101 @@
+import type { Router } from '@koa/router';
+import type { Context } from 'koa';
+import { permissions } from '../../control/permissions.ts';
+import { html } from '../../docs/html.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import { groups, isConfirmed } from '../command/operation.ts';
+import type { Field } from '../command/operation-fields.ts';
+import { type Candidate, readStoredValues } from '../command/stored-values.ts';
+import type { FilledForm } from './command-line.ts';
+import { sendPage } from './console-page.ts';
+import type { ConsoleServices } from './console-services.ts';
+import { type FormTokens, readSubmission } from './form-tokens.ts';
+import { asksReason, checkForm, type FormError, readForm } from './form-values.ts';
+import { formView } from './form-view.ts';
+import type { Offered } from './offered.ts';
+import { operationLink } from './view.ts';
+
+/** A run that ends within this time, in ms, is shown as ended. */
+const quickMs = 800;
+
+/** Adds the list of all operations, and the form of each. */
+export function addOperationRoutes(router: Router, services: ConsoleServices, tokens: FormTokens): void {
+  const { offered, runs, shell, needsReason } = services;
+
+  router.get('/operations', ctx => sendPage(ctx, shell, { title: 'Commands', main: listView(offered) }));
+
+  router.get('/operations/:topic{/:word}', async ctx => {
+    const found = find(ctx);
+    const form = readForm(found, new URLSearchParams(ctx.querystring));
+    await sendForm(ctx, found, form, []);
+  });
+
+  router.post('/operations/:topic{/:word}', async ctx => {
+    const found = find(ctx);
+    const given = await readSubmission(ctx);
+    tokens.require(ctx, given);
+    const form = readForm(found, given);
+    const step = given.get('step');
+    const asksWhy = needsReason && asksReason(found) && step !== 'command';
+    const errors = checkForm(form, asksWhy);
+    if (errors.length > 0 || step === 'command') return sendForm(ctx, found, form, errors, step === 'command');
+    const { operation } = found;
+    if (!found.isAllowed)
+      throw new OperatorError(
+        `This console does not run ${operation.name}: it was started with --read-only or --allow`,
+      );
+    const isPlan = operation.plan !== undefined && (step !== 'run' || isConfirmed(operation));
+    const run = runs.start(form, ctx.state.visitor, isPlan);
+    await Promise.race([run.command.ended, new Promise(resolve => setTimeout(resolve, quickMs).unref())]);
+    ctx.redirect(`/runs/${run.id}`);
+    ctx.status = 303;
+  });
+
+  function find(ctx: Context): Offered {
+    const name = [ctx.params.topic, ctx.params.word].filter(Boolean).join(' ');
+    const found = offered.get(name);
+    if (!found) throw new OperatorError(`There is no command ${name} in the console`);
+    return found;
+  }
+
+  async function sendForm(
+    ctx: Context,
+    found: Offered,
+    form: FilledForm,
+    errors: readonly FormError[],
+    showsCommand = false,
+  ) {
+    const { fields } = found.operation;
+    const slug = form.texts.slug?.[0];
+    const candidates = new Map<string, readonly Candidate[]>();
+    for (const [name, field] of Object.entries(fields)) candidates.set(name, await candidatesOf(field, slug));
+    const view = {
+      offered: found,
+      form,
+      errors,
+      candidates,
+      needsReason,
+      showsCommand: showsCommand && errors.length === 0,
+    };
+    const main = formView({ ...view, token: tokens.make(ctx, found.path) });
+    sendPage(ctx, shell, { title: found.operation.name, main }, errors.length > 0 ? 422 : 200);
+  }
+
+  async function candidatesOf({ kind }: Field, slug: string | undefined): Promise<readonly Candidate[]> {
+    if (kind === 'permission') return permissions.map(value => ({ value }));
+    if (kind === 'text' || kind === 'flag' || kind === 'secret') return [];
+    return readStoredValues(services.control.statements, kind, '', slug);
+  }
+}
+
+function listView(offered: ConsoleServices['offered']) {
+  const sections = groups.map(group => {
+    const rows = [...offered.values()].filter(each => each.group === group);
+    const items = rows.map(
+      ({ operation: { name, description, effect } }) =>
+        html`<div><dt>${operationLink(name, name)}</dt><dd>${description}${effect === 'destroys' || effect === 'locks out' ? html` <span class="effect">${effect}</span>` : ''}</dd></div>`,
+    );
+    return html`<h2>${group}</h2><dl class="commands">${items}</dl>`;
+  });
+  return html`<h1>Commands</h1><p>Everything that the command line does. Each form shows its plan, runs, or becomes a command to copy.</p>${sections}`;
+}

@@ -1,0 +1,83 @@
+import { normaliseEmail } from '../../../auth/email.ts';
+import { html } from '../../../docs/html.ts';
+import { countTenants, listTenants, tenantSorts } from '../../tenants/read-tenants.ts';
+import { findUsers } from '../../tenants/read-users.ts';
+import { actions, operationLink, pageNumber, pager, state, table, tenantLink, time } from '../view.ts';
+import type { PageRequest } from './page-request.ts';
+
+const pageSize = 50;
+
+/** The tenants that a search finds, and the users with an address. */
+export async function tenantsPage({ services: { control }, query }: PageRequest) {
+  const [q, status, server, version] = ['q', 'status', 'server', 'version'].map(query) as [
+    string,
+    string,
+    string,
+    string,
+  ];
+  const asked = query('sort');
+  const sort = tenantSorts.some(name => name === asked.replace(/^-/, '')) ? asked : 'slug';
+  const page = pageNumber(query('page'));
+  const filter = {
+    search: q || undefined,
+    status: status || undefined,
+    server: server || undefined,
+    version: version || undefined,
+  };
+  const total = await countTenants(control, filter);
+  const tenants = await listTenants(control, { ...filter, sort, limit: pageSize, offset: (page - 1) * pageSize });
+  const users = q.includes('@') ? (await findUsers(control, normaliseEmail(q))).slice(0, pageSize) : [];
+  const filters = Object.entries({ q, status, server, version }).filter(([, value]) => value !== '');
+  const main = html`<h1>Tenants</h1>
+${filters.length > 0 ? html`<p>Only ${filters.map(([name, value]) => html`<span class="filter">${names[name]} <strong>${value}</strong></span> `)} <a href="/tenants">All tenants</a></p>` : ''}
+${actions(operationLink('provision', 'Provision a tenant'))}
+${
+  q.includes('@')
+    ? table({
+        caption: `Users with the address ${q}`,
+        columns: ['Tenant', 'State of the tenant', 'Role', 'State', 'What to do'],
+        rows: users.map(user => [
+          tenantLink(user.tenant),
+          state(user.status),
+          html`${user.role}`,
+          state(user.state),
+          html`${operationLink('user password', 'Reset the password', { slug: user.tenant, email: user.email })} ${operationLink('session revoke', 'End logins', { slug: user.tenant, user: user.email })}`,
+        ]),
+        empty: html`No user has the address ${q}.`,
+      })
+    : ''
+}
+${table({
+  caption: `${total.toLocaleString('en')} ${total === 1 ? 'tenant' : 'tenants'}`,
+  columns: [
+    { name: 'Slug', sort: 'slug' },
+    { name: 'Name', sort: 'name' },
+    { name: 'State', sort: 'status' },
+    { name: 'Schema version', sort: 'version' },
+    { name: 'Server', sort: 'server' },
+    { name: 'Made', sort: 'created' },
+  ],
+  rows: tenants.map(tenant => [
+    tenantLink(tenant.slug),
+    html`${tenant.name}`,
+    html`${state(tenant.status)}${tenant.isolated ? html` <span class="filter">isolated</span>` : ''}`,
+    html`<code>${tenant.schemaVersion?.slice(0, 4) ?? 'between'}</code>`,
+    html`${tenant.server}`,
+    time(tenant.createdAt),
+  ]),
+  empty:
+    filters.length > 0
+      ? html`No tenant has these properties.`
+      : html`There is no tenant. ${operationLink('provision', 'Provision the first one')}`,
+  sorted: { by: sort, path: '/tenants', query: { q, status, server, version } },
+})}
+${pager('/tenants', { q, status, server, version, sort }, page, pageSize, total)}`;
+  return { title: 'Tenants', main };
+}
+
+const names: Readonly<Record<string, string>> = {
+  q: 'with',
+  status: 'in state',
+  server: 'on server',
+  version: 'at version',
+};

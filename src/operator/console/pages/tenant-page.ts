@@ -1,0 +1,202 @@
+import { type Html, html } from '../../../docs/html.ts';
+import { tenantArchives } from '../../archives/archive-ages.ts';
+import { listDatabases } from '../../databases/list-databases.ts';
+import { tenantRuns } from '../../schema/list-runs.ts';
+import { listActions } from '../../tenants/list-actions.ts';
+import { listKeys, showTenant } from '../../tenants/read-tenants.ts';
+import { readUsage } from '../../tenants/read-usage.ts';
+import { listUsers, readClients } from '../../tenants/read-users.ts';
+import { breadcrumbs } from '../console-page.ts';
+import { type Moment, plot, timeline } from '../plot.ts';
+import { actions, facts, none, operationLink, size, state, table, time, utc } from '../view.ts';
+import type { PageRequest } from './page-request.ts';
+
+const days = 14;
+const dayMs = 86_400_000;
+const maxShown = 20;
+const maxMoments = 40;
+
+/** Everything about one tenant: what stands in the control database. */
+export async function tenantPage({ services, params: { slug = '' } }: PageRequest) {
+  const { control, offered } = services;
+  const tenant = await showTenant(control, slug);
+  const usage = await readUsage(
+    control,
+    {
+      slug,
+      from: new Date(Date.now() - days * dayMs).toISOString(),
+      to: new Date(Date.now() + 3_600_000).toISOString(),
+    },
+    'day',
+  );
+  const databases = await listDatabases(control, slug);
+  const users = await listUsers(control, slug);
+  const keys = await listKeys(control, slug);
+  const clients = await readClients(control, tenant.id, maxShown);
+  const moments = await momentsOf(services, tenant);
+  const at = { slug };
+  const main = html`${breadcrumbs(['/tenants', 'Tenants'])}
+<h1>${tenant.name}</h1>
+${facts([
+  ['State', html`${state(tenant.status)}${tenant.isolated ? html` <span class="filter">isolated</span>` : ''}`],
+  ['Slug', html`<code>${slug}</code>`],
+  ['Guid', html`<code>${tenant.guid}</code>`],
+  ['Server', html`<a href="/capacity">${tenant.server}</a>`],
+  ['Database', html`<code>${tenant.database}</code>`],
+  ['Schema version', html`<code>${tenant.schemaVersion ?? 'between versions'}</code>`],
+  ['Size', size(usage.findLast(({ databaseBytes }) => databaseBytes !== null)?.databaseBytes)],
+  ['Features', html`${tenant.features.join(', ') || '–'}`],
+  ['Made', time(tenant.createdAt)],
+])}
+${usagePlots(usage)}
+<h2>What happened</h2>
+${moments.length > 0 ? timeline(moments, lanes) : ''}
+${table({
+  caption: 'The newest events',
+  columns: ['When', 'Kind', 'What', 'Outcome'],
+  rows: moments
+    .slice(0, maxShown)
+    .map(moment => [
+      time(moment.at),
+      html`${moment.lane}`,
+      html`${moment.text}`,
+      state(moment.isBad ? 'failed' : 'done'),
+    ]),
+  empty: html`Nothing is recorded.`,
+})}
+<p><a href="/log?slug=${encodeURIComponent(slug)}">The log of ${slug}</a></p>
+<h2>People</h2>
+${actions(operationLink('user add', 'Add a user', at), operationLink('session list', 'Open logins', at), operationLink('role list', 'Roles', at))}
+${table({
+  caption: users.length > maxShown ? `The first ${maxShown} of ${users.length} users` : 'Users',
+  columns: ['E-mail address', 'Role', 'Scope', 'State', 'What to do'],
+  rows: users
+    .slice(0, maxShown)
+    .map(({ email, role, scope, state: is }) => [
+      html`${email}`,
+      html`${role}`,
+      html`${scope}`,
+      state(is),
+      html`${operationLink('user password', 'Reset the password', { slug, email })} ${operationLink('session revoke', 'End logins', { slug, user: email })} ${is === 'disabled' ? operationLink('user enable', 'Enable', { slug, email }) : operationLink('user disable', 'Disable', { slug, email })}`,
+    ]),
+  empty: html`It has no user. ${operationLink('user add', 'Add one', at)}`,
+})}
+<h2>Databases</h2>
+${actions(html`<a class="do" href="/recovery/${encodeURIComponent(slug)}">Restore earlier data</a>`, operationLink('move', 'Move to another server', at))}
+${databaseTable(databases)}
+<h2>Keys and programs</h2>
+${actions(operationLink('key rotate', 'Rotate the key', at), operationLink('client add', 'Add a program', at))}
+${table({
+  caption: 'Keys that sign access tokens',
+  columns: ['Key', 'State', 'Made', 'What to do'],
+  rows: keys.map(({ kid, status, createdAt }) => [
+    html`<code>${kid}</code>`,
+    state(status),
+    time(createdAt),
+    operationLink('key disable', 'Disable', { slug, kid }),
+  ]),
+  empty: html`It has no key.`,
+})}
+${table({
+  caption: 'Programs with legacy tokens',
+  columns: ['Program', 'Acts for', 'State', 'What to do'],
+  rows: clients.map(({ id, name, email, state: is }) => [
+    html`${name}`,
+    html`${email}`,
+    state(is),
+    operationLink('client revoke', 'Revoke', { slug, id }),
+  ]),
+  empty: html`No program uses legacy tokens.`,
+})}
+<h2>All commands for ${slug}</h2>
+${commandsOf(offered, slug)}`;
+  return { title: tenant.name, main };
+}
+
+/** The verbs that take a tenant, as their definitions say. */
+function commandsOf(offered: PageRequest['services']['offered'], slug: string): Html {
+  const taking = [...offered.values()].filter(({ operation: { fields } }) => fields.slug?.kind === 'slug');
+  const groups = Map.groupBy(taking, ({ group }) => group);
+  return html`<dl class="verbs">${[...groups].map(
+    ([group, each]) =>
+      html`<div><dt>${group}</dt><dd>${each.map(({ operation: { name } }) => html`${operationLink(name, name, { slug })} `)}</dd></div>`,
+  )}</dl>`;
+}
+
+export function databaseTable(databases: Awaited<ReturnType<typeof listDatabases>>): Html {
+  return table({
+    caption: 'Databases',
+    columns: ['Database', 'Server', 'State', 'Filled from', 'Kept until', 'Why it is there'],
+    rows: databases.map(({ database, server, state: is, origin, keepUntil, why }) => [
+      html`<code>${database}</code>`,
+      html`${server}`,
+      state(is),
+      html`${origin}`,
+      keepUntil ? html`<time datetime="${keepUntil}">${utc(keepUntil)}</time>` : none,
+      html`${why}`,
+    ]),
+    empty: html`It has no database yet.`,
+  });
+}
+
+function usagePlots(usage: Awaited<ReturnType<typeof readUsage>>): Html {
+  const byDay = new Map(usage.map(each => [each.period, each]));
+  const periods = Array.from({ length: days }, (_, at) =>
+    new Date(Date.now() - (days - 1 - at) * dayMs).toISOString().slice(0, 10),
+  );
+  const values = (read: (each: (typeof usage)[number]) => number) =>
+    periods.map(label => {
+      const day = byDay.get(label);
+      return { label, value: day ? read(day) : 0 };
+    });
+  const count = (value: number): string => value.toLocaleString('en');
+  return html`<div class="plots">${plot(
+    'Requests',
+    values(each => each.requests),
+    count,
+  )}${plot(
+    'Refused requests',
+    values(each => each.refused),
+    count,
+  )}${plot(
+    'Writes',
+    values(each => each.writes),
+    count,
+  )}${plot(
+    'Database time',
+    values(each => each.databaseMs / 1_000),
+    value => `${value.toFixed(1)} s`,
+  )}</div>`;
+}
+
+const lanes = ['Operators', 'Migrations', 'Databases', 'Archives'] as const;
+
+/** What happened to a tenant, the newest first. */
+async function momentsOf(
+  { control }: PageRequest['services'],
+  { id, slug, guid }: Awaited<ReturnType<typeof showTenant>>,
+): Promise<Moment[]> {
+  const log = await listActions(control, { slug, limit: maxMoments });
+  const runs = await tenantRuns(control, id, maxMoments);
+  const databases = await listDatabases(control, slug);
+  const archives = await tenantArchives(control, guid, maxMoments);
+  const moments: Moment[] = [
+    ...log.map(({ startedAt, command, operator, reason, state }) => ({
+      ...{ lane: 'Operators', at: startedAt, isBad: state === 'failed' },
+      text: `${command} by ${operator}${reason ? `: ${reason}` : ''}`,
+    })),
+    ...runs.map(({ at, run, state, to, error }) => ({
+      ...{ lane: 'Migrations', at, isBad: state === 'failed' },
+      text: `run ${run}, ${state}${to ? ` to ${to.slice(0, 4)}` : ''}${error ? `: ${error.slice(0, 200)}` : ''}`,
+    })),
+    ...databases.map(({ createdAt, database, origin, error }) => ({
+      ...{ lane: 'Databases', at: createdAt, isBad: error !== null },
+      text: `${database}, filled from ${origin}`,
+    })),
+    ...archives.map(({ snapshotAt, fault, provedAt }) => ({
+      ...{ lane: 'Archives', at: snapshotAt, isBad: fault !== null },
+      text: fault ?? (provedAt ? 'archived, and proved by a restore' : 'archived'),
+    })),
+  ];
+  return moments.sort((a, b) => (a.at < b.at ? 1 : -1)).slice(0, maxMoments);
+}

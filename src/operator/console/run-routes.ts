@@ -1,0 +1,100 @@
+import { PassThrough } from 'node:stream';
+import type { Router } from '@koa/router';
+import type { Context } from 'koa';
+import { OperatorError } from '../../log/operator-error.ts';
+import { sendPage } from './console-page.ts';
+import type { ConsoleServices } from './console-services.ts';
+import { type FormTokens, readSubmission } from './form-tokens.ts';
+import type { FormError } from './form-values.ts';
+import { type RunPage, runFragment, runText, runView, statusText } from './run-view.ts';
+import type { Run } from './runs.ts';
+
+/** How often, in ms, events bring what is new; and how often they prove that the connection is alive. */
+const eventIntervalMs = 300;
+const aliveIntervalMs = 15_000;
+
+/** Adds the page of each run, its events, and its end. */
+export function addRunRoutes(router: Router, { runs, shell }: ConsoleServices, tokens: FormTokens): void {
+  router.get('/runs/:id', ctx => sendRun(ctx, find(ctx), []));
+
+  router.get('/runs/:id/output', ctx => {
+    ctx.type = 'text/plain; charset=utf-8';
+    ctx.body = runText(find(ctx));
+  });
+
+  router.post('/runs/:id/perform', async ctx => {
+    const run = find(ctx);
+    const given = await readSubmission(ctx);
+    tokens.require(ctx, given);
+    const typed = given.get('typed')?.trim() ?? '';
+    const confirm = run.command.plan?.confirm;
+    if (confirm && typed !== confirm.name)
+      return sendRun(ctx, run, [{ id: 'typed', text: `Type ${confirm.name} to confirm` }]);
+    ctx.redirect(`/runs/${run.perform(ctx.state.visitor, typed).id}`);
+    ctx.status = 303;
+  });
+
+  router.post('/runs/:id/cancel', async ctx => {
+    const run = find(ctx);
+    tokens.require(ctx, await readSubmission(ctx));
+    run.command.interrupt();
+    ctx.redirect(`/runs/${run.id}`);
+    ctx.status = 303;
+  });
+
+  router.get('/runs/:id/events', ctx => {
+    const run = find(ctx);
+    ctx.type = 'text/event-stream';
+    ctx.set('X-Accel-Buffering', 'no');
+    ctx.body = events(run, () => pageOf(ctx, run, []));
+  });
+
+  function find(ctx: Context): Run {
+    const run = runs.get(ctx.params.id);
+    if (!run) throw new OperatorError('There is no such run in this console. The log has what it changed');
+    return run;
+  }
+
+  function pageOf(ctx: Context, run: Run, errors: readonly FormError[]): RunPage {
+    const path = (action: string): string => tokens.make(ctx, `/runs/${run.id}/${action}`);
+    const formPath = `/operations/${run.form.operation.name.replaceAll(' ', '/')}`;
+    return { run, errors, formPath, tokens: { perform: path('perform'), cancel: path('cancel') } };
+  }
+
+  function sendRun(ctx: Context, run: Run, errors: readonly FormError[]): void {
+    const isRunning = run.command.outcome === undefined;
+    const refresh = isRunning ? { seconds: 2, to: `/runs/${run.id}` } : undefined;
+    const title = `${run.isPlan ? 'Plan of ' : ''}${run.form.operation.name}`;
+    sendPage(ctx, shell, { title, main: runView(pageOf(ctx, run, errors)), refresh }, errors.length > 0 ? 422 : 200);
+  }
+}
+
+/** Sends the changing part of a page, now and after each change, until the run has ended. */
+function events({ command }: Run, page: () => RunPage): PassThrough {
+  const stream = new PassThrough();
+  let timer: NodeJS.Timeout | undefined;
+  const send = (): void => {
+    timer = undefined;
+    const data = {
+      status: statusText(page().run),
+      html: runFragment(page()).html,
+      isEnded: command.outcome !== undefined,
+    };
+    stream.write(`event: run\ndata: ${JSON.stringify(data)}\n\n`);
+    if (data.isEnded) stream.end();
+  };
+  const onChange = (): void => {
+    // A client that does not read gets the newest state when it reads again.
+    if (!stream.writableNeedDrain) timer ??= setTimeout(send, eventIntervalMs);
+  };
+  const alive = setInterval(() => stream.write(': alive\n\n'), aliveIntervalMs).unref();
+  stream.on('drain', onChange);
+  stream.once('close', () => {
+    clearInterval(alive);
+    clearTimeout(timer);
+    command.off('change', onChange);
+  });
+  command.on('change', onChange);
+  send();
+  return stream;
+}

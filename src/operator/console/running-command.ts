@@ -1,0 +1,108 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { EventEmitter } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { environment } from '../../config/process-environment.ts';
+import type { Confirmation } from '../command/operation.ts';
+import type { RunMessage } from '../command/run-message.ts';
+
+/** A text or a list that a command has returned. */
+export type Part = Extract<RunMessage, { kind: 'text' | 'list' }>;
+
+const program = fileURLToPath(new URL('../../../scripts/backoffice.ts', import.meta.url));
+const maxParts = 2_000;
+const maxListRows = 2_000;
+const maxNotes = 20_000;
+
+interface Start {
+  /** What the command reads from stdin. */
+  readonly input: string | undefined;
+  /** Who runs it, for the log of operators. */
+  readonly name: string | undefined;
+  /** What was typed to confirm it. */
+  readonly typed: string | undefined;
+}
+
+/**
+ * A command of the command line in a process of its own, with what it has returned up to now. It is the same program
+ * with the same arguments, so whatever holds for a command holds here, its end by a signal included. Emits `change`.
+ */
+export class RunningCommand extends EventEmitter<{ change: [] }> {
+  readonly parts: Part[] = [];
+  /** Parts that were removed, because the command returned too many. */
+  omitted = 0;
+  step: string | undefined;
+  count: { total: number; done: number; failed: number } | undefined;
+  plan: { text: string; hasFailed: boolean; confirm: Confirmation | null } | undefined;
+  /** Warnings and errors. */
+  notes = '';
+  /** Undefined while it runs. */
+  outcome: 'done' | 'failed' | undefined;
+  endedAt: Date | undefined;
+  readonly ended: Promise<void>;
+  readonly #child: ChildProcess;
+
+  constructor(args: readonly string[], { input, name, typed }: Start) {
+    super({ captureRejections: false });
+    this.setMaxListeners(0);
+    const { COLUMNS: _, OPERATOR_NAME, ...variables } = environment();
+    const operator = name ?? OPERATOR_NAME;
+    this.#child = fork(program, ['__run', ...args], {
+      stdio: ['pipe', 'ignore', 'pipe', 'ipc'],
+      env: { ...variables, ...(operator !== undefined && { OPERATOR_NAME: operator }) },
+    });
+    const { stdin, stderr } = this.#child;
+    stdin?.on('error', () => {}); // EPIPE: it has ended without reading it
+    stdin?.end(input ?? '');
+    stderr?.setEncoding('utf8').on('data', (text: string) => {
+      this.notes = `${this.notes}${text}`.slice(0, maxNotes);
+      this.emit('change');
+    });
+    this.#child.on('message', (message: RunMessage) => this.#take(message, typed));
+    this.ended = new Promise(resolve => {
+      const end = (code: number | null): void => {
+        this.outcome ??= code === 0 ? 'done' : 'failed';
+        this.endedAt ??= new Date();
+        this.emit('change');
+        resolve();
+      };
+      this.#child.once('error', error => {
+        this.notes += `${error.message}\n`;
+        end(1);
+      });
+      this.#child.once('close', end);
+    });
+  }
+
+  /** Ends it as Ctrl-C does. @param signal that the console has received itself */
+  interrupt(signal: NodeJS.Signals = 'SIGINT'): void {
+    this.#child.kill(signal);
+  }
+
+  #take(message: RunMessage, typed: string | undefined): void {
+    switch (message.kind) {
+      case 'step':
+        this.step = message.text;
+        break;
+      case 'count':
+        this.count = message;
+        break;
+      case 'plan':
+        this.plan = message;
+        break;
+      case 'confirm':
+        this.#child.send(typed ?? '', () => {});
+        break;
+      case 'list':
+        this.#add({ ...message, rows: message.rows.slice(0, maxListRows) });
+        break;
+      case 'text':
+        this.#add(message);
+    }
+    this.emit('change');
+  }
+
+  #add(part: Part): void {
+    if (this.parts.length >= maxParts) this.omitted += this.parts.splice(0, 1).length;
+    this.parts.push(part);
+  }
+}

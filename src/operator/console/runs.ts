@@ -1,0 +1,82 @@
+import { randomUUID } from 'node:crypto';
+import { OperatorError } from '../../log/operator-error.ts';
+import { argumentsOf, type FilledForm, secretOf, withoutSecret } from './command-line.ts';
+import type { Visitor } from './entrance.ts';
+import { RunningCommand } from './running-command.ts';
+
+const maxRunning = 8;
+const maxKept = 100;
+/** A plan older than this is made again. Its secret is forgotten then. */
+const maxPlanMs = 15 * 60_000;
+
+/** One command that the console runs or has run: a plan, or the operation itself. */
+export interface Run {
+  readonly id: string;
+  /** Without its secret. */
+  readonly form: FilledForm;
+  readonly isPlan: boolean;
+  readonly by: string | undefined;
+  readonly startedAt: Date;
+  readonly command: RunningCommand;
+  /**
+   * Starts what was planned, once: a form that is sent twice gives the same run.
+   * @throws {OperatorError} when the plan is too old, or too many commands run
+   */
+  perform(visitor: Visitor, typed: string): Run;
+}
+
+/** The runs of a console, which no closed page ends. */
+export class Runs {
+  readonly #runs = new Map<string, Run>();
+
+  /** @throws {OperatorError} when too many commands run */
+  start(form: FilledForm, visitor: Visitor, isPlan: boolean, typed?: string): Run {
+    if (this.running.length >= maxRunning)
+      throw new OperatorError(`${maxRunning} commands run already. Wait until one of them ends`);
+    const input = secretOf(form);
+    const args = [...argumentsOf(form), ...(isPlan ? ['--dry-run'] : [])];
+    let performed: Run | undefined;
+    let planned: FilledForm | undefined = isPlan ? form : undefined;
+    setTimeout(() => {
+      planned = undefined;
+    }, maxPlanMs).unref();
+    const run: Run = {
+      id: randomUUID(),
+      form: withoutSecret(form),
+      isPlan,
+      by: visitor.name,
+      startedAt: new Date(),
+      command: new RunningCommand(args, { input, name: visitor.name, typed }),
+      perform: (by, name) => {
+        if (performed) return performed;
+        if (!planned) throw new OperatorError('The plan is older than 15 minutes. Make it again');
+        performed = this.start(planned, by, false, name);
+        planned = undefined;
+        return performed;
+      },
+    };
+    this.#runs.set(run.id, run);
+    for (const { id, command } of this.#runs.values())
+      if (this.#runs.size > maxKept && command.outcome !== undefined) this.#runs.delete(id);
+    return run;
+  }
+
+  get(id: string): Run | undefined {
+    return this.#runs.get(id);
+  }
+
+  /** All, the newest first. */
+  get list(): readonly Run[] {
+    return [...this.#runs.values()].reverse();
+  }
+
+  get running(): readonly Run[] {
+    return this.list.filter(({ command }) => command.outcome === undefined);
+  }
+
+  /** Ends the running commands as a signal to them does. @returns when all have ended */
+  async stop(): Promise<void> {
+    for (const { command } of this.running) command.interrupt('SIGTERM');
+    await Promise.all(this.running.map(({ command }) => command.ended));
+  }
+}

@@ -1,0 +1,74 @@
+import type { TenantStatus } from '../../control/fleet-entities.ts';
+import { OperatorError } from '../../log/operator-error.ts';
+import type { Statements } from '../../postgres/statements.ts';
+import { readTenant } from './read-tenants.ts';
+
+interface Reader {
+  readonly statements: Statements;
+}
+
+/** A user as the command line shows it. */
+export interface UserSummary {
+  guid: string;
+  email: string;
+  firstName: string;
+  lastName: string;
+  role: string;
+  scope: string;
+  entityId: number | null;
+  state: 'disabled' | 'active' | 'unconfirmed';
+}
+
+const userColumns = `
+  u.guid, u.email, u.first_name as "firstName", u.last_name as "lastName", r.name as role, u.scope,
+  u.entity_id::float8 as "entityId",
+  case when disabled_at is not null then 'disabled' when confirmed_at is not null then 'active' else 'unconfirmed' end
+    as state`;
+
+/** Returns the users of a tenant, ordered by e-mail address. */
+export async function listUsers({ statements }: Reader, slug: string): Promise<UserSummary[]> {
+  const { id } = await readTenant({ statements }, slug);
+  return statements.execute(
+    `select ${userColumns} from users u join roles r on r.id = u.role_id where u.tenant_id = ? order by u.email`,
+    [id],
+  );
+}
+
+/** A user of any tenant. */
+export interface FoundUser extends UserSummary {
+  /** The slug of the tenant. */
+  tenant: string;
+  /** The state of the tenant. */
+  status: TenantStatus;
+}
+
+/** Returns the users of all tenants that have an address, ordered by tenant. @param email as `normaliseEmail` returns it */
+export async function findUsers({ statements }: Reader, email: string): Promise<FoundUser[]> {
+  return statements.execute(
+    `select t.slug as tenant, t.status, ${userColumns}
+       from users u join roles r on r.id = u.role_id join tenants t on t.id = u.tenant_id
+      where u.email = ? order by t.slug`,
+    [email],
+  );
+}
+
+export function noSuchUser(slug: string, email: string): OperatorError {
+  return new OperatorError(`${slug} has no user ${email}. List its users: npx backoffice user list ${slug}`);
+}
+
+/** A program that acts for a user with legacy tokens. */
+interface ClientSummary {
+  id: string;
+  name: string;
+  email: string;
+  state: 'active' | 'revoked';
+}
+
+/** Returns the API clients of a tenant, the newest first. @param tenant its id @param limit at most so many */
+export async function readClients({ statements }: Reader, tenant: number, limit: number): Promise<ClientSummary[]> {
+  return statements.execute(
+    `select c.id, c.name, u.email, case when c.revoked_at is null then 'active' else 'revoked' end as state
+       from api_clients c join users u on u.id = c.user_id where c.tenant_id = ? order by c.created_at desc limit ?`,
+    [tenant, limit],
+  );
+}

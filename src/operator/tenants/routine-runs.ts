@@ -1,0 +1,25 @@
+import { isoTime } from '../../postgres/iso-time.ts';
+import type { Statements } from '../../postgres/statements.ts';
+
+/** The last run of a command that timers run. */
+export interface RoutineRun {
+  command: string;
+  state: 'running' | 'done' | 'failed' | 'refused';
+  operator: string;
+  startedAt: string;
+  error: string | null;
+}
+
+/** Returns the last run of each command that has run. @param commands those that timers run */
+export async function lastRoutineRuns(
+  { statements }: { readonly statements: Statements },
+  commands: readonly string[],
+): Promise<RoutineRun[]> {
+  return statements.execute(
+    `select command, state, operator, ${isoTime('started_at')} as "startedAt", error
+       from unnest(string_to_array(?, ',')) name,
+            lateral (select * from operator_actions where command = name order by id desc limit 1) a
+      order by command`,
+    [commands.join(',')],
+  );
+}

@@ -1,0 +1,109 @@
+import { expect } from 'chai';
+import type { Browser, Page } from 'playwright-core';
+import { controlSql } from '../../auth/sample-users.ts';
+import { findViolations, hasBrowser, isDark, launchBrowser, overflow, textContrasts } from '../../docs/browser.ts';
+import { useWorld } from '../../support/world.ts';
+import { type OpenConsole, openConsole } from './console-client.ts';
+
+const pages = [
+  ...['/', '/tenants?q=acme', '/tenants/acme', '/rollouts', '/recovery', '/recovery/acme', '/findings', '/capacity'],
+  ...['/log', '/operations', '/operations/provision', '/operations/user/add?slug=acme', '/nowhere'],
+];
+
+/** Far above what any step needs, even on a busy machine. */
+const maxWaitMs = 120_000;
+
+(hasBrowser ? describe : describe.skip)('console in a browser', () => {
+  const world = useWorld();
+  let opened: OpenConsole;
+  let browser: Browser;
+  const errors: string[] = [];
+  before(async () => {
+    opened = await openConsole(world.environment, ['--no-browser']);
+    browser = await launchBrowser();
+    await controlSql(
+      world,
+      `insert into operator_actions (operator, build, command, slug, reason, state, error, finished_at)
+       values ('jane@office', '0', 'move', 'acme', 'more room', 'failed', 'The server does not respond', now())`,
+    );
+  });
+  after(async () => {
+    await browser?.close();
+    await opened?.stop();
+  });
+
+  async function open(options: Parameters<Browser['newPage']>[0] = {}): Promise<Page> {
+    const page = await browser.newPage(options);
+    const [name = '', value = ''] = opened.cookie.split('=');
+    await page.context().addCookies([{ name, value, url: opened.origin }]);
+    page.setDefaultTimeout(maxWaitMs);
+    page.on('console', message => ['error', 'warning'].includes(message.type()) && errors.push(message.text()));
+    page.on('pageerror', error => errors.push(String(error)));
+    return page;
+  }
+
+  it('no page of the console breaks a rule of axe, or is wider than a phone, in light, dark and forced colours', async () => {
+    const page = await open();
+    for (const path of pages) {
+      await page.goto(opened.origin + path);
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme, forcedColors: 'none' });
+        for (const width of [320, 390, 1280]) {
+          await page.setViewportSize({ width, height: 800 });
+          expect(await page.evaluate(overflow), `${path} at ${width}`).to.equal(0);
+        }
+        const contrasts = await page.evaluate(textContrasts);
+        expect(
+          contrasts.filter(({ ratio }) => ratio < 4.5),
+          path,
+        ).to.deep.equal([]);
+        expect(await page.evaluate(isDark)).to.equal(colorScheme === 'dark');
+        expect(await findViolations(page), `${path} ${colorScheme}`).to.deep.equal([]);
+        await page.setViewportSize({ width: 390, height: 800 });
+        expect(await findViolations(page), `${path} ${colorScheme} on a phone`).to.deep.equal([]);
+      }
+      await page.emulateMedia({ forcedColors: 'active' });
+      expect(await findViolations(page), `${path} in forced colours`).to.deep.equal([]);
+    }
+    await page.close();
+    expect(errors.filter(text => !text.includes('404'))).to.deep.equal([]);
+  });
+
+  it('with the keyboard alone, an operator finds a tenant, plans, corrects a wrong name, and confirms', async () => {
+    const page = await open();
+    await page.goto(opened.origin);
+    await page.locator('#find').focus();
+    await page.keyboard.type('globex');
+    await page.keyboard.press('Enter');
+    await page.getByRole('link', { name: 'globex' }).press('Enter');
+    await page.getByRole('link', { name: 'suspend', exact: true }).press('Enter');
+    await page.getByRole('button', { name: 'Show the plan' }).press('Enter');
+    await page.locator('#typed').fill('acme');
+    await page.keyboard.press('Enter');
+    const summary = page.getByRole('alert');
+    await summary.and(page.locator(':focus')).waitFor();
+    await page.getByRole('link', { name: 'Type globex to confirm' }).press('Enter');
+    await page.locator('#typed').and(page.locator(':focus')).waitFor();
+    await page.keyboard.type('globex');
+    await page.keyboard.press('Enter');
+    await page.getByRole('status').filter({ hasText: 'It is done' }).waitFor();
+    expect(await findViolations(page)).to.deep.equal([]);
+    const [row] = await controlSql<{ status: string }>(world, `select status from tenants where slug = 'globex'`);
+    expect(row?.status).to.equal('suspended');
+    await page.close();
+  });
+
+  it('without script, a run shows its progress and its end, and the columns of a list sort it', async () => {
+    const page = await open({ javaScriptEnabled: false });
+    await page.goto(`${opened.origin}/operations/resume?slug=globex`);
+    await page.getByRole('button', { name: 'Run it' }).click();
+    await page.getByText('globex is active.').waitFor();
+    await page.goto(`${opened.origin}/tenants`);
+    await page.getByRole('button', { name: 'Slug' }).click();
+    await page.waitForURL('**sort=-slug');
+    const heading = page.getByRole('columnheader', { name: 'Slug' });
+    expect(await heading.getAttribute('aria-sort')).to.equal('descending');
+    expect(await page.getByRole('rowheader').allTextContents()).to.deep.equal(['globex', 'acme']);
+    await page.close();
+  });
+});

@@ -1,0 +1,76 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { startScript } from '../../support/command-line.ts';
+import { eventually } from '../../support/eventually.ts';
+
+/** A page or another response of the console. */
+interface ConsoleResponse {
+  readonly status: number;
+  readonly text: string;
+  readonly headers: Headers;
+  /** Path of the page after the redirects. */
+  readonly path: string;
+}
+
+/** A running `npx backoffice console`, and a browser that has opened it. */
+export interface OpenConsole {
+  readonly origin: string;
+  /** The printed address. */
+  readonly url: string;
+  /** The cookie of the session; empty for a team. */
+  readonly cookie: string;
+  readonly process: ReturnType<typeof startScript>['process'];
+  get(path: string, headers?: Record<string, string>): Promise<ConsoleResponse>;
+  /** Fills in a form of a page, with its token, and sends it. */
+  submit(path: string, fields: Record<string, string>, headers?: Record<string, string>): Promise<ConsoleResponse>;
+  /** Reads the page of a run until the run has ended. */
+  ended(path: string): Promise<ConsoleResponse>;
+  /** Sends SIGTERM. @returns the exit code */
+  stop(): Promise<number | null>;
+}
+
+/** Starts the console, and opens its address. @param headers of every request, such as those of a proxy */
+export async function openConsole(
+  environment: Record<string, string>,
+  args: readonly string[] = [],
+  headers: Record<string, string> = {},
+): Promise<OpenConsole> {
+  const { process, output, ended: exit } = startScript('scripts/backoffice.ts', ['console', ...args], environment);
+  const printed = await eventually(() => {
+    if (process.exitCode !== null) throw new Error(output.stderr);
+    return /http:\/\/\S+[\w/]/.exec(output.stdout)?.[0];
+  }, 180_000);
+  const { origin } = new URL(printed);
+  const start = printed.includes('token=') ? await fetch(printed) : undefined;
+  const cookie = start?.headers.get('set-cookie')?.split(';')[0] ?? '';
+  const request = async (path: string, more: RequestInit = {}): Promise<ConsoleResponse> => {
+    const all = { ...(cookie && { Cookie: cookie }), ...headers, ...(more.headers as Record<string, string>) };
+    const response = await fetch(origin + path, { redirect: 'manual', ...more, headers: all });
+    const location = response.headers.get('location');
+    if (location !== null) return request(location);
+    return { status: response.status, text: await response.text(), headers: response.headers, path };
+  };
+  const get: OpenConsole['get'] = (path, more = {}) => request(path, { headers: more });
+  return {
+    ...{ origin, url: printed, cookie, process, get },
+    submit: async (path, fields, more = {}) => {
+      const [page = ''] = path.split(/\/(?:perform|cancel)$/);
+      const { text } = await get(page);
+      const form = text.split('<form').find(each => each.includes(`action="${path}"`)) ?? '';
+      const token = /name="token" value="([^"]+)"/.exec(form)?.[1] ?? '';
+      const body = new URLSearchParams({ token, ...fields }).toString();
+      const type = 'application/x-www-form-urlencoded';
+      return request(path, { method: 'POST', body, headers: { 'Content-Type': type, Origin: origin, ...more } });
+    },
+    ended: async path => {
+      for (;;) {
+        const page = await get(path);
+        if (page.text.includes('data-ended')) return page;
+        await sleep(50); // a page is asked for again, as by a browser without script
+      }
+    },
+    stop: async () => {
+      process.kill('SIGTERM');
+      return (await exit).code;
+    },
+  };
+}
