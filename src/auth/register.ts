@@ -40,6 +40,7 @@ export function register(services: AuthServices): TenantRoute {
     path: '/api/v1/auth/register',
     access: 'optional',
     rateLimit: 'account',
+    problems: ['forbidden'],
     tag: 'Authentication',
     summary: 'Add a user, who receives a mail to confirm the address',
     description:

@@ -56,8 +56,10 @@ function capitalise(word: string): string {
 }
 
 function requestBody({ body, example, upload, method }: TenantRoute): Json {
-  if (upload)
-    return { requestBody: { required: true, content: { [upload.mediaType]: { schema: { type: 'string' } } } } };
+  if (upload) {
+    const { mediaType, example } = upload;
+    return { requestBody: { required: true, content: { [mediaType]: { schema: { type: 'string' }, example } } } };
+  }
   if (!body) return {};
   const isPatch = method === 'PATCH';
   const schema = isPatch ? patchSchema(body) : toSchema(body, 'input');

@@ -42,7 +42,9 @@ function parameterTables({ parameters }: Endpoint): Html {
 
 function requestBody({ body }: Endpoint): Html | undefined {
   if (!body) return undefined;
-  if (!isJson(body.mediaType)) return html`<h3>Request body</h3><p>A file: ${body.mediaType}.</p>`;
+  if (!isJson(body.mediaType))
+    return html`<h3>Request body</h3><p>A file: ${body.mediaType}.</p>
+${codeBlock(String(body.example), 'An example of the file')}`;
   return html`<h3>Request body</h3>${propertyTable(body.schema, { isInput: true })}`;
 }
 

@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import type { ProblemCode } from '../errors.ts';
 import type { ListContract } from './lists/list-contract.ts';
 import type { ListQuery } from './lists/list-query.ts';
 import type { UploadContract } from './read-upload.ts';
@@ -53,6 +54,8 @@ export interface Route<Access = unknown, Context = unknown> {
   readonly takesIfMatch?: boolean | undefined;
   /** Whether the handler makes one change, by `write`, which a repeated `Idempotency-Key` does not make again. */
   readonly takesIdempotencyKey?: boolean | undefined;
+  /** The problems of the handler, beyond those that access, input and headers lead to. For the documentation. */
+  readonly problems?: readonly ProblemCode[] | undefined;
   /** Returns the path of a created record, for the `Location` header. */
   readonly location?: ((response: never) => string) | undefined;
   readonly handler: (input: RouteInput<never, never>, context: Context) => Promise<unknown>;

@@ -33,6 +33,7 @@ export function inviteRoute(services: AuthServices, path: string): TenantRoute {
     status: 201,
     hasTag: true,
     takesIdempotencyKey: true,
+    problems: ['duplicate', 'limit_reached'],
     location: user => `${path}/${user.Id}`,
     handler: async ({ body }, context) => {
       const { tenant } = context;

@@ -95,6 +95,7 @@ const recordUse = defineRoute({
   response: use,
   status: 201,
   takesIdempotencyKey: true,
+  problems: ['duplicate', 'in_use'],
   location: answer => `/api/v1/Promotions/${answer.PromotionId}/entity/${answer.EntityId}/used`,
   handler: async ({ params }, context) => {
     const [recorded] = await context.write(async ({ em }) => {
@@ -180,7 +181,8 @@ export const promotions = defineResource({
     EntityIds: 'The `Id`s of the entities that may use the promotion, at most 100; empty if every entity may.',
     IsActive: 'Whether entities may use the promotion at present.',
   },
-  example: { PromoCode: 'SPRING10', Name: 'Spring sale', DiscountType: 'Percentage', DiscountValue: 10 },
+  example: { PromoCode: 'SUMMER15', Name: 'Summer sale', DiscountType: 'Percentage', DiscountValue: 15 },
+  replacement: { PromoCode: 'SPRING10', Name: 'Spring sale', DiscountType: 'Percentage', DiscountValue: 10 },
   onMissing: 'not_found',
   validate: async (promotion, em, before) => {
     const { discountType, discountValue, currencyId, startsAt, endsAt } = promotion;

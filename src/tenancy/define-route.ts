@@ -52,6 +52,7 @@ interface RouteOptions<Body extends z.ZodObject, Output extends z.ZodType, Query
   hasTag?: boolean;
   takesIfMatch?: boolean;
   takesIdempotencyKey?: boolean;
+  problems?: Route['problems'];
   location?: (result: z.input<Output>) => string;
   handler: (
     input: RouteInput<z.output<Body>, z.output<Query>>,

@@ -128,9 +128,9 @@ describe('OpenAPI document', () => {
       it(`${name} documents its success status and its problems`, () => {
         const successes = Object.keys(operation.responses).filter(status => status.startsWith('2'));
         expect(successes).to.deep.equal([...new Set([String(route.status), ...(route.mayBeEmpty ? ['204'] : [])])]);
-        expect(operation.responses).to.include.keys('401', '429', '500', '503');
+        expect(operation.responses).to.include.keys('400', '429', '500', '503');
         for (const [status, { $ref }] of Object.entries(operation.responses)) {
-          if (Number(status) >= 400) expect($ref).to.equal(`#/components/responses/Problem${status}`);
+          if (Number(status) >= 400) expect($ref).to.match(new RegExp(`^#/components/responses/Problem${status}\\b`));
         }
       });
     });
@@ -250,7 +250,13 @@ async function callEveryEndpoint(client: Client, world: World): Promise<void> {
       if (etag) expect((await client.get(address(path), { 'If-None-Match': etag })).status, name).to.equal(304);
     }
     if (name.startsWith('PATCH')) expect((await client.patch(address(path), body)).status, name).to.equal(200);
-    if (name.startsWith('PUT')) expect((await client.put(address(path), body)).status, name).to.equal(200);
+    if (name.startsWith('PUT')) {
+      // Later requests find the record by its code.
+      const record = created.get(collectionOf(path)) ?? {};
+      const codes = Object.entries(record).filter(([field]) => /^(Country|Promo)?Code$/.test(field));
+      const sent = { ...(body as object), ...Object.fromEntries(codes) };
+      expect((await client.put(address(path), sent)).status, name).to.equal(200);
+    }
   }
   // Deletes new records, because other records refer to the first ones.
   for (const { path } of operations.filter(({ name, path }) => name.startsWith('DELETE') && !path.includes('/auth/'))) {

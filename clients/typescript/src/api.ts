@@ -1749,12 +1749,8 @@ export interface components {
          * @description `validation_failed`: Some fields are not valid
          *     `malformed_json`: The body is not valid JSON
          *     `invalid_request`: The request is not well-formed
-         *     `duplicate`: A record with this key exists already
-         *     `in_use`: Other records refer to this record
-         *     `limit_reached`: The tenant has no room for more of these records
-         *     `unknown_record`: There is no such record
          */
-        Problem400: {
+        "Problem400-validation_failed-malformed_json-invalid_request": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 [name: string]: unknown;
@@ -1785,7 +1781,632 @@ export interface components {
                     /** @constant */
                     status?: 400;
                     /** @enum {unknown} */
-                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached" | "unknown_record";
+                    code?: "validation_failed" | "malformed_json" | "invalid_request";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         */
+        "Problem400-validation_failed-invalid_request": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `duplicate`: A record with this key exists already
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `duplicate`: A record with this key exists already
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-duplicate": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `in_use`: Other records refer to this record
+         */
+        "Problem400-validation_failed-invalid_request-in_use": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "in_use";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `duplicate`: A record with this key exists already
+         *     `limit_reached`: The tenant has no room for more of these records
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "limit_reached" | "unknown_record";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-invalid_request-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "unknown_record";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `limit_reached`: The tenant has no room for more of these records
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-invalid_request-limit_reached-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "limit_reached" | "unknown_record";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `limit_reached`: The tenant has no room for more of these records
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "limit_reached" | "unknown_record";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `in_use`: Other records refer to this record
+         *     `unknown_record`: There is no such record
+         */
+        "Problem400-validation_failed-invalid_request-in_use-unknown_record": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "in_use" | "unknown_record";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `duplicate`: A record with this key exists already
+         *     `in_use`: Other records refer to this record
+         */
+        "Problem400-validation_failed-invalid_request-duplicate-in_use": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "duplicate" | "in_use";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `duplicate`: A record with this key exists already
+         *     `in_use`: Other records refer to this record
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "duplicate" | "in_use" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `invalid_request`: The request is not well-formed
+         *     `limit_reached`: The tenant has no room for more of these records
+         */
+        "Problem400-validation_failed-invalid_request-limit_reached": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "invalid_request" | "limit_reached";
+                };
+            };
+        };
+        /**
+         * @description `validation_failed`: Some fields are not valid
+         *     `malformed_json`: The body is not valid JSON
+         *     `invalid_request`: The request is not well-formed
+         *     `in_use`: Other records refer to this record
+         */
+        "Problem400-validation_failed-malformed_json-invalid_request-in_use": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#validation_failed",
+                 *       "title": "Some fields are not valid",
+                 *       "status": 400,
+                 *       "code": "validation_failed",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e",
+                 *       "errors": {
+                 *         "CountryName": [
+                 *           "is required"
+                 *         ]
+                 *       },
+                 *       "errorCodes": {
+                 *         "CountryName": [
+                 *           {
+                 *             "code": "required"
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 400;
+                    /** @enum {unknown} */
+                    code?: "validation_failed" | "malformed_json" | "invalid_request" | "in_use";
+                };
+            };
+        };
+        /** @description `invalid_credentials`: The e-mail address or the password is not right */
+        "Problem401-invalid_credentials": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#invalid_credentials",
+                 *       "title": "The e-mail address or the password is not right",
+                 *       "status": 401,
+                 *       "code": "invalid_credentials",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "invalid_credentials";
+                };
+            };
+        };
+        /** @description `invalid_refresh_token`: The refresh token is not valid */
+        "Problem401-invalid_refresh_token": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#invalid_refresh_token",
+                 *       "title": "The refresh token is not valid",
+                 *       "status": 401,
+                 *       "code": "invalid_refresh_token",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "invalid_refresh_token";
                 };
             };
         };
@@ -1793,10 +2414,8 @@ export interface components {
          * @description `unauthorized`: An access token is needed
          *     `invalid_token`: The access token is not valid
          *     `token_expired`: The access token has expired
-         *     `invalid_credentials`: The e-mail address or the password is not right
-         *     `invalid_refresh_token`: The refresh token is not valid
          */
-        Problem401: {
+        "Problem401-unauthorized-invalid_token-token_expired": {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
@@ -1816,7 +2435,60 @@ export interface components {
                     /** @constant */
                     status?: 401;
                     /** @enum {unknown} */
-                    code?: "unauthorized" | "invalid_token" | "token_expired" | "invalid_credentials" | "invalid_refresh_token";
+                    code?: "unauthorized" | "invalid_token" | "token_expired";
+                };
+            };
+        };
+        /** @description `unauthorized`: An access token is needed */
+        "Problem401-unauthorized": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#unauthorized",
+                 *       "title": "An access token is needed",
+                 *       "status": 401,
+                 *       "code": "unauthorized",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 401;
+                    /** @enum {unknown} */
+                    code?: "unauthorized";
+                };
+            };
+        };
+        /**
+         * @description `tenant_required`: The X-Tenant header must name an active tenant
+         *     `tenant_inactive`: This tenant is not active
+         */
+        "Problem403-tenant_required-tenant_inactive": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#tenant_required",
+                 *       "title": "The X-Tenant header must name an active tenant",
+                 *       "status": 403,
+                 *       "code": "tenant_required",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 403;
+                    /** @enum {unknown} */
+                    code?: "tenant_required" | "tenant_inactive";
                 };
             };
         };
@@ -1846,6 +2518,31 @@ export interface components {
                     status?: 403;
                     /** @enum {unknown} */
                     code?: "tenant_required" | "tenant_inactive" | "forbidden";
+                };
+            };
+        };
+        /** @description `tenant_inactive`: This tenant is not active */
+        "Problem403-tenant_inactive": {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "WWW-Authenticate": components["headers"]["WWWAuthenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "type": "/docs/errors#tenant_inactive",
+                 *       "title": "This tenant is not active",
+                 *       "status": 403,
+                 *       "code": "tenant_inactive",
+                 *       "traceId": "0f7c1d3e-5b7a-4c59-9d0e-6a1f2b3c4d5e"
+                 *     }
+                 */
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @constant */
+                    status?: 403;
+                    /** @enum {unknown} */
+                    code?: "tenant_inactive";
                 };
             };
         };
@@ -2163,9 +2860,9 @@ export interface operations {
                     "application/json": components["schemas"]["LoginResponse"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-invalid_credentials"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2214,9 +2911,9 @@ export interface operations {
                     "application/json": components["schemas"]["LoginResponse"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-invalid_refresh_token"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2265,9 +2962,9 @@ export interface operations {
                     "application/json": components["schemas"]["CurrentUser"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -2291,9 +2988,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -2329,9 +3026,9 @@ export interface operations {
                     "application/json": components["schemas"]["Session"][];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -2358,8 +3055,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -2422,8 +3119,8 @@ export interface operations {
                     };
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
             413: components["responses"]["Problem413"];
@@ -2465,9 +3162,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2532,9 +3228,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             413: components["responses"]["Problem413"];
             415: components["responses"]["Problem415"];
             429: components["responses"]["Problem429"];
@@ -2575,9 +3270,9 @@ export interface operations {
                     };
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized"];
+            403: components["responses"]["Problem403-tenant_inactive"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -2793,8 +3488,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -2874,8 +3569,8 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -2935,8 +3630,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3017,8 +3712,8 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3072,8 +3767,8 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
@@ -3126,8 +3821,8 @@ export interface operations {
                     "application/json": components["schemas"]["User"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
@@ -3161,8 +3856,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3263,8 +3958,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3325,8 +4020,8 @@ export interface operations {
                     "application/json": components["schemas"]["Role"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -3380,8 +4075,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3444,8 +4139,8 @@ export interface operations {
                     "application/json": components["schemas"]["Role"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3480,8 +4175,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3606,8 +4301,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3666,8 +4361,8 @@ export interface operations {
                     "application/json": components["schemas"]["EntityStatus"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -3719,8 +4414,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3778,8 +4473,8 @@ export interface operations {
                     "application/json": components["schemas"]["EntityStatus"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3814,8 +4509,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3884,8 +4579,8 @@ export interface operations {
                     "application/json": components["schemas"]["EntityStatus"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -3988,8 +4683,8 @@ export interface operations {
                     /**
                      * @example [
                      *       {
-                     *         "CountryCode": "GB",
-                     *         "CountryName": "United Kingdom",
+                     *         "CountryCode": "XI",
+                     *         "CountryName": "Northern Ireland",
                      *         "IsDeleted": false,
                      *         "DeletedAt": null,
                      *         "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -4026,9 +4721,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -4073,8 +4768,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "CountryCode": "GB",
-                     *       "CountryName": "United Kingdom",
+                     *       "CountryCode": "XI",
+                     *       "CountryName": "Northern Ireland",
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -4083,8 +4778,8 @@ export interface operations {
                     "application/json": components["schemas"]["Country"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
@@ -4109,8 +4804,8 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "CountryCode": "GB",
-                 *       "CountryName": "United Kingdom"
+                 *       "CountryCode": "XI",
+                 *       "CountryName": "Northern Ireland"
                  *     }
                  */
                 "application/json": {
@@ -4133,8 +4828,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "CountryCode": "GB",
-                     *       "CountryName": "United Kingdom",
+                     *       "CountryCode": "XI",
+                     *       "CountryName": "Northern Ireland",
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -4143,8 +4838,8 @@ export interface operations {
                     "application/json": components["schemas"]["Country"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -4181,8 +4876,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "CountryCode": "GB",
-                     *       "CountryName": "United Kingdom",
+                     *       "CountryCode": "XI",
+                     *       "CountryName": "Northern Ireland",
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -4200,9 +4895,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -4233,10 +4928,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -4290,8 +4984,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "CountryCode": "GB",
-                     *       "CountryName": "United Kingdom",
+                     *       "CountryCode": "XI",
+                     *       "CountryName": "Northern Ireland",
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -4300,10 +4994,9 @@ export interface operations {
                     "application/json": components["schemas"]["Country"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -4338,8 +5031,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "CountryCode": "GB",
-                     *       "CountryName": "United Kingdom",
+                     *       "CountryCode": "XI",
+                     *       "CountryName": "Northern Ireland",
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -4348,10 +5041,9 @@ export interface operations {
                     "application/json": components["schemas"]["Country"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
             422: components["responses"]["Problem422"];
@@ -4475,9 +5167,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -4535,8 +5227,8 @@ export interface operations {
                     "application/json": components["schemas"]["OrderStatus"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -4588,9 +5280,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -4650,10 +5342,9 @@ export interface operations {
                     "application/json": components["schemas"]["OrderStatus"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -4686,10 +5377,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -4756,10 +5446,9 @@ export interface operations {
                     "application/json": components["schemas"]["OrderStatus"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -4886,9 +5575,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -4943,8 +5632,8 @@ export interface operations {
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -4996,9 +5685,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -5023,8 +5712,8 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "Code": "KG",
-                 *       "Name": "Kilogram"
+                 *       "Code": "20",
+                 *       "Name": "Twenty foot container"
                  *     }
                  */
                 "application/json": {
@@ -5055,10 +5744,9 @@ export interface operations {
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -5091,10 +5779,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -5119,7 +5806,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "Name": "Kilogram"
+                 *       "Name": "Twenty foot container"
                  *     }
                  */
                 "application/merge-patch+json": {
@@ -5130,7 +5817,7 @@ export interface operations {
                 };
                 /**
                  * @example {
-                 *       "Name": "Kilogram"
+                 *       "Name": "Twenty foot container"
                  *     }
                  */
                 "application/json": {
@@ -5161,10 +5848,9 @@ export interface operations {
                     "application/json": components["schemas"]["UnitOfMeasure"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -5214,9 +5900,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -5343,9 +6029,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -5412,8 +6098,8 @@ export interface operations {
                     "application/json": components["schemas"]["SystemOption"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -5466,9 +6152,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -5537,10 +6223,9 @@ export interface operations {
                     "application/json": components["schemas"]["SystemOption"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -5573,10 +6258,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
             429: components["responses"]["Problem429"];
@@ -5652,10 +6336,9 @@ export interface operations {
                     "application/json": components["schemas"]["SystemOption"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-limit_reached-unknown_record"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
-            404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             412: components["responses"]["Problem412"];
             413: components["responses"]["Problem413"];
@@ -5707,9 +6390,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -5753,8 +6436,8 @@ export interface operations {
                     "application/json": components["schemas"]["PromotionUse"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-duplicate-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
@@ -5907,11 +6590,11 @@ export interface operations {
                      * @example [
                      *       {
                      *         "Id": 1,
-                     *         "PromoCode": "SPRING10",
-                     *         "Name": "Spring sale",
+                     *         "PromoCode": "SUMMER15",
+                     *         "Name": "Summer sale",
                      *         "Description": null,
                      *         "DiscountType": "Percentage",
-                     *         "DiscountValue": 10,
+                     *         "DiscountValue": 15,
                      *         "CurrencyId": null,
                      *         "StartsAt": null,
                      *         "EndsAt": null,
@@ -5970,9 +6653,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -5994,10 +6677,10 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "PromoCode": "SPRING10",
-                 *       "Name": "Spring sale",
+                 *       "PromoCode": "SUMMER15",
+                 *       "Name": "Summer sale",
                  *       "DiscountType": "Percentage",
-                 *       "DiscountValue": 10
+                 *       "DiscountValue": 15
                  *     }
                  */
                 "application/json": {
@@ -6052,11 +6735,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "PromoCode": "SPRING10",
-                     *       "Name": "Spring sale",
+                     *       "PromoCode": "SUMMER15",
+                     *       "Name": "Summer sale",
                      *       "Description": null,
                      *       "DiscountType": "Percentage",
-                     *       "DiscountValue": 10,
+                     *       "DiscountValue": 15,
                      *       "CurrencyId": null,
                      *       "StartsAt": null,
                      *       "EndsAt": null,
@@ -6070,8 +6753,8 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -6106,11 +6789,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "PromoCode": "SPRING10",
-                     *       "Name": "Spring sale",
+                     *       "PromoCode": "SUMMER15",
+                     *       "Name": "Summer sale",
                      *       "Description": null,
                      *       "DiscountType": "Percentage",
-                     *       "DiscountValue": 10,
+                     *       "DiscountValue": 15,
                      *       "CurrencyId": null,
                      *       "StartsAt": null,
                      *       "EndsAt": null,
@@ -6133,9 +6816,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -6217,11 +6900,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "PromoCode": "SPRING10",
-                     *       "Name": "Spring sale",
+                     *       "PromoCode": "SUMMER15",
+                     *       "Name": "Summer sale",
                      *       "Description": null,
                      *       "DiscountType": "Percentage",
-                     *       "DiscountValue": 10,
+                     *       "DiscountValue": 15,
                      *       "CurrencyId": null,
                      *       "StartsAt": null,
                      *       "EndsAt": null,
@@ -6235,8 +6918,8 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -6271,8 +6954,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -6371,11 +7054,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "PromoCode": "SPRING10",
-                     *       "Name": "Spring sale",
+                     *       "PromoCode": "SUMMER15",
+                     *       "Name": "Summer sale",
                      *       "Description": null,
                      *       "DiscountType": "Percentage",
-                     *       "DiscountValue": 10,
+                     *       "DiscountValue": 15,
                      *       "CurrencyId": null,
                      *       "StartsAt": null,
                      *       "EndsAt": null,
@@ -6389,8 +7072,8 @@ export interface operations {
                     "application/json": components["schemas"]["Promotion"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-in_use-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -6425,11 +7108,11 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "PromoCode": "SPRING10",
-                     *       "Name": "Spring sale",
+                     *       "PromoCode": "SUMMER15",
+                     *       "Name": "Summer sale",
                      *       "Description": null,
                      *       "DiscountType": "Percentage",
-                     *       "DiscountValue": 10,
+                     *       "DiscountValue": 15,
                      *       "CurrencyId": null,
                      *       "StartsAt": null,
                      *       "EndsAt": null,
@@ -6452,9 +7135,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -6581,10 +7264,10 @@ export interface operations {
                      * @example [
                      *       {
                      *         "Id": 1,
-                     *         "Code": "EUR",
-                     *         "Name": "Euro",
-                     *         "Symbol": "€",
-                     *         "DecimalPlaces": 2,
+                     *         "Code": "XBT",
+                     *         "Name": "Bitcoin",
+                     *         "Symbol": "₿",
+                     *         "DecimalPlaces": 6,
                      *         "IsDeleted": false,
                      *         "DeletedAt": null,
                      *         "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -6627,9 +7310,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -6651,10 +7334,10 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "Code": "EUR",
-                 *       "Name": "Euro",
-                 *       "Symbol": "€",
-                 *       "DecimalPlaces": 2
+                 *       "Code": "XBT",
+                 *       "Name": "Bitcoin",
+                 *       "Symbol": "₿",
+                 *       "DecimalPlaces": 6
                  *     }
                  */
                 "application/json": {
@@ -6688,10 +7371,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Code": "EUR",
-                     *       "Name": "Euro",
-                     *       "Symbol": "€",
-                     *       "DecimalPlaces": 2,
+                     *       "Code": "XBT",
+                     *       "Name": "Bitcoin",
+                     *       "Symbol": "₿",
+                     *       "DecimalPlaces": 6,
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -6700,8 +7383,8 @@ export interface operations {
                     "application/json": components["schemas"]["Currency"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -6739,10 +7422,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Code": "EUR",
-                     *       "Name": "Euro",
-                     *       "Symbol": "€",
-                     *       "DecimalPlaces": 2,
+                     *       "Code": "XBT",
+                     *       "Name": "Bitcoin",
+                     *       "Symbol": "₿",
+                     *       "DecimalPlaces": 6,
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -6760,9 +7443,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -6787,9 +7470,8 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "Code": "EUR",
-                 *       "Name": "Euro",
-                 *       "Symbol": "€",
+                 *       "Code": "AED",
+                 *       "Name": "United Arab Emirates Dirham",
                  *       "DecimalPlaces": 2
                  *     }
                  */
@@ -6823,10 +7505,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Code": "EUR",
-                     *       "Name": "Euro",
-                     *       "Symbol": "€",
-                     *       "DecimalPlaces": 2,
+                     *       "Code": "XBT",
+                     *       "Name": "Bitcoin",
+                     *       "Symbol": "₿",
+                     *       "DecimalPlaces": 6,
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -6835,8 +7517,8 @@ export interface operations {
                     "application/json": components["schemas"]["Currency"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -6871,8 +7553,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -6941,10 +7623,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Code": "EUR",
-                     *       "Name": "Euro",
-                     *       "Symbol": "€",
-                     *       "DecimalPlaces": 2,
+                     *       "Code": "XBT",
+                     *       "Name": "Bitcoin",
+                     *       "Symbol": "₿",
+                     *       "DecimalPlaces": 6,
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -6953,8 +7635,8 @@ export interface operations {
                     "application/json": components["schemas"]["Currency"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -6992,10 +7674,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "Id": 1,
-                     *       "Code": "EUR",
-                     *       "Name": "Euro",
-                     *       "Symbol": "€",
-                     *       "DecimalPlaces": 2,
+                     *       "Code": "XBT",
+                     *       "Name": "Bitcoin",
+                     *       "Symbol": "₿",
+                     *       "DecimalPlaces": 6,
                      *       "IsDeleted": false,
                      *       "DeletedAt": null,
                      *       "CreatedAt": "2026-01-05T09:30:00.000Z"
@@ -7004,8 +7686,8 @@ export interface operations {
                     "application/json": components["schemas"]["Currency"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
@@ -7148,9 +7830,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -7216,8 +7898,8 @@ export interface operations {
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -7271,9 +7953,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -7298,7 +7980,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "Code": "VAT20",
+                 *       "Code": "STD",
                  *       "Name": "Standard rate",
                  *       "Rate": 20,
                  *       "IsActive": true
@@ -7341,8 +8023,8 @@ export interface operations {
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -7377,8 +8059,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -7457,8 +8139,8 @@ export interface operations {
                     "application/json": components["schemas"]["TaxCode"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-duplicate-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -7512,9 +8194,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -7684,9 +8366,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
@@ -7760,8 +8442,8 @@ export interface operations {
                     "application/json": components["schemas"]["Entity"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -7817,9 +8499,9 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
-            403: components["responses"]["Problem403"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
+            403: components["responses"]["Problem403-tenant_required-tenant_inactive"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -7896,8 +8578,8 @@ export interface operations {
                     "application/json": components["schemas"]["Entity"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -7932,8 +8614,8 @@ export interface operations {
                 };
                 content?: never;
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -8024,8 +8706,8 @@ export interface operations {
                     "application/json": components["schemas"]["Entity"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request-in_use"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -8058,6 +8740,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example Title,Weighting
+                 *     Key account,3
+                 *     Former customer,4
+                 */
                 "text/csv": string;
             };
         };
@@ -8096,9 +8783,10 @@ export interface operations {
                     "application/json": components["schemas"]["Import"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request-limit_reached"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
             413: components["responses"]["Problem413"];
@@ -8154,8 +8842,8 @@ export interface operations {
                     "application/json": components["schemas"]["Import"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -8198,8 +8886,8 @@ export interface operations {
                     "application/json": components["schemas"]["Activity"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
             410: components["responses"]["Problem410"];
@@ -8370,8 +9058,8 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -8448,8 +9136,8 @@ export interface operations {
                     "application/json": components["schemas"]["Activity"];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-malformed_json-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
@@ -8644,8 +9332,8 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];
@@ -8692,8 +9380,8 @@ export interface operations {
                     "application/json": components["schemas"]["Usage"][];
                 };
             };
-            400: components["responses"]["Problem400"];
-            401: components["responses"]["Problem401"];
+            400: components["responses"]["Problem400-validation_failed-invalid_request"];
+            401: components["responses"]["Problem401-unauthorized-invalid_token-token_expired"];
             403: components["responses"]["Problem403"];
             410: components["responses"]["Problem410"];
             429: components["responses"]["Problem429"];

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import { pascalCase } from '../../runtime/casing.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
-import { documentation, type ResourceDefinition } from './resource-definition.ts';
+import { changeProblems, documentation, type ResourceDefinition } from './resource-definition.ts';
 import { updateRecord } from './update-record.ts';
 
 /**
@@ -9,10 +9,10 @@ import { updateRecord } from './update-record.ts';
  * finds it by a code in its body: such a code never changes, so it is no field of the patch.
  */
 export function patchRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, recordPath, key, access, view, create, example } = resource;
+  const { name, recordPath, key, access, view, create, example, replacement = example } = resource;
   const body: z.ZodObject = 'code' in key ? create.omit({ [pascalCase(key.code)]: true } as never) : create;
   const [field = ''] = Object.keys(body.shape)
-    .filter(each => each in example)
+    .filter(each => each in replacement)
     .slice(-1);
   return defineRoute({
     ...documentation(resource),
@@ -21,10 +21,11 @@ export function patchRoute(resource: ResourceDefinition): TenantRoute {
     access: access.write,
     summary: `Change the fields of one ${name} record that are sent`,
     body,
-    example: { [field]: example[field] },
+    example: { [field]: replacement[field] },
     response: view,
     hasTag: true,
     takesIfMatch: true,
+    problems: changeProblems(resource, 'update'),
     handler: (input, context) => updateRecord(resource, input, context),
   });
 }

@@ -2,12 +2,12 @@ import type { z } from 'zod';
 import { type Problem, problem } from '../../errors.ts';
 import type { FieldError } from '../../runtime/field-error.ts';
 import { defineRoute, type TenantRoute } from '../../tenancy/define-route.ts';
-import { documentation, type ResourceDefinition } from './resource-definition.ts';
+import { changeProblems, documentation, type ResourceDefinition } from './resource-definition.ts';
 import { updateRecord } from './update-record.ts';
 
 /** PUT of one record: replaces all fields, or changes the fields that are sent if the resource defines `update`. */
 export function updateRoute(resource: ResourceDefinition): TenantRoute {
-  const { name, path, recordPath, key, access, view, create, update, example } = resource;
+  const { name, path, recordPath, key, access, view, create, update, example, replacement } = resource;
   return defineRoute({
     ...documentation(resource),
     method: 'PUT',
@@ -15,10 +15,11 @@ export function updateRoute(resource: ResourceDefinition): TenantRoute {
     access: access.write,
     summary: update ? `Change one ${name} record: the fields that are sent` : `Replace one ${name} record`,
     body: update ?? create,
-    example,
+    example: replacement ?? example,
     response: view,
     hasTag: true,
     takesIfMatch: true,
+    problems: changeProblems(resource, 'update'),
     handler: (input, context) => {
       if (update && Object.keys(input.body).length === 0) throw noFieldSent(update);
       return updateRecord(resource, input, context);
